@@ -21,7 +21,7 @@ from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import read_columns
-from pol.tracing.division import Rounds, divide_rounds, divide_segments
+from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
 from pol.tracing.habits import Trying
 from pol.tracing.model import prepare_model
@@ -165,7 +165,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
-    segment_steps = divide_segments(spec, rounds, step.work.flops, boundary)
+    own_work = segment_own_work(boundary, rows)
+    segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
     tell(f"writing {out}")
     return write_job(
         out,

@@ -9,6 +9,7 @@ from math import isqrt
 
 from domain.amount import ceil_div
 from domain.limits import ROUNDS_MAX, SHARE_SEGMENTS_MAX
+from pol.job.cost import ORDER_WORK
 from pol.tracing.spec import JobSpec
 
 ROUNDS_LEAST = 4
@@ -17,8 +18,8 @@ ROUNDS_SPREAD = 5
 APART_STEPS_MAX = 500
 """Steps that slots train apart, as in DiLoCo (arXiv 2311.08105)."""
 
-BOUNDARY_SHARE = 20
-"""A segment has so many times the work of the boundary that ends it, so that hashing costs a few percent."""
+OWN_SHARE = 20
+"""A segment's steps have so many times the work that it takes beside them, which so costs a few percent."""
 JOB_SEGMENTS_LEAST = 40
 """Segments of all slots in all rounds, so that those that are drawn are a small part of them."""
 SHARE_SEGMENTS_ENOUGH = 256
@@ -65,11 +66,19 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
     return Rounds(count, ceil_div(units, count) * unit)
 
 
-def divide_segments(spec: JobSpec, rounds: Rounds, step_work: int, boundary_work: int) -> int:
+def segment_own_work(boundary_size: int, rows: int) -> int:
+    """Return the FLOPs that a segment takes beside its steps: it ends with a state, which is hashed.
+
+    And whoever replays it makes the sample order of its epoch, of all rows of the data.
+    """
+    return boundary_size + ORDER_WORK * rows
+
+
+def divide_segments(spec: JobSpec, rounds: Rounds, step_work: int, own_work: int) -> int:
     """Return the steps of a segment, a divisor of a round's; works are in FLOPs.
 
-    Where the author does not say it, segments are as short as hashing their ends allows and no more than are useful,
-    yet short enough that the job has ``JOB_SEGMENTS_LEAST`` of them, if it has so many steps.
+    Where the author does not say it, segments are as short as their own work allows and no more than are useful, yet
+    short enough that the job has ``JOB_SEGMENTS_LEAST`` of them, if it has so many steps.
     """
     if spec.segment_steps is not None:
         return spec.segment_steps
@@ -78,8 +87,7 @@ def divide_segments(spec: JobSpec, rounds: Rounds, step_work: int, boundary_work
     cheap = [
         steps
         for steps in fitting
-        if steps * step_work >= BOUNDARY_SHARE * boundary_work
-        and each // steps <= SHARE_SEGMENTS_ENOUGH
+        if steps * step_work >= OWN_SHARE * own_work and each // steps <= SHARE_SEGMENTS_ENOUGH
     ]
     short = [
         steps

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from domain.limits import SHARE_SEGMENTS_MAX
-from pol.tracing.division import Rounds, divide_rounds, divide_segments
+from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
 from pol.tracing.spec import JobSpec, cross_entropy
 
 
@@ -69,10 +69,10 @@ def test_epochs_may_be_a_little_more_for_rounds_that_divide_well() -> None:
 
 @given(st.integers(1, 50), st.integers(1, 100_000), SLOTS, *[st.integers(1, 10**9)] * 2)
 def test_segments_divide_a_round_and_there_are_enough_of_them(
-    count: int, each: int, slots: int, step_work: int, boundary_work: int
+    count: int, each: int, slots: int, step_work: int, own_work: int
 ) -> None:
     rounds = Rounds(count, each)
-    segment = divide_segments(spec(steps=1, slots=slots), rounds, step_work, boundary_work)
+    segment = divide_segments(spec(steps=1, slots=slots), rounds, step_work, own_work)
     assert each % segment == 0
     assert each // segment <= SHARE_SEGMENTS_MAX or segment == each
     if count * slots * each >= 40 and each <= SHARE_SEGMENTS_MAX:
@@ -80,17 +80,27 @@ def test_segments_divide_a_round_and_there_are_enough_of_them(
 
 
 @given(st.integers(40, 100), SLOTS, *[st.integers(1, 10**9)] * 2)
-def test_hashing_costs_a_few_percent_where_rounds_are_long_enough(
-    count: int, slots: int, step_work: int, boundary_work: int
+def test_what_a_segment_takes_costs_a_few_percent_where_rounds_are_long_enough(
+    count: int, slots: int, step_work: int, own_work: int
 ) -> None:
     rounds = Rounds(count, 1_024)
-    assume(20 * boundary_work <= 1_024 * step_work)
-    segment = divide_segments(spec(steps=1, slots=slots), rounds, step_work, boundary_work)
-    assert boundary_work <= segment * step_work // 20
+    assume(20 * own_work <= 1_024 * step_work)
+    segment = divide_segments(spec(steps=1, slots=slots), rounds, step_work, own_work)
+    assert own_work <= segment * step_work // 20
     shorter = segment // 2
-    assert segment == 4 or shorter * step_work < 20 * boundary_work
+    assert segment == 4 or shorter * step_work < 20 * own_work
 
 
 def test_a_prime_number_of_steps_has_segments_all_the_same() -> None:
     assert divide_segments(spec(steps=1), Rounds(4, 101), 10**6, 10**6) == 1
     assert divide_segments(spec(steps=1), Rounds(40, 101), 10**6, 10**6) == 101
+
+
+def test_the_order_of_many_rows_is_made_for_many_steps() -> None:
+    """Two epochs of 60,000 rows: with short segments half of the price would be for their order."""
+    rounds, own_work = Rounds(5, 375), segment_own_work(600_000, 60_000)
+    segment = divide_segments(spec(steps=1_875), rounds, 107_000_000, own_work)
+    assert segment == 25
+    assert own_work < segment * 107_000_000 // 8
+    # of as few steps as hashing alone allows
+    assert divide_segments(spec(steps=1_875), rounds, 107_000_000, 600_000) == 3
