@@ -3,6 +3,7 @@
 import re
 import runpy
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -336,7 +337,9 @@ def _try_loss(
     # a forward pass may write
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow, trying = _NarrowTypes(), Trying()
-    with training_mode(spec.model, False), narrow, trying:
+    # what torch warns of is not how a job computes
+    quiet = warnings.catch_warnings(action="ignore")
+    with quiet, training_mode(spec.model, False), narrow, trying:
         for columns, row in [
             *((data, row) for row in _tried(data)),
             *((holdout, row) for row in _tried(holdout, data)),

@@ -375,6 +375,19 @@ def test_a_label_of_the_holdout_outside_the_classes_is_refused(tmp_path: Path) -
         build(replace(spec, holdout={**spec.holdout, "y": labels}), tmp_path)
 
 
+def test_torch_warns_of_nothing_while_the_loss_is_tried(tmp_path: Path) -> None:
+    """A warning is an error here; torch has one for LSTMs with projections, once a process."""
+
+    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        return F.cross_entropy(model(batch["x"])[0], batch["y"])
+
+    torch.set_warn_always(True)
+    try:
+        build(replace(_spec(nn.LSTM(2, 4, proj_size=3)), loss=loss), tmp_path)
+    finally:
+        torch.set_warn_always(False)
+
+
 def test_trying_the_loss_changes_no_buffer(tmp_path: Path) -> None:
     class Counting(RunningMean):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
