@@ -96,8 +96,8 @@ class Auditor:
     connect: Callable[[str], ClusterClient]
     clock: Callable[[], int]  # the chain's, as it was seen last
     turns: Turns = field(default_factory=Turns)
-    # What failed last of each seat, by action.
-    troubles: dict[SeatKey, dict[str, str]] = field(default_factory=dict)
+    # Actions of each seat that failed when they were tried last.
+    failing: dict[SeatKey, set[str]] = field(default_factory=dict)
 
     def table(self) -> Table:
         """Return how each kind of action about seats is carried out."""
@@ -111,7 +111,7 @@ class Auditor:
     def end(self, action: do.EndSeat) -> None:
         """Forget a seat."""
         self.ledger.end_seat(action.seat)
-        self.troubles.pop(action.seat, None)
+        self.failing.pop(action.seat, None)
 
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
@@ -270,11 +270,11 @@ class Auditor:
             try:
                 pause = act(action)
             except (ClusterError, PoolError) as error:
-                text, troubles = str(error), self.troubles.setdefault(action.seat, {})
-                # A winner may see a block a moment later than who asks it.
-                if troubles.get(action.key) == text:
-                    _log.info("%s: %s; trying again", action.key, text)
-                troubles[action.key] = text
+                failing = self.failing.setdefault(action.seat, set())
+                # A winner may see a block a moment later than who asks it: one failure is no news, whatever it says.
+                if action.key in failing:
+                    _log.info("%s: %s; trying again", action.key, error)
+                failing.add(action.key)
                 return RETRY_SECONDS
-            self.troubles.get(action.seat, {}).pop(action.key, None)
+            self.failing.get(action.seat, set()).discard(action.key)
             return pause

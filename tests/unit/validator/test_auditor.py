@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from domain.records import (
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
+from link.errors import ClusterError, ClusterErrorKind
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.job.document import order_terms
@@ -294,6 +296,23 @@ def test_what_fails_once_is_no_news(setting: Setting, caplog: pytest.LogCaptureF
     setting.auditor.end(EndSeat("end:1", KEY))
     act()
     assert len(caplog.messages) == 1
+
+
+def test_a_winner_that_fails_otherwise_each_time_does_not_hide_from_the_log(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "assay.validator.seats")
+    setting.see()
+    numbers = count()
+
+    def fails(_winner: str) -> ClusterClient:
+        raise ClusterError(ClusterErrorKind.NOT_FOUND, f"no, {next(numbers)}")
+
+    auditor = replace(setting.auditor, connect=fails)
+    act = work_of(auditor.table(), AskOpening("ask:1", KEY, 0, len(PLACES), ME))
+    for _ in range(3):
+        act()
+    assert [text.partition(";")[0] for text in caplog.messages] == ["ask:1: no, 1", "ask:1: no, 2"]
 
 
 def test_a_second_seat_fetches_the_payload_no_more(setting: Setting) -> None:
