@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from math import log, pi
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from pol.tracing.habits import HABITS
 from pol.tracing.repeating import repeat
@@ -163,7 +165,12 @@ def _dimensions(part: object) -> int:
     """Return how many dimensions a part of a key names."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
-    return part.dim() if isinstance(part, Tensor) and part.dtype == torch.bool else 1
+    if isinstance(part, Tensor):
+        return part.dim() if part.dtype == torch.bool else 1
+    if isinstance(part, list | np.ndarray) and not any(map(torch.is_tensor, tree_leaves(part))):
+        found = np.asarray(part)
+        return found.ndim if found.dtype == np.bool_ else 1
+    return 1
 
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
@@ -10,7 +11,7 @@ from pol.errors import OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import NATIVE, NUMPY
-from pol.tracing.rewritten import Rewriting
+from pol.tracing.rewritten import Rewriting, getitem
 from pol.tracing.trace import Tensors, trace_program
 from tests.unit.pol.tracing.compared import Cases, compare
 
@@ -99,6 +100,13 @@ def test_values_and_gradients() -> None:
 def test_a_number_that_is_a_tensor_names_a_row() -> None:
     with Rewriting():
         compare(NUMBERS, _inputs())
+
+
+def test_a_mask_before_a_number_has_its_own_dimensions() -> None:
+    x, number = torch.arange(48.0).reshape(4, 4, 3), torch.tensor(1)
+    mask = np.eye(4, dtype=bool)
+    for key in ((mask, number), (mask.tolist(), number), ([0, 1], number), ([[0, 1]], number)):
+        assert torch.equal(getitem(x, key), x[key])
 
 
 def test_of_what_is_written_twice_the_last_stays() -> None:
