@@ -197,6 +197,9 @@ def _config(library: Any, file: Path) -> Any:
 def _check_fits(config: Any, words: int, length: int) -> None:
     text = config.get_text_config()
     known = getattr(text, "vocab_size", words)
+    if known < 2:
+        reason = "a model of one token has nothing to tell"
+        raise JobError("hf", reason, "give a configuration with a larger vocab_size")
     if words > known:
         reason = f"the text has {words} different tokens, the model {known}"
         raise JobError("data", reason, "give the model's own tokenizer")
@@ -232,11 +235,17 @@ def _check_order(model: nn.Module, row: Array) -> None:
     other = tokens.clone()
     other[:, -1] = (other[:, -1] + 1) % max(2, int(tokens.max()) + 1)
     was_training = model.training
-    with torch.no_grad():
-        model.eval()
-        found, changed = (
-            model(input_ids=x, use_cache=False).logits[:, :-1] for x in (tokens, other)
-        )
+    try:
+        with torch.no_grad():
+            model.eval()
+            found, changed = (
+                model(input_ids=x, use_cache=False).logits[:, :-1] for x in (tokens, other)
+            )
+    # of whatever a model does with its configuration
+    except Exception as error:
+        reason = f"the model cannot read a row: {type(error).__name__}, {in_a_line(error)}"
+        raise JobError("hf", reason, "check the configuration") from error
+    finally:
         model.train(was_training)
     if (found - changed).abs().max() > 1e-5 * found.abs().max():
         reason = "the model sees what it is to tell, the tokens ahead, as an encoder does"

@@ -69,6 +69,7 @@ def test_from_a_configuration_to_a_result_and_on(files: Path) -> None:
         ({"quantization_config": {"quant_method": "fp8"}}, "quantized"),
         ({"n_embd": "wide"}, "'n_embd' expected int"),
         ({"n_embd": 0, "n_head": 0}, "ZeroDivisionError"),
+        ({"vocab_size": 1}, "a model of one token has nothing to tell"),
         ({"model_type": None}, "names no model_type"),
         ({"vocab_size": 3}, "different tokens"),
         ({"n_positions": 4}, "more than the model's 4"),
