@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_HOME = "~/.assay"
 IN_THE_CLEAR = "--keyring test keeps keys in the clear; for local networks only"
-_MAKE_KEY = "make one with assay keys add"
 PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,7 +88,8 @@ class Settings:
             names = [info.name for info in ring.names()]
             if len(names) != 1:
                 if not names:
-                    raise CliError("there is none that signs", _MAKE_KEY, field="key")
+                    remedy = "make one with assay keys add"
+                    raise CliError("there is none that signs", remedy, field="key")
                 named = f"name one of {', '.join(names)} (--from, or key=)"
                 raise CliError("several are here, and none is named", named, field="key")
             name = names[0]
