@@ -178,6 +178,10 @@ MODELS: tuple[Row, ...] = (
     ),
     ("transformers Llama", _hugging_face("llama", _CAUSAL, _next_word, num_key_value_heads=2)),
     ("transformers Llama, mask", _hugging_face("llama", _CAUSAL, _attended, num_key_value_heads=2)),
+    (
+        "transformers Llama, eager, mask",
+        _hugging_face("llama", _CAUSAL, _attended, attention="eager", num_key_value_heads=2),
+    ),
     ("transformers Qwen2", _hugging_face("qwen2", _CAUSAL, _next_word, num_key_value_heads=2)),
     (
         "transformers Qwen3",
