@@ -5,11 +5,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from chain.client.sender import TxSender
+from compute_provider.api import status
 from domain.messages import MsgDepositBond, MsgPlaceBid
 from domain.queries import ProvidersRequest, ValidatorsRequest
 from domain.records import Offer
 from localnet.create import KEY, test_keyring
-from localnet.layout import ValidatorSpec
+from localnet.layout import ProviderSpec, ValidatorSpec
 from localnet.network import Network
 from validator.decide.offer import best_offer
 
@@ -71,17 +72,26 @@ def open_market(
 def wait_for_clusters(
     network: Network, seconds: float = 60.0, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Wait until the validators that run have certified all providers that run."""
+    """Wait until the validators that run have certified all providers that run, and these have seen it.
+
+    Who has been certified and does not know it yet is away where work is handed out.
+    """
     running = {state.name for state in network.states() if state.running}
-    expected = sum(spec.name in running for spec in network.layout.providers)
+    expected = [spec for spec in network.layout.providers if spec.name in running]
     with network.client(_up(network)) as client:
 
         def ready() -> bool:
             look()
             providers = client.query(ProvidersRequest("", 1000, "")).providers
-            return sum(p.capability is not None for p in providers) >= expected
+            certified = sum(p.capability is not None for p in providers)
+            return certified >= len(expected) and all(map(_has_joined, expected))
 
-        network.wait_until(ready, "providers to be certified", seconds)
+        network.wait_until(ready, "providers to be certified and to join", seconds)
+
+
+def _has_joined(spec: ProviderSpec) -> bool:
+    found = status(Path(spec.home) / "provider")
+    return found is not None and found["joined"]
 
 
 def _wait_for_endpoints(network: Network, seconds: float) -> None:
