@@ -30,18 +30,18 @@ from consumer.submit import (
 )
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, ask_why
-from domain.events import Change, read_event
+from domain.events import Change
 from domain.genesis import DENOM
+from domain.ledger.messages import MsgSend
+from domain.ledger.queries import AccountRequest
+from domain.ledger.records import Coin
 from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
-from domain.messages import MsgCancelOrder, MsgSend
-from domain.queries import (
-    AccountRequest,
-    EventsRequest,
-    OrderRequest,
-    OrderResponse,
-    OrdersRequest,
-)
-from domain.records import Bid, Coin, Conditions, Order, OrderState
+from domain.market.messages import MsgCancelOrder
+from domain.market.queries import OrdersRequest
+from domain.market.records import Bid, Conditions, Order, OrderState
+from domain.node.queries import EventsRequest
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.vocabulary import read_event
 from wire.keys import Key
 
 if TYPE_CHECKING:

@@ -31,6 +31,10 @@ from domain.block import TxResult
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond, MsgSend, MsgWithdrawBond
+from domain.ledger.records import Coin
+from domain.legs.messages import MsgAcceptOrder, MsgStopOrder
 from domain.limits import (
     BIDS_PER_VALIDATOR_MAX,
     GAS_MAX,
@@ -39,41 +43,23 @@ from domain.limits import (
     TX_BYTES_MAX,
     WITHDRAWALS_MAX,
 )
-from domain.messages import (
+from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgSubmitOrder
+from domain.market.records import Conditions, JobTerms, Offer
+from domain.messages import Message, signer_of
+from domain.params import local_params
+from domain.proof.messages import (
     AcceptedShare,
-    Message,
-    MsgAcceptOrder,
-    MsgAdmitProvider,
-    MsgChangeBid,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
-    MsgDepositBond,
-    MsgPlaceBid,
-    MsgRegisterProvider,
     MsgRevealAnswer,
-    MsgSend,
-    MsgStopOrder,
-    MsgSubmitOrder,
-    MsgWithdrawBond,
     Rejection,
     SignedShare,
-    signer_of,
 )
-from domain.params import local_params
-from domain.queries import OrderRequest, OrderResponse, SeatsRequest
-from domain.reasons import ShareReason
-from domain.records import (
-    AnswerKind,
-    Coin,
-    Conditions,
-    JobTerms,
-    Offer,
-    SeatAnswer,
-    ShareClaim,
-    ShareRef,
-    ShareRoots,
-)
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, SeatAnswer, ShareClaim, ShareRoots
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
 from pol.rules.panels import answer_commitment
 from pol.rules.schedule import is_handover, share_segments

@@ -11,7 +11,7 @@ from typing import Any, cast
 from compute_provider.decide.shares import ShareWork, State
 from compute_provider.interfaces import ProviderError
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host import lock
 from host.files import write_whole
 from host.records import Records, RecordTable, Unusable

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from console.story import AttemptStory, RoundStory, Story
-from domain.records import OrderState, ShareState
+from domain.market.records import OrderState
+from domain.proof.records import ShareState
 
 
 def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:

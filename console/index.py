@@ -17,11 +17,30 @@ from typing import IO, Any, Final
 from zlib import crc32
 
 from console.traces import Reached, Replayed, Trace
-from domain import events as e
-from domain.events import Change, Counts, read_event
-from domain.queries import LoggedEvent
-from domain.reasons import ShareReason
-from domain.records import OrderState, ShareKey
+from domain.events import Change, Counts
+from domain.keys import ShareKey
+from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
+from domain.legs.events import OrderAccepted, OrderMatched
+from domain.market.events import OrderClosed, OrderOpened, OrderSubmitted, OrderUnmatched
+from domain.market.records import OrderState
+from domain.node.queries import LoggedEvent
+from domain.proof.events import (
+    DeadlineMoved,
+    OrderProven,
+    PanelEnded,
+    RoundClosed,
+    RoundVerified,
+    SeatDiffered,
+    SeatPaid,
+    SeatSilent,
+    ShareAccepted,
+    ShareCommitted,
+    ShareCompared,
+    ShareFoundWrong,
+    ShareRejected,
+)
+from domain.proof.reasons import ShareReason
+from domain.vocabulary import read_event
 from pol.rules.schedule import total_work
 
 _BURNS: Final = frozenset({"burn", "deposit_burn", "held_burn"})
@@ -299,7 +318,7 @@ class Index:
             )
 
     @_take.register
-    def _(self, change: e.OrderSubmitted, event: LoggedEvent) -> None:
+    def _(self, change: OrderSubmitted, event: LoggedEvent) -> None:
         order = change.record
         self._do(
             "INSERT INTO orders (order_id, number, consumer, job_id, state, work, price_limit, deposit, rounds, "
@@ -320,15 +339,15 @@ class Index:
         self._pot(escrows=change.deposit)
 
     @_take.register
-    def _(self, change: e.OrderOpened, event: LoggedEvent) -> None:
+    def _(self, change: OrderOpened, event: LoggedEvent) -> None:
         self._order(change.order, state=int(OrderState.OPEN), unmatched="[]")
 
     @_take.register
-    def _(self, change: e.OrderUnmatched, event: LoggedEvent) -> None:
+    def _(self, change: OrderUnmatched, event: LoggedEvent) -> None:
         self._order(change.order, unmatched=json.dumps(change.failed))
 
     @_take.register
-    def _(self, change: e.OrderMatched, event: LoggedEvent) -> None:
+    def _(self, change: OrderMatched, event: LoggedEvent) -> None:
         # Rounds are those of the current attempt.
         self._order(
             change.order,
@@ -346,19 +365,19 @@ class Index:
         self._pot(escrows=change.job_bond, bonds=-change.job_bond)
 
     @_take.register
-    def _(self, change: e.OrderAccepted, event: LoggedEvent) -> None:
+    def _(self, change: OrderAccepted, event: LoggedEvent) -> None:
         self._order(change.order, state=int(OrderState.RUNNING))
 
     @_take.register
-    def _(self, change: e.OrderProven, event: LoggedEvent) -> None:
+    def _(self, change: OrderProven, event: LoggedEvent) -> None:
         self._order(change.order, state=int(OrderState.PROVEN))
 
     @_take.register
-    def _(self, change: e.DeadlineMoved, event: LoggedEvent) -> None:
+    def _(self, change: DeadlineMoved, event: LoggedEvent) -> None:
         self._order(change.order, deadline=change.deadline)
 
     @_take.register
-    def _(self, change: e.OrderClosed, event: LoggedEvent) -> None:
+    def _(self, change: OrderClosed, event: LoggedEvent) -> None:
         self._order(
             change.order,
             state=int(OrderState.CLOSED),
@@ -367,30 +386,30 @@ class Index:
         )
 
     @_take.register
-    def _(self, change: e.RoundClosed, event: LoggedEvent) -> None:
+    def _(self, change: RoundClosed, event: LoggedEvent) -> None:
         self._count(change.round.order_id, "closed")
 
     @_take.register
-    def _(self, change: e.RoundVerified, event: LoggedEvent) -> None:
+    def _(self, change: RoundVerified, event: LoggedEvent) -> None:
         self._count(change.round.order_id, "verified")
 
     @_take.register
-    def _(self, change: e.ShareCommitted, event: LoggedEvent) -> None:
+    def _(self, change: ShareCommitted, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height)
         self._pot(escrows=change.bond, bonds=-change.bond)
 
     @_take.register
-    def _(self, change: e.ShareAccepted, event: LoggedEvent) -> None:
+    def _(self, change: ShareAccepted, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height, accepted=1)
 
     @_take.register
-    def _(self, change: e.ShareRejected, event: LoggedEvent) -> None:
+    def _(self, change: ShareRejected, event: LoggedEvent) -> None:
         if change.reason != ShareReason.ATTEMPT_ENDED:
             self._provider(change.provider, event.height, rejected=1)
             self._count(change.share.order_id, "rejected")
 
     @_take.register
-    def _(self, change: e.ShareCompared, event: LoggedEvent) -> None:
+    def _(self, change: ShareCompared, event: LoggedEvent) -> None:
         counts = {"rejected": -1} if change.right else {"wrong": 1}
         self._provider(change.provider, event.height, **counts)
         if change.right:
@@ -398,11 +417,11 @@ class Index:
         self._pot(burnt=change.burnt_from_stake)
 
     @_take.register
-    def _(self, change: e.ShareFoundWrong, event: LoggedEvent) -> None:
+    def _(self, change: ShareFoundWrong, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height, accepted=-1, rejected=1, wrong=1)
 
     @_take.register
-    def _(self, change: e.PaymentMade, event: LoggedEvent) -> None:
+    def _(self, change: PaymentMade, event: LoggedEvent) -> None:
         if not change.attempt:
             column = "refunded" if change.kind == "refund" else "paid"
             self._count(change.order, column, change.amount)
@@ -416,25 +435,25 @@ class Index:
             self._earn(change.to, change.kind, change.amount, change.order)
 
     @_take.register
-    def _(self, change: e.SeatPaid, event: LoggedEvent) -> None:
+    def _(self, change: SeatPaid, event: LoggedEvent) -> None:
         beside = change.from_pot + change.from_pool
         self._earn(change.auditor, "auditor", beside, change.round.order_id)
         self._pot(audits=-change.from_pot, community=-change.from_pool)
 
     @_take.register
-    def _(self, change: e.SeatSilent | e.SeatDiffered, event: LoggedEvent) -> None:
+    def _(self, change: SeatSilent | SeatDiffered, event: LoggedEvent) -> None:
         self._pot(audits=change.cut)
 
     @_take.register
-    def _(self, change: e.PanelEnded, event: LoggedEvent) -> None:
+    def _(self, change: PanelEnded, event: LoggedEvent) -> None:
         self._pot(audits=-change.burnt, burnt=change.burnt)
 
     @_take.register
-    def _(self, change: e.BondDeposited, event: LoggedEvent) -> None:
+    def _(self, change: BondDeposited, event: LoggedEvent) -> None:
         self._pot(bonds=change.amount)
 
     @_take.register
-    def _(self, change: e.BondReleased, event: LoggedEvent) -> None:
+    def _(self, change: BondReleased, event: LoggedEvent) -> None:
         self._pot(bonds=-change.amount)
 
     def _earn(self, address: str, kind: str, amount: int, order_id: bytes) -> None:

@@ -12,8 +12,10 @@ from console.share import curve, find_share, state_of, tell_difference, tell_sha
 from console.story import AttemptStory, RoundStory, ShareStory, Story
 from console.traces import Trace
 from domain.amount import price_ceil
-from domain.reasons import ShareReason
-from domain.records import AnswerKind, JobTerms, OrderState, Ruling, ShareKey, ShareState
+from domain.keys import ShareKey
+from domain.market.records import JobTerms, OrderState
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, Ruling, ShareState
 from pol.rules.schedule import first_step, round_work, share_segments, total_work
 
 ROUNDS_SHOWN: Final = 40

@@ -22,9 +22,11 @@ from console.story import Story, tell
 from consumer.jobs import read_job
 from domain.errors import Expected
 from domain.genesis import POWER_REDUCTION
-from domain.queries import SimulateMatchResponse
-from domain.reasons import CloseReason
-from domain.records import Bid, OrderState, ShareKey, Validator
+from domain.keys import ShareKey
+from domain.market.queries import SimulateMatchResponse
+from domain.market.reasons import CloseReason
+from domain.market.records import Bid, OrderState
+from domain.registry.records import Validator
 from pol.job.document import Job
 
 PAGE: Final = 50

@@ -38,7 +38,7 @@ from console.known import Known
 from console.pages import Pages
 from console.rows import Query
 from console.stream import Streams
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from pol.job.document import Job
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ from console import words
 from console.index import Index
 from console.story import AttemptStory, PlaceStory, RoundStory, SeatStory, ShareStory, Story
 from console.traces import Replayed, Trace, first_difference
-from domain.reasons import ShareReason
-from domain.records import AnswerKind, AuditKind, JobTerms, Ruling, ShareKey, ShareState
+from domain.keys import ShareKey
+from domain.market.records import JobTerms
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import first_step, share_segments
 

@@ -7,8 +7,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from domain.amount import PFLOP
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AuditKind, OrderState, Place, Ruling, ShareState
+from domain.legs.reasons import AttemptEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind, Place, Ruling, ShareState
 from matching_engine.conditions import CONDITIONS
 
 UASSAY: Final = 1_000_000

@@ -8,8 +8,10 @@ from pathlib import Path
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
-from domain.queries import OrderRequest, ValidatorsRequest
-from domain.records import OrderState, Validator
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import Validator
 from link.client import connect
 from link.types import (
     OFFER_PAYLOAD,

@@ -1,8 +1,8 @@
 """What panels say of an order's rounds, for people."""
 
 from chain.client.client import ChainClient
-from domain.queries import OrderResponse, SeatsRequest
-from domain.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
+from domain.proof.queries import OrderResponse, SeatsRequest
+from domain.proof.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
 
 _RULINGS = {
     Ruling.OPEN: "open",

@@ -18,8 +18,10 @@ from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered, write_result
 from consumer.panels import stopped_round, tell_stop
 from consumer.submit import recover_secret
-from domain.queries import OrderRequest, OrderResponse
-from domain.records import Assignment, AssignmentState, OrderState, Round
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import Round
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import (

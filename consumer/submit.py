@@ -13,22 +13,18 @@ from consumer.jobs import OrderNote, remember
 from consumer.watch import ID_SHOWN
 from domain.amount import MONEY_MAX, in_assay, price_ceil
 from domain.errors import BAD_PROOF
-from domain.events import OrderOpened, changes_of
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
+from domain.ledger.queries import AccountRequest
 from domain.limits import QUERY_LIMIT_MAX
-from domain.messages import MsgSubmitOrder
+from domain.market.events import OrderOpened
+from domain.market.messages import MsgSubmitOrder
+from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
+from domain.market.records import Conditions, Histogram, JobTerms, Order, OrderState
+from domain.node.queries import EventsRequest, ParamsRequest
 from domain.params import Params
-from domain.queries import (
-    AccountRequest,
-    EventsRequest,
-    OrdersRequest,
-    ParamsRequest,
-    SimulateMatchRequest,
-    SimulateMatchResponse,
-    ValidatorsRequest,
-)
-from domain.records import Conditions, Histogram, JobTerms, Order, OrderState
+from domain.registry.queries import ValidatorsRequest
+from domain.vocabulary import changes_of
 from escrow.settle import audit_fee
 from link.handover import order_secret, public_point
 from matching_engine.conditions import CONDITIONS

@@ -12,9 +12,11 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
-from domain.queries import OrderRequest, OrderResponse
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, OrderState, ShareState
+from domain.legs.records import AssignmentState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import ShareState
 from link.errors import ClusterError
 from pol.job.document import Job
 from wire.keys import Key

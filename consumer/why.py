@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from chain.client.client import ChainClient
 from consumer.panels import tell_panel, tell_stop
 from domain.amount import in_assay
-from domain.queries import OrderRequest, OrderResponse, SimulateMatchRequest
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState
+from domain.legs.reasons import AttemptEnd
+from domain.market.queries import SimulateMatchRequest
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from domain.bounds import (
     Size,
     Slot,
 )
+from domain.keys import ShareKey
 from domain.limits import (
     METRICS_MAX,
     PAYLOAD_BYTES_MAX,
@@ -33,7 +34,7 @@ from domain.limits import (
     SLOTS_MAX,
     TEXT_MAX,
 )
-from domain.records import ShareClaim, ShareKey, ShareRoots, TraceLeaf
+from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20

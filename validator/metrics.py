@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
-from domain.queries import AccountResponse
+from domain.ledger.queries import AccountResponse
 from host.lanes import Lanes, Outcome
 from host.metrics import Kind, Meters, Metric
 from link.blobs import BlobStore

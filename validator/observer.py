@@ -7,21 +7,22 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.keys import RoundKey
+from domain.legs.queries import DutiesRequest
 from domain.limits import SLOTS_MAX
-from domain.queries import (
-    DutiesRequest,
+from domain.market.records import OrderState
+from domain.proof.queries import (
     OrderRequest,
     OrderResponse,
     PanelDutiesRequest,
     PanelDuty,
     PanelRequest,
     PanelResponse,
-    ProviderRequest,
-    ProvidersRequest,
     SeatsRequest,
-    ValidatorsRequest,
 )
-from domain.records import OrderState, Panel, PanelSeat, Provider, RoundKey
+from domain.proof.records import Panel, PanelSeat
+from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
+from domain.registry.records import Provider
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel

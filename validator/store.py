@@ -14,7 +14,7 @@ from threading import RLock
 
 from domain import codec
 from domain.errors import Expected
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host import lock
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery

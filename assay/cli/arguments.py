@@ -17,7 +17,7 @@ from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
-    from domain.records import Bid, Order
+    from domain.market.records import Bid, Order
 
 Item = TypeVar("Item", "Order", "Bid")
 _DIGITS = re.compile("[0-9]{1,40}")
@@ -34,7 +34,7 @@ _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 def find_order(client: "ChainClient", text: str) -> bytes:
     """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
-    from domain.queries import OrdersRequest
+    from domain.market.queries import OrdersRequest
 
     def page(after: bytes) -> Sequence["Order"]:
         return client.query(OrdersRequest("", "", 0, QUERY_LIMIT_MAX, after)).orders
@@ -49,7 +49,7 @@ def find_bid(client: "ChainClient", text: str) -> bytes:
 
 def all_bids(client: "ChainClient") -> Iterator["Bid"]:
     """Yield every bid in the book."""
-    from domain.queries import BidsRequest
+    from domain.market.queries import BidsRequest
 
     return all_pages(lambda after: client.query(BidsRequest("", QUERY_LIMIT_MAX, after)).bids)
 

@@ -12,14 +12,15 @@ from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
-from domain.events import BidPlaced, changes_of
 from domain.limits import PROVIDERS_BPS_MAX
+from domain.market.events import BidPlaced
+from domain.vocabulary import changes_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from chain.client.client import ChainClient
-    from domain.records import Bid
+    from domain.market.records import Bid
 
 
 @click.group(help="Place and change standing bids.")
@@ -53,7 +54,7 @@ def command() -> None:
 @common_options
 def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
     """Place a bid."""
-    from domain.messages import MsgPlaceBid
+    from domain.market.messages import MsgPlaceBid
 
     key = context.key()
     with context.client() as client:
@@ -76,7 +77,7 @@ def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **va
 @common_options
 def list_(context: Settings, validator: str) -> None:
     """List the book."""
-    from domain.queries import BidsRequest
+    from domain.market.queries import BidsRequest
 
     with context.client() as client:
         bids, clock = client.query(BidsRequest(validator, 1000, b"")).bids, client.status().clock
@@ -139,7 +140,7 @@ def change(
     context: Settings, bid: str, price: int | None, capacity: int | None, lasts: int
 ) -> None:
     """Change a bid."""
-    from domain.messages import MsgChangeBid
+    from domain.market.messages import MsgChangeBid
 
     key = context.key()
     with context.client() as client:
@@ -162,7 +163,7 @@ def change(
 @common_options
 def withdraw(context: Settings, bid: str) -> None:
     """Withdraw a bid; running assignments go on."""
-    from domain.messages import MsgWithdrawBid
+    from domain.market.messages import MsgWithdrawBid
 
     key = context.key()
     with context.client() as client:
@@ -173,7 +174,7 @@ def withdraw(context: Settings, bid: str) -> None:
 
 def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, int]:
     """Return (slots, FLOP/s of a slot) that the certificates of a validator's providers are good for."""
-    from domain.queries import ProvidersRequest
+    from domain.registry.queries import ProvidersRequest
     from validator.decide.offer import best_offer
 
     found = best_offer(client.query(ProvidersRequest(validator, 1000, "")).providers, slots)

@@ -11,7 +11,7 @@ from matching_engine.conditions import CONDITIONS, Option, OptionKind
 
 if TYPE_CHECKING:
     from consumer.submit import Request
-    from domain.records import Offer
+    from domain.market.records import Offer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ def condition_options(command: F) -> F:
 def read_request(values: dict[str, Any]) -> "Request":
     """Take the options out of ``values`` and return what is asked for (price limit 0: none given)."""
     from consumer.submit import Request
-    from domain.records import Conditions
+    from domain.market.records import Conditions
 
     return Request(
         conditions=Conditions(**_take(values, _ASKED)),
@@ -76,7 +76,7 @@ def offer_options(command: F) -> F:
 
 def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
     """Take the options out of ``values`` and return the offer; ``others`` are its fields that no order asks for."""
-    from domain.records import Offer
+    from domain.market.records import Offer
 
     return Offer(**_take(values, _OFFERED), **others)
 

@@ -18,7 +18,7 @@ from assay.cli.output import flops, load_line, money, short, stderr, table
 
 if TYPE_CHECKING:
     from assay.cli.story import Story
-    from domain.queries import OrderResponse
+    from domain.proof.queries import OrderResponse
     from localnet.demo import Finished, Moment
     from localnet.layout import Layout
     from localnet.network import Network

@@ -13,8 +13,8 @@ from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, Interrupted
 from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
-from domain.queries import OrderResponse
-from domain.records import Histogram, Order, OrderState
+from domain.market.records import Histogram, Order, OrderState
+from domain.proof.queries import OrderResponse
 
 if TYPE_CHECKING:
     from consumer.watch import Summary
@@ -157,8 +157,8 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
     """List orders with state and reason, and the job directory of those that this home ordered."""
     from consumer.errors import ConsumerError
     from consumer.jobs import recall
-    from domain.queries import OrdersRequest
-    from domain.reasons import CloseReason
+    from domain.market.queries import OrdersRequest
+    from domain.market.reasons import CloseReason
 
     with context.client() as client:
         orders = client.query(OrdersRequest(consumer, validator, 0, 1000, b"")).orders
@@ -193,8 +193,8 @@ def show(context: Settings, order: str) -> None:
     """Show an order with its rounds, shares and money."""
     from consumer.panels import panel_rows, read_seats, tell_stop
     from consumer.watch import summarise
-    from domain.queries import OrderRequest
-    from domain.reasons import ShareReason
+    from domain.proof.queries import OrderRequest
+    from domain.proof.reasons import ShareReason
     from pol.rules.schedule import share_segments, total_work
 
     with context.client() as client:
@@ -333,7 +333,7 @@ def why(context: Settings, order: str) -> None:
 @common_options
 def cancel(context: Settings, order: str) -> None:
     """Cancel and get the deposit back."""
-    from domain.messages import MsgCancelOrder
+    from domain.market.messages import MsgCancelOrder
 
     key = context.key()
     with context.client() as client:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from assay.cli.health import ProviderSeen, Seen
     from chain.client.client import ChainClient
-    from domain.queries import PanelDuty
-    from domain.records import Validator
+    from domain.proof.queries import PanelDuty
+    from domain.registry.records import Validator
     from validator.decide.deadlines import OpenDuty
 
 ANSWER_SECONDS = 3.0
@@ -112,7 +112,7 @@ def _look(context: Settings) -> "Seen":
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
-    from domain.queries import ValidatorsRequest
+    from domain.registry.queries import ValidatorsRequest
 
     home = context.home
     operated = [home / part for part in PARTS if (home / part).is_dir()]
@@ -180,7 +180,7 @@ def _own_validator(context: Settings, validators: "tuple[Validator, ...]") -> "V
 
 
 def _of_validator(context: Settings, client: "ChainClient", me: "Validator") -> dict[str, Any]:
-    from domain.queries import DutiesRequest
+    from domain.legs.queries import DutiesRequest
     from validator.decide.deadlines import open_duties
 
     duties = client.query(DutiesRequest(me.operator))
@@ -198,7 +198,7 @@ def _of_validator(context: Settings, client: "ChainClient", me: "Validator") -> 
 
 
 def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
-    from domain.queries import PanelDutiesRequest
+    from domain.proof.queries import PanelDutiesRequest
 
     last: tuple[Any, ...] = ()
     while True:
@@ -212,7 +212,7 @@ def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":
     from assay.cli.health import ProviderSeen
     from compute_provider import api
-    from domain.queries import ProviderRequest
+    from domain.registry.queries import ProviderRequest
 
     try:
         found = api.status(home / "provider")

@@ -6,9 +6,11 @@ from typing import Any
 
 from assay.cli.output import money, short
 from console.words import attempt_end, share_reason
-from domain.queries import OrderResponse
-from domain.reasons import CloseReason, ShareReason
-from domain.records import OrderState, Round, Share, ShareState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Round, Share, ShareState
 
 _REJECTED = (ShareState.REJECTED, ShareState.WRONG)
 _PAID = ("provider", "auditor", "protocol")

@@ -117,8 +117,8 @@ def dismiss(context: Settings, address: str) -> None:
 def _name(context: Settings, address: str, *, admit: bool) -> None:
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
-    from domain.messages import MsgAdmitProvider, MsgDismissProvider
-    from domain.queries import ProviderRequest
+    from domain.registry.messages import MsgAdmitProvider, MsgDismissProvider
+    from domain.registry.queries import ProviderRequest
     from validator.store import ValidatorStore
 
     key = context.key()
@@ -160,7 +160,7 @@ def _name(context: Settings, address: str, *, admit: bool) -> None:
 @common_options
 def promise(context: Settings, speed: int | None, rate: int | None, backend: str) -> None:
     """Measure what is not given, and send it."""
-    from domain.messages import MsgPromiseAudits
+    from domain.registry.messages import MsgPromiseAudits
 
     key = context.key()
     with context.client() as client:
@@ -183,7 +183,7 @@ def promise(context: Settings, speed: int | None, rate: int | None, backend: str
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
     """Return bytes/s from the slowest of a few other validators that answer."""
     from compute_provider.work.bench import measure_bandwidth
-    from domain.queries import ValidatorsRequest
+    from domain.registry.queries import ValidatorsRequest
     from link.client import connect
     from link.errors import ClusterError
 
@@ -213,7 +213,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
 @common_options
 def status(context: Settings) -> None:
     """Read the daemon's database."""
-    from domain.reasons import ShareReason
+    from domain.proof.reasons import ShareReason
     from validator.store import COMPUTING, ValidatorStore
 
     path: Path = context.home / "validator" / "validator.db"

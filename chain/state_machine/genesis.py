@@ -11,7 +11,7 @@ from domain.amount import MONEY_MAX
 from domain.block import ValidatorUpdate
 from domain.errors import BAD_FIELD, Refusal
 from domain.genesis import Genesis, GenesisValidator
-from domain.records import BeaconKey, Validator
+from domain.registry.records import BeaconKey, Validator
 from escrow.moves import Pot
 
 # --- coins ---------------------------------------------------------------------------------------

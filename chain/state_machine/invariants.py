@@ -48,8 +48,10 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
+from domain.keys import RoundKey
 from domain.limits import SEATS_MAX
-from domain.records import Order, OrderState, Round, RoundKey, Ruling, ShareState
+from domain.market.records import Order, OrderState
+from domain.proof.records import Round, Ruling, ShareState
 from escrow.moves import FROM_DEPOSITS, Pot, locked
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds

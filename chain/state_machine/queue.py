@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from chain.state_machine.context import Context
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Part, number_of
-from domain.records import RoundKey
+from domain.keys import RoundKey
 
 
 class Due(IntEnum):

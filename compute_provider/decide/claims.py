@@ -6,17 +6,12 @@ while the escrow still holds what the share will earn.
 """
 
 from domain.amount import price_ceil
+from domain.keys import ShareKey
+from domain.legs.records import Assignment, AssignmentState
 from domain.limits import EXECUTOR_VERSION
-from domain.queries import OrderResponse
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    JobTerms,
-    OrderState,
-    ShareClaim,
-    ShareKey,
-    ShareState,
-)
+from domain.market.records import JobTerms, OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import ShareClaim, ShareState
 from link.types import TrainTask
 from pol.rules.schedule import share_segments, share_work
 

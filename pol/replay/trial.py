@@ -10,8 +10,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import TypeVar
 
-from domain.reasons import AttemptEnd
-from domain.records import JobTerms
+from domain.legs.reasons import AttemptEnd
+from domain.market.records import JobTerms
 from host import sandbox
 from pol.errors import JobError, Stopped
 from pol.executor.backend import backend

@@ -18,7 +18,8 @@ from domain.hashing import (
     u64,
     verify_path,
 )
-from domain.records import ShareClaim, ShareKey, ShareRoots, TraceLeaf
+from domain.keys import ShareKey
+from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 
 
 def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] = ()) -> bytes:

@@ -13,17 +13,10 @@ from hashlib import sha256
 
 from domain.amount import BPS, PFLOP, ceil_div, price_ceil, price_floor
 from domain.hashing import encode_fields, hash_fields, u32, u64
+from domain.keys import RoundKey
+from domain.market.records import JobTerms
 from domain.params import OrderParams
-from domain.records import (
-    AnswerKind,
-    AuditKind,
-    Finding,
-    JobTerms,
-    Place,
-    RoundKey,
-    Ruling,
-    SeatAnswer,
-)
+from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Ruling, SeatAnswer
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments
 from pol.rules.stops import AGGREGATION

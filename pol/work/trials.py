@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from domain.records import JobTerms
+from domain.market.records import JobTerms
 
 
 @dataclass(frozen=True, slots=True)

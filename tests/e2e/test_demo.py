@@ -22,9 +22,10 @@ from chain.app.homes import comet_home
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
 from domain.errors import Exit
-from domain.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, PanelSeat, Ruling, ShareState
+from domain.legs.records import AssignmentState
+from domain.market.reasons import CloseReason
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
+from domain.proof.records import PanelSeat, Ruling, ShareState
 from localnet.demo import RIVAL
 from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree

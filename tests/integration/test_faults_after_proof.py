@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from consumer.result import fetch_result
-from domain.reasons import AttemptEnd
-from domain.records import AnswerKind, OrderState, Ruling
+from domain.legs.reasons import AttemptEnd
+from domain.market.records import OrderState
+from domain.proof.records import AnswerKind, Ruling
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 

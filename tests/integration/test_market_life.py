@@ -15,9 +15,14 @@ import requests
 
 from consumer.result import fetch_result
 from domain.errors import Exit
-from domain.queries import AccountRequest, EventsRequest, ValidatorsRequest
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState, ShareState, Validator
+from domain.ledger.queries import AccountRequest
+from domain.legs.reasons import AttemptEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.node.queries import EventsRequest
+from domain.proof.records import ShareState
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import Validator
 from tests.support.market_network import (
     MARKET_BOND,
     PRICE,

@@ -8,8 +8,10 @@ import pytest
 from consumer.errors import ConsumerError
 from consumer.panels import tell_stop
 from consumer.result import fetch_result
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AnswerKind, AuditKind, Ruling, ShareState
+from domain.legs.reasons import AttemptEnd
+from domain.market.reasons import CloseReason
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
 from pol.errors import NotFiniteStep
 from pol.local.run import run_locally
 from pol.rules.schedule import segment_work

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from domain.queries import AccountRequest, OrderResponse
-from domain.reasons import CloseReason, ShareReason
-from domain.records import AuditKind, Ruling, Share, ShareState
+from domain.ledger.queries import AccountRequest
+from domain.market.reasons import CloseReason
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind, Ruling, Share, ShareState
 from localnet.layout import ProviderSpec
 from localnet.network import PROVIDER_BOND
 from tests.support.market_network import MarketNetwork, MarketOrder, market_network, quick_params

@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "submit-gas",
         "an order costs the gas of any message",
-        "domain/messages.py",
+        "domain/market/messages.py",
         "GAS_EXTRA: ClassVar[int] = 14",
         "GAS_EXTRA: ClassVar[int] = 0",
         (TRANSACTIONS, MARKET),
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "share-gas",
         "the second signature of a share costs nothing",
-        "domain/messages.py",
+        "domain/proof/messages.py",
         '{"shares": 5, "rejections": 6}',
         '{"shares": 1, "rejections": 6}',
         (TRANSACTIONS, MARKET),
@@ -914,7 +914,7 @@ MUTANTS = (
     Mutant(
         "data-in-time",
         "the time to accept forgets the data",
-        "domain/records.py",
+        "domain/market/records.py",
         "return self.payload_bytes + self.data_bytes",
         "return self.payload_bytes",
         ("tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py",),
@@ -1904,7 +1904,7 @@ MUTANTS = (
     Mutant(
         "to-address",
         "coins can be sent to any text",
-        "domain/messages.py",
+        "domain/ledger/messages.py",
         "    to_address: Address\n",
         "    to_address: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n",
         (ADDRESS_FIELDS,),
@@ -1912,7 +1912,7 @@ MUTANTS = (
     Mutant(
         "auditor",
         "an auditor can be any text",
-        "domain/messages.py",
+        "domain/proof/messages.py",
         'SIGNER: ClassVar[str] = "auditor"\n    auditor: Address\n',
         'SIGNER: ClassVar[str] = "auditor"\n    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n',
         (ADDRESS_FIELDS,),
@@ -1920,7 +1920,7 @@ MUTANTS = (
     Mutant(
         "signer",
         "a provider certifies itself",
-        "domain/messages.py",
+        "domain/registry/messages.py",
         'SIGNER: ClassVar[str] = "validator"\n    validator: Address\n    provider: Address\n    device_class',
         'SIGNER: ClassVar[str] = "provider"\n    provider: Address\n    validator: Address\n    device_class',
         (TRANSACTIONS,),

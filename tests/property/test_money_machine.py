@@ -12,24 +12,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from chain.state_machine.ledger.tables import POTS, SUPPLY, TALLIES
-from domain import queries as q
-from domain.messages import (
-    Message,
-    MsgAcceptOrder,
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.queries import BidsRequest, OrdersRequest
+from domain.market.records import Order, OrderState
+from domain.messages import Message
+from domain.params import local_params
+from domain.proof.queries import PanelDutiesRequest
+from domain.proof.records import ShareState
+from domain.registry.messages import (
     MsgAdmitProvider,
-    MsgCancelOrder,
-    MsgChangeBid,
-    MsgDeclineOrder,
-    MsgDepositBond,
     MsgDismissProvider,
     MsgLeaveCluster,
     MsgRegisterProvider,
-    MsgStopOrder,
-    MsgWithdrawBid,
-    MsgWithdrawBond,
 )
-from domain.params import local_params
-from domain.records import Order, OrderState, ShareState
 from tests.support.chain_market import PRICE, Market, Trace, bid, make_terms, submit
 
 VALIDATORS = st.sampled_from(("v0", "v1", "v2", "v3"))
@@ -63,7 +60,7 @@ class MoneyMachine(RuleBasedStateMachine):
     # --- helpers ---
 
     def orders(self, *states: OrderState) -> list[Order]:
-        found: tuple[Order, ...] = self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+        found: tuple[Order, ...] = self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         return [order for order in found if not states or order.state in states]
 
     def pick(self, index: int, *states: OrderState) -> Order | None:
@@ -142,7 +139,7 @@ class MoneyMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX, capacity=st.sampled_from((0, 10**9)), withdraw=st.booleans())
     def change(self, index: int, capacity: int, withdraw: bool) -> None:
-        bids = self.chain.ask(q.BidsRequest("", 0, b"")).bids
+        bids = self.chain.ask(BidsRequest("", 0, b"")).bids
         if bids:
             found = bids[index % len(bids)]
             gone = MsgWithdrawBid(found.validator, found.id)
@@ -240,7 +237,7 @@ class MoneyMachine(RuleBasedStateMachine):
         self.answer(name, False)
 
     def answer(self, name: str, right: bool) -> None:
-        for duty in self.chain.ask(q.PanelDutiesRequest(name)).duties:
+        for duty in self.chain.ask(PanelDutiesRequest(name)).duties:
             said = (
                 self.market.answers(duty.order_id, duty.round)
                 if right

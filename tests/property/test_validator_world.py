@@ -10,10 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import AssignmentState
+from domain.market.reasons import CloseReason
 from domain.params import local_params
-from domain.queries import OrderResponse
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AssignmentState, Share, ShareState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareState
 from tests.simulator.actors.consumer import OrderPlan
 from tests.simulator.behaviours import (
     HABITS,

@@ -22,7 +22,7 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Space, parts_of
-from domain.records import OrderState
+from domain.market.records import OrderState
 from tests.support.chain_harness import Chain
 
 T = TypeVar("T")

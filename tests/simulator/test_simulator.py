@@ -7,8 +7,9 @@ import pytest
 from chain.state_machine.invariants import InvariantBroken
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
-from domain.events import SeatSilent, changes_of
-from domain.reasons import CloseReason
+from domain.market.reasons import CloseReason
+from domain.proof.events import SeatSilent
+from domain.vocabulary import changes_of
 from tests.simulator.behaviours import VALIDATOR_CHEATS, Hider, HonestValidator
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play

@@ -11,16 +11,12 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.block import BlockResult
 from domain.bounds import check as check_record
-from domain.reasons import MISMATCHES, SILENCES, AttemptEnd, ShareReason
-from domain.records import (
-    AssignmentState,
-    OrderState,
-    PanelSeat,
-    Round,
-    Share,
-    ShareKey,
-    ShareState,
-)
+from domain.keys import ShareKey
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import PanelSeat, Round, Share, ShareState
 from tests.simulator.actors import auditor
 from tests.simulator.behaviours import BENT
 from tests.support.chain_harness import PUBLIC

@@ -16,17 +16,14 @@ from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
-from domain.messages import (
-    Message,
-    MsgAdmitProvider,
-    MsgCertifyProvider,
-    MsgDepositBond,
-    MsgPlaceBid,
-    MsgRegisterProvider,
-)
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.market.messages import MsgPlaceBid
+from domain.messages import Message
 from domain.params import Params
-from domain.queries import AccountRequest, OrderRequest, OrderResponse
-from domain.records import ShareClaim
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import ShareClaim
+from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
 from tests.simulator.actors.consumer import OrderActor, OrderPlan
 from tests.simulator.actors.provider import ProviderActor
 from tests.simulator.actors.validator import ValidatorActor

@@ -14,34 +14,29 @@ from chain.state_machine import gas
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.queue import DEADLINES, Due
 from chain.state_machine.store import Overlay
-from domain import queries as q
 from domain.block import BlockResult
 from domain.hashing import merkle_path
-from domain.messages import (
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond
+from domain.legs.messages import MsgAcceptOrder
+from domain.legs.records import Assignment
+from domain.market.messages import MsgPlaceBid, MsgSubmitOrder
+from domain.market.records import Conditions, JobTerms, Offer, Order
+from domain.params import Params
+from domain.proof.messages import (
     AcceptedShare,
-    MsgAcceptOrder,
-    MsgAdmitProvider,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
-    MsgDepositBond,
-    MsgPlaceBid,
-    MsgRegisterProvider,
     MsgRevealAnswer,
-    MsgSubmitOrder,
     Rejection,
     SignedShare,
 )
-from domain.params import Params
-from domain.reasons import ShareReason
-from domain.records import (
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
     AnswerKind,
-    Assignment,
     AuditKind,
-    Conditions,
-    JobTerms,
-    Offer,
-    Order,
     Panel,
     PanelSeat,
     Place,
@@ -49,12 +44,12 @@ from domain.records import (
     SeatAnswer,
     Share,
     ShareClaim,
-    ShareRef,
     ShareRoots,
     ShareState,
     ShownLeaf,
     TraceLeaf,
 )
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import (
     compute_trace_root,
     leaf_hashes,
@@ -237,8 +232,8 @@ class Market:
 
     # --- looking ---
 
-    def all_of(self, order_id: bytes) -> q.OrderResponse:
-        found: q.OrderResponse = self.chain.ask(q.OrderRequest(order_id))
+    def all_of(self, order_id: bytes) -> OrderResponse:
+        found: OrderResponse = self.chain.ask(OrderRequest(order_id))
         return found
 
     def order(self, order_id: bytes) -> Order:
@@ -453,7 +448,7 @@ class Market:
     def seats(self, order_id: bytes, round: int, stage: int = 0) -> tuple[PanelSeat, ...]:
         """Return the seats of a round's panel, of one stage if given."""
         key = self.panel(order_id, round).key
-        found = self.chain.ask(q.SeatsRequest(*key)).seats
+        found = self.chain.ask(SeatsRequest(*key)).seats
         return tuple(seat for seat in found if stage in (0, seat.stage))
 
     def seated(self, order_id: bytes, round: int = 0, stage: int = 0) -> list[str]:
@@ -462,7 +457,7 @@ class Market:
 
     def first_seats(self, order_id: bytes) -> list[str]:
         """Return who sat in the panel of the very first round."""
-        found = self.chain.ask(q.SeatsRequest(order_id, 1, 0)).seats
+        found = self.chain.ask(SeatsRequest(order_id, 1, 0)).seats
         return [seat.validator for seat in found]
 
     def wait_stage(self, order_id: bytes, round: int = 0, stage: int = 1) -> Panel:

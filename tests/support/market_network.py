@@ -23,13 +23,19 @@ from chain.client.sender import TxSender
 from consumer.jobs import read_job
 from consumer.submit import Request, submit
 from consumer.watch import POLL_SECONDS, Delivery
-from domain.events import BidPlaced, changes_of
+from domain.ledger.messages import MsgDepositBond
+from domain.legs.records import Assignment
 from domain.limits import CAPABILITY_SECONDS_MAX
-from domain.messages import MsgCertifyProvider, MsgDepositBond, MsgPlaceBid
+from domain.market.events import BidPlaced
+from domain.market.messages import MsgPlaceBid
+from domain.market.reasons import CloseReason
+from domain.market.records import Conditions, Offer, OrderState
 from domain.params import Params, local_params
-from domain.queries import OrderRequest, OrderResponse, SeatsRequest, ValidatorsRequest
-from domain.reasons import CloseReason
-from domain.records import Assignment, Conditions, Offer, OrderState, PanelSeat
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.proof.records import PanelSeat
+from domain.registry.messages import MsgCertifyProvider
+from domain.registry.queries import ValidatorsRequest
+from domain.vocabulary import changes_of
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters

@@ -17,44 +17,103 @@ from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, 
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
-from domain import events as e
-from domain.events import Change, Event, read_event
+from domain.events import Change, Event
 from domain.genesis import Genesis
-from domain.params import OrderParams
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import (
-    AnswerKind,
-    Assignment,
-    AssignmentState,
-    AuditKind,
-    BeaconKey,
-    Bid,
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
+from domain.ledger.records import (
     BondAccount,
     BondKind,
     BondRow,
     Depositor,
     Escrow,
+    Payment,
+    Withdrawal,
+)
+from domain.legs.events import (
+    AttemptFailed,
+    OrderAccepted,
+    OrderDeclined,
+    OrderMatched,
+    OrderSettled,
+    PartReturned,
+    ProgressRestarted,
+)
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.events import (
+    BidChanged,
+    BidClosed,
+    BidPlaced,
+    OrderClosed,
+    OrderExcluded,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
+from domain.market.reasons import CloseReason
+from domain.market.records import Bid, Order, OrderState
+from domain.params import OrderParams
+from domain.proof.events import (
+    AnswerCommitted,
+    AnswerRevealed,
+    DeadlineMoved,
+    LeafShown,
+    OrderProven,
+    OrderVerified,
+    PanelEnded,
+    PanelWaits,
+    PlaceDrawn,
+    PlaceRuled,
+    RoomTaken,
+    RoundClosed,
+    RoundStopped,
+    RoundVerified,
+    RoundVoid,
+    SeatDiffered,
+    SeatPaid,
+    SeatRevealed,
+    SeatSilent,
+    ShareAccepted,
+    ShareCommitted,
+    ShareCompared,
+    ShareDrawn,
+    ShareFoundWrong,
+    ShareRejected,
+    ShareSkipped,
+    StageEnded,
+    StageOpened,
+)
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
+    AnswerKind,
+    AuditKind,
     Finding,
-    Order,
-    OrderState,
     Panel,
     PanelPlace,
     PanelSeat,
-    Payment,
     Place,
-    Provider,
     Round,
-    RoundKey,
     Ruling,
     SeatAnswer,
     Share,
     ShareClaim,
-    ShareKey,
     ShareRoots,
     ShareState,
-    Validator,
-    Withdrawal,
 )
+from domain.registry.events import (
+    AuditsPromised,
+    BeaconKeyRevoked,
+    BeaconKeySet,
+    EndpointSet,
+    ProviderAdmitted,
+    ProviderCertified,
+    ProviderDismissed,
+    ProviderLeft,
+    ProviderRegistered,
+)
+from domain.registry.records import BeaconKey, Provider, Validator
+from domain.vocabulary import read_event
 from escrow.moves import Pot
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
@@ -161,18 +220,18 @@ class Rebuilt:
         self.providers[address] = replace(self.providers[address], **changes)
 
     @take.register
-    def _(self, change: e.EndpointSet) -> None:
+    def _(self, change: EndpointSet) -> None:
         self._validator(change.operator, endpoint=change.endpoint, certificate=change.certificate)
 
     @take.register
-    def _(self, change: e.BeaconKeySet) -> None:
+    def _(self, change: BeaconKeySet) -> None:
         self._drop_keys(change.operator, change.dropped)
         keys = self.validators[change.operator].beacon_keys
         added = BeaconKey(change.beacon_key, change.counts_from)
         self._validator(change.operator, beacon_keys=(*keys, added))
 
     @take.register
-    def _(self, change: e.BeaconKeyRevoked) -> None:
+    def _(self, change: BeaconKeyRevoked) -> None:
         self._drop_keys(change.operator, change.dropped)
 
     def _drop_keys(self, operator: str, dropped: tuple[bytes, ...]) -> None:
@@ -180,7 +239,7 @@ class Rebuilt:
         self._validator(operator, beacon_keys=tuple(k for k in keys if k.key not in dropped))
 
     @take.register
-    def _(self, change: e.AuditsPromised) -> None:
+    def _(self, change: AuditsPromised) -> None:
         self._validator(
             change.operator,
             audit_speed=change.speed,
@@ -189,22 +248,22 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.ProviderRegistered) -> None:
+    def _(self, change: ProviderRegistered) -> None:
         known = self.providers.get(change.provider)
         if known is None:
             known = Provider(change.provider, "", change.pub_key, None, 0, 0)
         self.providers[change.provider] = replace(known, validator=change.validator)
 
     @take.register
-    def _(self, change: e.ProviderLeft | e.ProviderDismissed) -> None:
+    def _(self, change: ProviderLeft | ProviderDismissed) -> None:
         self._provider(change.provider, validator="", admitted=False, capability=None)
 
     @take.register
-    def _(self, change: e.ProviderAdmitted) -> None:
+    def _(self, change: ProviderAdmitted) -> None:
         self._provider(change.provider, admitted=True)
 
     @take.register
-    def _(self, change: e.ProviderCertified) -> None:
+    def _(self, change: ProviderCertified) -> None:
         self._provider(change.provider, capability=change.capability)
 
     # Bond accounts
@@ -214,18 +273,18 @@ class Rebuilt:
         self.bonds[owner] = replace(known, free=known.free + amount)
 
     @take.register
-    def _(self, change: e.BondDeposited) -> None:
+    def _(self, change: BondDeposited) -> None:
         self._free(change.owner, change.amount)
 
     @take.register
-    def _(self, change: e.BondWithdrawing) -> None:
+    def _(self, change: BondWithdrawing) -> None:
         self._free(change.owner, -change.amount)
         known = self.bonds[change.owner]
         waiting = (*known.withdrawals, Withdrawal(change.amount, change.release_at))
         self.bonds[change.owner] = replace(known, withdrawals=waiting)
 
     @take.register
-    def _(self, change: e.BondReleased) -> None:
+    def _(self, change: BondReleased) -> None:
         # Who waits longest comes first.
         known, left = self.bonds[change.owner], change.amount
         waiting = known.withdrawals
@@ -238,11 +297,11 @@ class Rebuilt:
     # The book
 
     @take.register
-    def _(self, change: e.BidPlaced) -> None:
+    def _(self, change: BidPlaced) -> None:
         self.bids[change.bid] = change.record
 
     @take.register
-    def _(self, change: e.BidChanged) -> None:
+    def _(self, change: BidChanged) -> None:
         known = self.bids[change.bid]
         self.bids[change.bid] = replace(
             known,
@@ -253,7 +312,7 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.BidClosed) -> None:
+    def _(self, change: BidClosed) -> None:
         del self.bids[change.bid]
 
     def _reserve(self, bid: bytes, work: int) -> None:
@@ -274,14 +333,14 @@ class Rebuilt:
             self._reserve(before.bid_id, -before.work)
 
     @take.register
-    def _(self, change: e.OrderSubmitted) -> None:
+    def _(self, change: OrderSubmitted) -> None:
         row = Depositor(change.consumer, change.deposit, 0, 0)
         self.orders[change.order] = change.record
         self.escrows[change.order] = Escrow(change.order, (row,), ())
         self._paid[change.order] = 0
 
     @take.register
-    def _(self, change: e.OrderOpened) -> None:
+    def _(self, change: OrderOpened) -> None:
         self._order(
             change.order,
             state=OrderState.OPEN,
@@ -292,16 +351,16 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.OrderUnmatched) -> None:
+    def _(self, change: OrderUnmatched) -> None:
         self._order(change.order, unmatched=change.failed)
 
     @take.register
-    def _(self, change: e.OrderExcluded) -> None:
+    def _(self, change: OrderExcluded) -> None:
         known = self.orders[change.order].excluded
         self._order(change.order, excluded=tuple(sorted({*known, change.validator})))
 
     @take.register
-    def _(self, change: e.OrderMatched) -> None:
+    def _(self, change: OrderMatched) -> None:
         offer = self.bids[change.bid].offer
         self._order(change.order, state=OrderState.MATCHED, attempt=change.attempt, unmatched=())
         self.assignments[change.order, change.attempt] = Assignment(
@@ -329,29 +388,29 @@ class Rebuilt:
         self._lock(change.order, row)
 
     @take.register
-    def _(self, change: e.OrderAccepted) -> None:
+    def _(self, change: OrderAccepted) -> None:
         self._order(change.order, state=OrderState.RUNNING)
         self._assignment(change.order, change.attempt, state=AssignmentState.RUNNING)
 
     @take.register
-    def _(self, change: e.ProgressRestarted) -> None:
+    def _(self, change: ProgressRestarted) -> None:
         self._assignment(change.order, change.attempt, progress_deadline=change.deadline)
 
     @take.register
-    def _(self, change: e.OrderDeclined) -> None:
+    def _(self, change: OrderDeclined) -> None:
         self._fail(change)
         if change.reason in BLAMES_JOB:
             self._count_failure(change.order)
 
     @take.register
-    def _(self, change: e.AttemptFailed) -> None:
+    def _(self, change: AttemptFailed) -> None:
         self._fail(change)
         self._count_failure(change.order)
         if change.reason not in NOBODYS:
             failed = self.validators[change.validator].attempts_failed
             self._validator(change.validator, attempts_failed=failed + 1)
 
-    def _fail(self, change: e.OrderDeclined | e.AttemptFailed) -> None:
+    def _fail(self, change: OrderDeclined | AttemptFailed) -> None:
         state = AssignmentState.FAILED
         self._assignment(change.order, change.attempt, state=state, end_reason=change.reason)
 
@@ -359,27 +418,27 @@ class Rebuilt:
         self._order(order, failures=self.orders[order].failures + 1)
 
     @take.register
-    def _(self, change: e.OrderProven) -> None:
+    def _(self, change: OrderProven) -> None:
         self._order(change.order, state=OrderState.PROVEN)
         self._assignment(change.order, change.attempt, state=AssignmentState.PROVEN)
 
     @take.register
-    def _(self, change: e.OrderVerified) -> None:
+    def _(self, change: OrderVerified) -> None:
         self._assignment(change.order, change.attempt, settles_at=change.settles_at)
 
     @take.register
-    def _(self, change: e.DeadlineMoved) -> None:
+    def _(self, change: DeadlineMoved) -> None:
         self._order(change.order, deadline=change.deadline)
 
     @take.register
-    def _(self, change: e.OrderSettled) -> None:
+    def _(self, change: OrderSettled) -> None:
         done = AssignmentState.DONE
         self._assignment(change.order, change.attempt, state=done, end_reason=change.reason)
         settled = self.validators[change.validator].orders_settled
         self._validator(change.validator, orders_settled=settled + 1)
 
     @take.register
-    def _(self, change: e.OrderClosed) -> None:
+    def _(self, change: OrderClosed) -> None:
         reason = CloseReason(change.reason)
         self._order(change.order, state=OrderState.CLOSED, close_reason=int(reason))
 
@@ -391,7 +450,7 @@ class Rebuilt:
             self.bond_rows[order, row.attempt, row.round, row.slot, row.issue] = row
 
     @take.register
-    def _(self, change: e.PaymentMade) -> None:
+    def _(self, change: PaymentMade) -> None:
         payment = Payment(change.to, change.kind, change.amount, change.round)
         number = self._paid[change.order]
         self.payments[change.order, number] = payment
@@ -403,7 +462,7 @@ class Rebuilt:
         self.burnt += change.amount if change.kind in BURNS else 0
         self.community += change.amount if change.kind in TO_POOL else 0
 
-    def _pay_from_bond(self, change: e.PaymentMade) -> None:
+    def _pay_from_bond(self, change: PaymentMade) -> None:
         round = change.round if change.issue else 0
         key = change.order, change.attempt, round, change.slot, change.issue
         row = self.bond_rows.pop(key)
@@ -412,7 +471,7 @@ class Rebuilt:
         if change.kind == "bond_return":
             self._free(change.to, change.amount)
 
-    def _pay_from_deposit(self, change: e.PaymentMade) -> None:
+    def _pay_from_deposit(self, change: PaymentMade) -> None:
         escrow, left, rows = self.escrows[change.order], change.amount, []
         for row in escrow.depositors:
             if change.kind == "refund":
@@ -434,7 +493,7 @@ class Rebuilt:
         self.escrows[order] = replace(known, withheld=known.withheld + amount)
 
     @take.register
-    def _(self, change: e.PartReturned) -> None:
+    def _(self, change: PartReturned) -> None:
         self._withhold(change.order, -change.amount)
         validator = self.assignments[change.order, change.attempt].validator
         self._cut(validator, change.from_stake)
@@ -453,7 +512,7 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.ShareCommitted) -> None:
+    def _(self, change: ShareCommitted) -> None:
         key, terms = change.share, self.orders[change.share.order_id].terms
         claim = ShareClaim(
             key.order_id,
@@ -489,21 +548,21 @@ class Rebuilt:
         self._lock(key.order_id, row)
 
     @take.register
-    def _(self, change: e.ShareSkipped) -> None:
+    def _(self, change: ShareSkipped) -> None:
         """Nothing changed."""
 
     @take.register
-    def _(self, change: e.ShareDrawn) -> None:
+    def _(self, change: ShareDrawn) -> None:
         self._share(change.share, drawn=change.segments)
 
     @take.register
-    def _(self, change: e.ShareRejected) -> None:
+    def _(self, change: ShareRejected) -> None:
         self._share(change.share, state=ShareState.REJECTED, reason=change.reason)
         if change.reason != ShareReason.ATTEMPT_ENDED:
             self._count(change.provider, rejected=1)
 
     @take.register
-    def _(self, change: e.ShareAccepted) -> None:
+    def _(self, change: ShareAccepted) -> None:
         key = change.share
         roots = ShareRoots(
             change.trace_root,
@@ -519,7 +578,7 @@ class Rebuilt:
         self._count(change.provider, accepted=1)
 
     @take.register
-    def _(self, change: e.ShareCompared) -> None:
+    def _(self, change: ShareCompared) -> None:
         state = ShareState.RIGHT if change.right else ShareState.WRONG
         self._share(change.share, state=state)
         if change.right:
@@ -530,11 +589,11 @@ class Rebuilt:
         self.burnt += change.burnt_from_stake
 
     @take.register
-    def _(self, change: e.ShareFoundWrong) -> None:
+    def _(self, change: ShareFoundWrong) -> None:
         self._count(change.provider, accepted=-1, rejected=1)
 
     @take.register
-    def _(self, change: e.RoundClosed) -> None:
+    def _(self, change: RoundClosed) -> None:
         key = change.round
         order, assignment = self.orders[key.order_id], self.assignments[key.order_id, key.attempt]
         accepted = sorted(
@@ -565,12 +624,12 @@ class Rebuilt:
             self._open_panel(key, order.params)
 
     @take.register
-    def _(self, change: e.RoundStopped) -> None:
+    def _(self, change: RoundStopped) -> None:
         where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
 
     @take.register
-    def _(self, change: e.RoundVerified) -> None:
+    def _(self, change: RoundVerified) -> None:
         key = change.round
         self.rounds[key] = replace(self.rounds[key], verified=True)
         done = self.orders[key.order_id].work_verified
@@ -578,7 +637,7 @@ class Rebuilt:
         self._withhold(key.order_id, change.withheld)
 
     @take.register
-    def _(self, change: e.RoundVoid) -> None:
+    def _(self, change: RoundVoid) -> None:
         self.rounds[change.round] = replace(self.rounds[change.round], void=True)
 
     # Panels
@@ -623,15 +682,15 @@ class Rebuilt:
         self.seats[key, seat.number] = replace(seat, **changes)
 
     @take.register
-    def _(self, change: e.PanelWaits) -> None:
+    def _(self, change: PanelWaits) -> None:
         """Nothing changed: the panel has not begun."""
 
     @take.register
-    def _(self, change: e.RoomTaken) -> None:
+    def _(self, change: RoomTaken) -> None:
         self._panel(change.round, load=change.load)
 
     @take.register
-    def _(self, change: e.PlaceDrawn) -> None:
+    def _(self, change: PlaceDrawn) -> None:
         known = self.panels[change.round].places
         assert change.place == len(known), "a place is drawn before its time"
         place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
@@ -639,7 +698,7 @@ class Rebuilt:
         self._panel(change.round, places=(*known, drawn))
 
     @take.register
-    def _(self, change: e.StageOpened) -> None:
+    def _(self, change: StageOpened) -> None:
         key = change.round
         for number, (name, stake) in enumerate(
             zip(change.seats, change.stakes, strict=True), change.first_seat
@@ -675,7 +734,7 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.AnswerCommitted) -> None:
+    def _(self, change: AnswerCommitted) -> None:
         self._seat(change.round, change.auditor, commitment=change.commitment)
         self._panel(
             change.round,
@@ -685,18 +744,18 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.AnswerRevealed) -> None:
+    def _(self, change: AnswerRevealed) -> None:
         known = self._seat_of(change.round, change.auditor).answers
         kind = AnswerKind(change.kind)
         answer = SeatAnswer(change.place, kind, change.root, change.digest, change.step)
         self._seat(change.round, change.auditor, answers=(*known, answer))
 
     @take.register
-    def _(self, change: e.LeafShown) -> None:
+    def _(self, change: LeafShown) -> None:
         self._place(change.round, change.place, claim=change.claim)
 
     @take.register
-    def _(self, change: e.SeatRevealed) -> None:
+    def _(self, change: SeatRevealed) -> None:
         self._seat(change.round, change.auditor, revealed=True)
         self._panel(
             change.round,
@@ -705,22 +764,22 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.SeatSilent) -> None:
+    def _(self, change: SeatSilent) -> None:
         self._punish(change)
         missed = self.validators[change.auditor].audits_missed
         self._validator(change.auditor, audits_missed=missed + 1)
 
     @take.register
-    def _(self, change: e.SeatDiffered) -> None:
+    def _(self, change: SeatDiffered) -> None:
         self._punish(change)
         self._differed.add((change.round, change.auditor))
 
-    def _punish(self, change: e.SeatSilent | e.SeatDiffered) -> None:
+    def _punish(self, change: SeatSilent | SeatDiffered) -> None:
         self._cut(change.auditor, change.cut)
         self.pots[change.round] = self.pots.get(change.round, 0) + change.cut
 
     @take.register
-    def _(self, change: e.PlaceRuled) -> None:
+    def _(self, change: PlaceRuled) -> None:
         found = None
         if change.kind:
             found = Finding(AnswerKind(change.kind), change.root, change.step)
@@ -728,16 +787,16 @@ class Rebuilt:
         self._place(change.round, change.place, ruling=ruling, stage=change.stage, found=found)
 
     @take.register
-    def _(self, change: e.StageEnded) -> None:
+    def _(self, change: StageEnded) -> None:
         self._panel(change.round, is_open=False, wanted=change.wanted)
 
     @take.register
-    def _(self, change: e.SeatPaid) -> None:
+    def _(self, change: SeatPaid) -> None:
         self.pots[change.round] = self.pots.get(change.round, 0) - change.from_pot
         self.community -= change.from_pool
 
     @take.register
-    def _(self, change: e.PanelEnded) -> None:
+    def _(self, change: PanelEnded) -> None:
         key = change.round
         assert self.pots.pop(key, 0) == change.burnt, "a pot is not used up"
         self.burnt += change.burnt

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from domain.messages import Message, MsgCommitAnswer, MsgRevealAnswer
-from domain.records import Assignment, JobTerms, Order, Place, RoundKey, Share, ShareKey
+from domain.keys import RoundKey, ShareKey
+from domain.legs.records import Assignment
+from domain.market.records import JobTerms, Order
+from domain.messages import Message
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.records import Place, Share
 from link.types import PayloadFile
 from validator.decide.probe import Measured
 from validator.decide.records import AttemptKey, SeatKey, VerdictRow

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from domain.hashing import hash_fields, u32
-from domain.reasons import ShareReason
-from domain.records import Assignment
+from domain.legs.records import Assignment
+from domain.proof.reasons import ShareReason
 from link.types import StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work

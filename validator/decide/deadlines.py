@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from domain.queries import PanelDuty
-from domain.records import Assignment, AssignmentState
+from domain.legs.records import Assignment, AssignmentState
+from domain.proof.queries import PanelDuty
 
 
 class DutyKind(StrEnum):

@@ -9,7 +9,7 @@ but the records: what was under way is simply asked for again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domain.records import OrderState
+from domain.market.records import OrderState
 from validator.decide.actions import Action
 from validator.decide.orders import decide_attempt
 from validator.decide.records import AttemptKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from validator.decide.duties import Record
 from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork, find_round
 

@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from domain.amount import ceil_div
-from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder
-from domain.reasons import AttemptEnd
-from domain.records import Assignment, AssignmentState, OrderState
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import OrderState
+from domain.messages import Message
 from pol.rules.schedule import trial_work
 from validator.decide.actions import Action, Forget, NoteVerdicts, SendTx, Tidy, TryJob
 from validator.decide.records import LocalOrder, PayloadStage

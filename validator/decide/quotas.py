@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from domain.queries import OrderResponse
+from domain.proof.queries import OrderResponse
 from validator.decide.records import LocalOrder
 from validator.decide.retention import Panels
 from validator.decide.tasks import open_tasks

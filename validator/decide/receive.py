@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from domain.events import ShareSkipped
-from domain.queries import OrderResponse
-from domain.reasons import SILENCES, AttemptEnd, ShareReason
-from domain.records import JobTerms, ShareKey
+from domain.keys import ShareKey
+from domain.legs.reasons import AttemptEnd
+from domain.market.records import JobTerms
+from domain.proof.events import ShareSkipped
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import SILENCES, ShareReason
 from link.types import (
     BlobRef,
     OpeningSubmission,

@@ -8,15 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from domain.queries import PanelDuty
-from domain.records import (
-    AnswerKind,
-    RoundKey,
-    SeatAnswer,
-    ShareKey,
-    ShareRef,
-    ShownLeaf,
-)
+from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.proof.queries import PanelDuty
+from domain.proof.records import AnswerKind, SeatAnswer, ShownLeaf
 from link.types import (
     AuditOpening,
     BlobRef,

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, AuditKind, OrderState, RoundKey
+from domain.keys import RoundKey
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AuditKind
 from link.types import BlobRef
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (

@@ -5,17 +5,19 @@ consumer is to have is encrypted, and it is closed.
 from collections.abc import Collection
 from dataclasses import replace
 
-from domain.messages import (
+from domain.keys import ShareRef
+from domain.legs.records import Assignment
+from domain.messages import Message
+from domain.proof.messages import (
     AcceptedShare,
-    Message,
     MsgCloseRound,
     MsgCommitTraces,
     Rejection,
     SignedShare,
 )
-from domain.queries import OrderResponse
-from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import Assignment, Place, Share, ShareRef, ShareState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Place, Share, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds

@@ -20,12 +20,12 @@ from hmac import digest as hmac
 
 from domain.amount import ceil_div
 from domain.hashing import hash_fields, u32
-from domain.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.queries import NumberedPlace, PanelDuty, PanelResponse
-from domain.records import (
+from domain.market.records import JobTerms
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
+from domain.proof.records import (
     AnswerKind,
     AuditKind,
-    JobTerms,
     Place,
     SeatAnswer,
     Share,

@@ -1,7 +1,8 @@
 """What a provider has to do now, and what a seat gets: read off the record, nothing remembered beside it."""
 
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, AuditKind, Place, ShareState
+from domain.legs.records import AssignmentState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AuditKind, Place, ShareState
 from link.types import (
     INDICES_MAX,
     AuditOpening,

@@ -8,8 +8,9 @@ measured elsewhere (``Capability``), so the job alone is judged.
 
 from domain.amount import ceil_div
 from domain.hashing import hash_fields
-from domain.reasons import AttemptEnd
-from domain.records import Assignment, JobTerms, Order
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment
+from domain.market.records import JobTerms, Order
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import progress_seconds, share_segments, trial_work
 from pol.work.trials import Trial

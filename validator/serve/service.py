@@ -4,9 +4,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from threading import Event
 
-from domain.queries import OrderResponse
-from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState, RoundKey
+from domain.keys import RoundKey
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes

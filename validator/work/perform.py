@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chain.client.client import ChainClient, TxReceipt
-from domain.events import ShareSkipped, changes_of
+from domain.keys import RoundKey, ShareKey
+from domain.legs.records import Assignment
 from domain.limits import BIDS_PER_VALIDATOR_MAX
-from domain.messages import MsgCommitTraces
-from domain.queries import BidsRequest, OrderRequest
-from domain.records import Assignment, RoundKey, ShareKey
+from domain.market.queries import BidsRequest
+from domain.proof.events import ShareSkipped
+from domain.proof.messages import MsgCommitTraces
+from domain.proof.queries import OrderRequest
+from domain.vocabulary import changes_of
 from host.files import plain_pieces
 from host.lanes import Work
 from link.blobs import BlobStore

@@ -15,8 +15,8 @@ from threading import Lock
 from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
-from domain.messages import MsgRevealAnswer
-from domain.records import AuditKind
+from domain.proof.messages import MsgRevealAnswer
+from domain.proof.records import AuditKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError

@@ -8,8 +8,9 @@ from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.tables import Part
-from domain.events import PaymentMade
-from domain.records import BondKind, BondRow, Payment, ShareKey
+from domain.keys import ShareKey
+from domain.ledger.events import PaymentMade
+from domain.ledger.records import BondKind, BondRow, Payment
 from escrow.moves import FROM_DEPOSITS, FROM_WITHHELD, MOVES, Move, Transfer, use, withhold
 
 NO_ROUND = -1

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Numbers, Table
-from domain.records import Account, BondAccount, BondRow, Escrow, Payment
+from domain.ledger.records import Account, BondAccount, BondRow, Escrow, Payment
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,18 +29,12 @@ from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
-from domain.events import OrderMatched, OrderUnmatched
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import OrderMatched
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.events import OrderUnmatched
+from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    BondKind,
-    BondRow,
-    Conditions,
-    JobTerms,
-    Order,
-    OrderState,
-)
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill

@@ -15,8 +15,9 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
-from domain.events import BidClosed
-from domain.records import Bid, BondRow
+from domain.ledger.records import BondRow
+from domain.market.events import BidClosed
+from domain.market.records import Bid
 from escrow.moves import Move, Transfer
 from matching_engine.book import Backing, Book
 from matching_engine.records import Standing

@@ -33,23 +33,13 @@ from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
-from domain.events import (
-    OrderClosed,
-    OrderExcluded,
-    OrderOpened,
-    OrderSettled,
-    PartReturned,
-    ProgressRestarted,
-)
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    BondKind,
-    BondRow,
-    Order,
-    OrderState,
-)
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import OrderSettled, PartReturned, ProgressRestarted
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.events import OrderClosed, OrderExcluded, OrderOpened
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
 from escrow.moves import Move, Transfer, locked, refund
 from pol.rules.schedule import progress_seconds, total_work
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
 from domain.amount import MONEY_MAX
-from domain.records import Assignment, Bid, Order
+from domain.legs.records import Assignment
+from domain.market.records import Bid, Order
 
 
 @dataclass(frozen=True, slots=True)

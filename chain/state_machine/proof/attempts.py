@@ -27,9 +27,12 @@ from chain.state_machine.proof.settlement import advance, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import AttemptFailed, OrderDeclined
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import Assignment, AssignmentState, BondRow, Order, OrderState
+from domain.ledger.records import BondRow
+from domain.legs.events import AttemptFailed, OrderDeclined
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
 from escrow.moves import Move, Transfer, locked
 from escrow.settle import decline_fee, job_bond_cut
 

@@ -1,7 +1,8 @@
 """What a round costs its consumer, and what of it is for its auditors (protocol sections 5.5 and 7)."""
 
 from domain.amount import price_floor
-from domain.records import Assignment, Order
+from domain.legs.records import Assignment
+from domain.market.records import Order
 from escrow.settle import audit_fee
 from pol.rules.panels import audit_floor
 from pol.rules.schedule import round_work

@@ -38,7 +38,12 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import Due, Entry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import (
+from domain.keys import ShareKey
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment
+from domain.limits import SEATS_MAX
+from domain.market.records import JobTerms, Order
+from domain.proof.events import (
     PlaceDrawn,
     PlaceRuled,
     SeatSilent,
@@ -46,14 +51,9 @@ from domain.events import (
     StageEnded,
     StageOpened,
 )
-from domain.limits import SEATS_MAX
-from domain.reasons import AttemptEnd
-from domain.records import (
+from domain.proof.records import (
     AnswerKind,
-    Assignment,
     AuditKind,
-    JobTerms,
-    Order,
     Panel,
     PanelPlace,
     PanelSeat,
@@ -61,10 +61,9 @@ from domain.records import (
     Round,
     Ruling,
     Share,
-    ShareKey,
     ShareRoots,
-    Validator,
 )
+from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw_weighted, duty_segments, seed
 from pol.rules.panels import (

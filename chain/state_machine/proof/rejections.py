@@ -22,9 +22,12 @@ from chain.state_machine.proof.shares import change_share, count_share, make_com
 from chain.state_machine.proof.tables import RIGHTED, SHARES
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import ShareCompared
-from domain.reasons import SILENCES, ShareReason
-from domain.records import Assignment, BondKind, BondRow, Order, Round, Share, ShareState
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.records import Assignment
+from domain.market.records import Order
+from domain.proof.events import ShareCompared
+from domain.proof.reasons import SILENCES, ShareReason
+from domain.proof.records import Round, Share, ShareState
 from escrow.moves import Move, Transfer
 from escrow.settle import compute_redress, take_from, wrong_share
 

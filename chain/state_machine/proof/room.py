@@ -24,8 +24,9 @@ from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import PFLOP
-from domain.events import DeadlineMoved, PanelWaits, RoomTaken
-from domain.records import Order, OrderState, Panel
+from domain.market.records import Order, OrderState
+from domain.proof.events import DeadlineMoved, PanelWaits, RoomTaken
+from domain.proof.records import Panel
 from pol.rules.panels import (
     is_eligible,
     least_work,

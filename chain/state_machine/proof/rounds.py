@@ -8,8 +8,11 @@ from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS
 from chain.state_machine.queue import Due, Entry, schedule
 from domain.errors import WRONG_STATE, Refusal
-from domain.events import RoundVoid
-from domain.records import Assignment, Order, Round, RoundKey, Ruling
+from domain.keys import RoundKey
+from domain.legs.records import Assignment
+from domain.market.records import Order
+from domain.proof.events import RoundVoid
+from domain.proof.records import Round, Ruling
 
 
 def check_open_round(order: Order, assignment: Assignment, round: int) -> None:

@@ -27,9 +27,12 @@ from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import OrderVerified, RoundVerified
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
+from domain.proof.events import OrderVerified, RoundVerified
+from domain.proof.records import Round, Share
 from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds

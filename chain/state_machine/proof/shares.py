@@ -17,10 +17,12 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.tables import number_of
-from domain.events import ShareDrawn, ShareRejected
 from domain.hashing import hash_fields, u32
-from domain.reasons import ShareReason
-from domain.records import Order, RoundKey, Share, ShareKey, ShareRoots, ShareState
+from domain.keys import RoundKey, ShareKey
+from domain.market.records import Order
+from domain.proof.events import ShareDrawn, ShareRejected
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
 from pol.rules.lots import draw, seed
 from pol.rules.schedule import share_segments

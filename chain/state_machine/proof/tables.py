@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
-from domain.records import Panel, PanelSeat, Round, RoundKey, Share
+from domain.keys import RoundKey
+from domain.proof.records import Panel, PanelSeat, Round, Share
 
 
 @dataclass(frozen=True, slots=True)

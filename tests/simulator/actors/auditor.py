@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, SEATS
 from chain.state_machine.tables import Space, number_of
-from domain.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
-from domain.records import (
-    AnswerKind,
-    AuditKind,
-    OrderState,
-    Panel,
-    PanelSeat,
-    RoundKey,
-    SeatAnswer,
-    Share,
-)
+from domain.keys import RoundKey
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
 from link.types import AuditOpening, not_ready
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work

@@ -5,8 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from domain.block import TxResult
-from domain.messages import MsgCancelOrder, MsgSubmitOrder
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import AssignmentState
+from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
+from domain.market.records import OrderState
 from tests.simulator.behaviours import ConsumerHabits
 from tests.simulator.clock import Alarm
 from tests.simulator.training import Job

@@ -3,8 +3,9 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import RoundKey, ShareKey
+from domain.keys import RoundKey, ShareKey
+from domain.legs.reasons import AttemptEnd
+from domain.proof.reasons import ShareReason
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.schedule import segment_work, trial_work
 from pol.work.trials import Trial, TrialTimes

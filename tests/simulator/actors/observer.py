@@ -2,14 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from domain.queries import (
-    DutiesRequest,
-    OrderResponse,
-    PanelDutiesRequest,
-    ProvidersRequest,
-    ValidatorsRequest,
-)
-from domain.records import OrderState
+from domain.legs.queries import DutiesRequest
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse, PanelDutiesRequest
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from validator.decide.records import AttemptKey, new_order, seat_key
 from validator.decide.view import ChainView
 from validator.observer import member_of

@@ -8,9 +8,12 @@ from compute_provider.decide import claims, duties, shares
 from compute_provider.decide.duties import Duty
 from compute_provider.decide.shares import ShareWork, Stage, State
 from domain.codec import decode, encode
-from domain.messages import Message, MsgDepositBond, MsgRegisterProvider
-from domain.queries import AccountRequest
-from domain.records import ShareClaim, ShareKey, ShareRoots
+from domain.keys import ShareKey
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.messages import Message
+from domain.proof.records import ShareClaim, ShareRoots
+from domain.registry.messages import MsgRegisterProvider
 from link.types import (
     Machine,
     OpeningSubmission,

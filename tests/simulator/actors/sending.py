@@ -5,8 +5,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from domain.block import TxResult
-from domain.events import ShareSkipped, changes_of
-from domain.messages import Message, MsgCommitTraces
+from domain.messages import Message
+from domain.proof.events import ShareSkipped
+from domain.proof.messages import MsgCommitTraces
+from domain.vocabulary import changes_of
 from validator.decide import outgoing, receive
 from validator.decide.outgoing import Outgo, Outgoing, messages_of
 from validator.decide.records import AttemptKey

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from domain.queries import OrderResponse, ProviderRequest
-from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState, ShareKey
+from domain.keys import ShareKey
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.registry.queries import ProviderRequest
 from link.types import (
     Machine,
     OpeningSubmission,

@@ -23,19 +23,22 @@ from assay.session import PlacedOrder, Session, request_of
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from consumer.jobs import OrderNote, recall, remember
-from domain.events import Change, OrderClosed, OrderMatched, RoundVerified, to_event
-from domain.queries import (
-    EventsRequest,
-    EventsResponse,
-    LoggedEvent,
-    OrderRequest,
+from domain.events import Change, to_event
+from domain.keys import RoundKey
+from domain.legs.events import OrderMatched
+from domain.legs.records import AssignmentState
+from domain.market.events import OrderClosed
+from domain.market.queries import (
     OrdersRequest,
     OrdersResponse,
     SimulateMatchRequest,
     SimulateMatchResponse,
 )
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, OrderState, RoundKey
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.proof.events import RoundVerified
+from domain.proof.queries import OrderRequest
 from tests.unit.assay.cli.test_conditions import run
 from tests.unit.compute_provider import support as s
 from tests.unit.consumer import test_submit

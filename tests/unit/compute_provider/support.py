@@ -11,23 +11,15 @@ from chain.client.errors import ChainError, ErrorKind
 from compute_provider.interfaces import ProviderConfig
 from compute_provider.store import Measured, Store
 from domain import codec
+from domain.keys import ShareKey
+from domain.ledger.queries import AccountResponse
+from domain.ledger.records import Account, BondAccount, Depositor, Escrow
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.messages import Message
-from domain.queries import AccountResponse, OrderResponse, StatusResponse
-from domain.records import (
-    Account,
-    Assignment,
-    AssignmentState,
-    BondAccount,
-    Conditions,
-    Depositor,
-    Escrow,
-    JobTerms,
-    Order,
-    OrderState,
-    Provider,
-    ShareKey,
-    Validator,
-)
+from domain.node.queries import StatusResponse
+from domain.proof.queries import OrderResponse
+from domain.registry.records import Provider, Validator
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
 from wire.keys import Key

@@ -21,8 +21,10 @@ from compute_provider import api
 from compute_provider.interfaces import ProviderConfig, ProviderError
 from compute_provider.store import Store
 from domain.genesis import Genesis, GenesisAccount
-from domain.messages import MsgSetEndpoint
-from domain.records import Coin, JobTerms, Share, ShareState
+from domain.ledger.records import Coin
+from domain.market.records import JobTerms
+from domain.proof.records import Share, ShareState
+from domain.registry.messages import MsgSetEndpoint
 from link import types as t
 from tests.support import solo_node
 from tests.support.solo_node import OPERATOR, SoloNode, making_blocks

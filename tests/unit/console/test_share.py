@@ -12,8 +12,8 @@ from compute_provider.store import Store
 from console.records import PATIENCE, Watcher
 from console.server import Console
 from console.share import ROWS_SHOWN
-from domain.reasons import ShareReason
-from domain.records import ShareKey
+from domain.keys import ShareKey
+from domain.proof.reasons import ShareReason
 from pol.work.records import Boundary
 from tests.support.chain_market import make_terms, submit
 from tests.support.told_market import ToldMarket

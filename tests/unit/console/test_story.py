@@ -6,7 +6,8 @@ from chain.state_machine.ledger.tables import POTS
 from console.flows import bonds_of, deposit_of, draw
 from console.index import EARNINGS
 from console.story import Story, tell
-from domain.records import OrderState, ShareState
+from domain.market.records import OrderState
+from domain.proof.records import ShareState
 from escrow.moves import Pot
 from tests.unit.console.conftest import Told
 

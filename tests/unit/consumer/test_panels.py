@@ -8,8 +8,8 @@ from consumer.errors import ConsumerError
 from consumer.panels import panel_rows, tell_panel, tell_stop
 from consumer.result import handed_over
 from domain.params import local_params
-from domain.queries import SeatsRequest
-from domain.records import AnswerKind
+from domain.proof.queries import SeatsRequest
+from domain.proof.records import AnswerKind
 from tests.support.chain_market import Market, submit
 
 

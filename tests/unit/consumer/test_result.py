@@ -20,31 +20,17 @@ from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, handed_over
-from domain.queries import (
-    AccountRequest,
-    AccountResponse,
-    OrderRequest,
-    OrderResponse,
-    Query,
-    StatusRequest,
-    StatusResponse,
-    ValidatorsRequest,
-    ValidatorsResponse,
-)
-from domain.records import (
-    Account,
-    AssignmentState,
-    BondAccount,
-    JobTerms,
-    OrderState,
-    Round,
-    Share,
-    ShareClaim,
-    ShareRef,
-    ShareRoots,
-    ShareState,
-    Validator,
-)
+from domain.keys import ShareRef
+from domain.ledger.queries import AccountRequest, AccountResponse
+from domain.ledger.records import Account, BondAccount
+from domain.legs.records import AssignmentState
+from domain.market.records import JobTerms, OrderState
+from domain.node.queries import StatusRequest, StatusResponse
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
+from domain.queries import Query
+from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
+from domain.registry.records import Validator
 from link import handover as h
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind

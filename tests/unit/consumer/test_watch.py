@@ -16,8 +16,9 @@ from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job
 from consumer.watch import Delivery, follow, wait_for
 from domain.errors import BAD_FIELD
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import PayloadState
 from tests.unit.compute_provider import support as s

@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.events import (
-    KINDS,
-    Event,
-    OrderClosed,
-    PaymentMade,
-    SeatSilent,
-    ShareCompared,
-    ShareRejected,
-    read_event,
-    to_event,
-)
-from domain.records import Bid, Capability, Order, RoundKey, ShareKey
+from domain.events import Event, to_event
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.events import PaymentMade
+from domain.market.events import OrderClosed
+from domain.market.records import Bid, Order
+from domain.proof.events import SeatSilent, ShareCompared, ShareRejected
+from domain.registry.records import Capability
+from domain.vocabulary import KINDS, read_event
 from tests.support.bounded import sample
 
 WORDS = st.text("abcxyz0189.", min_size=1, max_size=9)

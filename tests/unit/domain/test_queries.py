@@ -3,23 +3,18 @@
 from dataclasses import replace
 from typing import get_args
 
-from domain import queries
-from domain.queries import OrderResponse, Query
+from domain.proof.queries import OrderResponse
+from domain.vocabulary import QUERIES
 from tests.unit.compute_provider.support import order
 from wire.queries import METHODS
 
 
 def test_every_request_names_the_response_that_its_service_gives() -> None:
-    ours = {name for name, value in vars(queries).items() if _is_query(value)}
-    assert {method.request.__name__ for method in METHODS.values()} == ours
+    assert {method.request.__name__ for method in METHODS.values()} == set(QUERIES)
     for method in METHODS.values():
         (base,) = method.request.__orig_bases__  # type: ignore[attr-defined]
         assert get_args(base) == (method.response,)
         assert method.response.__name__ == method.response_proto.DESCRIPTOR.name
-
-
-def _is_query(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Query) and value is not Query
 
 
 def of_three_attempts() -> OrderResponse:

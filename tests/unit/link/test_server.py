@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.v1 import cluster_pb2 as pb
+from domain.keys import ShareKey
 from domain.limits import (
     NAME_MAX,
     PAYLOAD_BYTES_MAX,
@@ -20,7 +21,6 @@ from domain.limits import (
     SHARE_SEGMENTS_MAX,
     TEXT_MAX,
 )
-from domain.records import ShareKey
 from link import types as t
 from link.calls import SERVICE, Call, decode, encode
 from link.client import _failure

@@ -17,12 +17,19 @@ from chain.client.client import TxReceipt
 from chain.client.errors import ChainError, ErrorKind, TxRefused, code_of
 from chain.state_machine import queries
 from chain.state_machine.store import MemoryStore
-from domain import queries as q
 from domain.errors import Refusal
-from domain.messages import Message, MsgCertifyProvider, MsgSubmitOrder
+from domain.keys import ShareKey
+from domain.market.messages import MsgSubmitOrder
+from domain.market.records import JobTerms
+from domain.messages import Message
+from domain.node.queries import StatusRequest, StatusResponse
 from domain.params import local_params
-from domain.reasons import ShareReason
-from domain.records import JobTerms, Provider, ShareClaim, ShareKey, ShareRoots
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import ShareClaim, ShareRoots
+from domain.registry.messages import MsgCertifyProvider
+from domain.registry.queries import ProvidersRequest, ProvidersResponse
+from domain.registry.records import Provider
 from host import lanes
 from link import types as t
 from link.handover import public_point
@@ -117,8 +124,8 @@ class Node:
             except Refusal as refusal:
                 raise ChainError(ErrorKind.NOT_FOUND, str(refusal), "") from None
 
-    def status(self) -> q.StatusResponse:
-        found: q.StatusResponse = self.query(q.StatusRequest())
+    def status(self) -> StatusResponse:
+        found: StatusResponse = self.query(StatusRequest())
         return found
 
     def close(self) -> None:
@@ -287,7 +294,7 @@ class Loop:
             message = submit(terms=TERMS, order_key=ORDER_KEY)
         return self.market.submit(message)
 
-    def chain(self, order_id: bytes) -> q.OrderResponse:
+    def chain(self, order_id: bytes) -> OrderResponse:
         return self.market.all_of(order_id)
 
     def record(self, order_id: bytes, attempt: int = 1) -> LocalOrder:
@@ -317,7 +324,7 @@ class Loop:
         return reply
 
     def cluster(self) -> tuple[Provider, ...]:
-        found: q.ProvidersResponse = self.node.query(q.ProvidersRequest(ME, 0, ""))
+        found: ProvidersResponse = self.node.query(ProvidersRequest(ME, 0, ""))
         return found.providers
 
     def measure(self, *names: str) -> None:

@@ -4,26 +4,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.ledger.records import Escrow
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import Order, OrderState
 from domain.params import local_params
-from domain.queries import OrderResponse
-from domain.records import (
-    Assignment,
-    AssignmentState,
+from domain.proof.queries import OrderResponse
+from domain.proof.records import (
     AuditKind,
-    Escrow,
-    Order,
-    OrderState,
     Panel,
     PanelPlace,
     PanelSeat,
     Place,
     Round,
-    RoundKey,
     Ruling,
     Share,
     ShareClaim,
-    ShareKey,
-    ShareRef,
     ShareRoots,
     ShareState,
 )

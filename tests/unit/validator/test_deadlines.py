@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from domain.queries import PanelDuty
-from domain.records import AssignmentState
+from domain.legs.records import AssignmentState
+from domain.proof.queries import PanelDuty
 from tests.unit.validator.support import ME, ORDER_ID, assignment
 from validator.decide.deadlines import DutyKind, OpenDuty, open_duties
 

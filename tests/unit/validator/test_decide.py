@@ -5,27 +5,15 @@ from typing import Any
 
 import pytest
 
-from domain.messages import (
-    AcceptedShare,
-    MsgAcceptOrder,
-    MsgCloseRound,
-    MsgCommitTraces,
-    MsgDeclineOrder,
-    Rejection,
-)
-from domain.queries import OrderResponse
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import (
-    AssignmentState,
-    AuditKind,
-    OrderState,
-    PanelPlace,
-    Place,
-    Ruling,
-    Share,
-    ShareRef,
-    ShareState,
-)
+from domain.keys import ShareRef
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.messages import AcceptedShare, MsgCloseRound, MsgCommitTraces, Rejection
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind, PanelPlace, Place, Ruling, Share, ShareState
 from link.types import BlobRef, ShareSubmission
 from pol.rules.schedule import share_segments
 from pol.rules.stops import AGGREGATION

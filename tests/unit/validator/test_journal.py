@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
 from validator.decide.journal import tell

@@ -10,8 +10,9 @@ from threading import Event, Thread
 
 import pytest
 
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, Machine, PayloadFile

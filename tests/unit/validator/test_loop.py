@@ -12,9 +12,14 @@ from threading import Event
 
 import pytest
 
-from domain.messages import Message, MsgCertifyProvider, MsgRegisterProvider, MsgWithdrawBond
-from domain.reasons import CloseReason, ShareReason
-from domain.records import AssignmentState, OrderState, Share, ShareState
+from domain.ledger.messages import MsgWithdrawBond
+from domain.legs.records import AssignmentState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.messages import Message
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareState
+from domain.registry.messages import MsgCertifyProvider, MsgRegisterProvider
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverId, open_chunk, split_ciphertext

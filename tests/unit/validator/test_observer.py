@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
-from domain import queries as q
-from domain.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
-from domain.records import OrderState, Provider
+from domain.legs.queries import DutiesRequest
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest
+from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
+from domain.registry.queries import (
+    ProviderRequest,
+    ProvidersRequest,
+    ProvidersResponse,
+    ValidatorsRequest,
+)
+from domain.registry.records import Provider
 from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest
 from tests.unit.validator.loop import PARAMS, Node
@@ -134,7 +142,7 @@ def test_a_failed_attempt_is_followed_until_its_order_is_closed(setting: Setting
     setting.look()
     setting.market.chain.pass_time(PARAMS.progress_base * 2)
     asked = setting.look()
-    assert q.DutiesRequest(ME) in setting.node.asked
+    assert DutiesRequest(ME) in setting.node.asked
     assert "Order" in asked
     assert setting.view.orders[order_id].assignments[0].validator == ME
 
@@ -165,7 +173,7 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
     assert order_id in setting.view.orders
 
 
-@pytest.mark.parametrize("request_type", [q.OrderRequest, q.ValidatorsRequest, q.ProvidersRequest])
+@pytest.mark.parametrize("request_type", [OrderRequest, ValidatorsRequest, ProvidersRequest])
 def test_an_order_that_could_not_be_read_is_not_taken_for_unknown(
     setting: Setting, request_type: type
 ) -> None:
@@ -223,7 +231,7 @@ def test_who_asks_is_an_applicant_where_the_chain_has_its_request(setting: Setti
     setting.node.asked.clear()
     setting.view = setting.observer.look(setting.view, asking=("v1p0",))
     assert setting.view.applicants == {"v1p0"}
-    assert q.ProviderRequest("v1p0") not in setting.node.asked  # asked again now and then
+    assert ProviderRequest("v1p0") not in setting.node.asked  # asked again now and then
     assert applicants() == frozenset()
     chain.ok(MsgRegisterProvider("v1p0", "v2"))
     assert applicants("v1p0") == frozenset()
@@ -239,9 +247,9 @@ def test_a_cluster_of_more_than_a_page_is_read_whole(
     real = setting.node.query
 
     def query(request: Any) -> Any:
-        if isinstance(request, q.ProvidersRequest):
+        if isinstance(request, ProvidersRequest):
             after = [provider for provider in crowd if provider.address > request.after]
-            return q.ProvidersResponse(tuple(after[: request.limit]))
+            return ProvidersResponse(tuple(after[: request.limit]))
         return real(request)
 
     monkeypatch.setattr(setting.node, "query", query)

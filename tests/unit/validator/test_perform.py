@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from link import types as t
 from link.blobs import BlobStore
 from link.handover import HandoverId, open_chunk, public_point, split_ciphertext

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from domain.events import ShareSkipped
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import ShareRef
+from domain.keys import ShareRef
+from domain.legs.reasons import AttemptEnd
+from domain.proof.events import ShareSkipped
+from domain.proof.reasons import ShareReason
 from link.types import ShareDelivery, ShareSubmission
 from pol.rules.commitment import check_leaf, compute_trace_root
 from tests.support.chain_market import digest, make_terms

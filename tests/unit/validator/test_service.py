@@ -8,17 +8,13 @@ from threading import Event
 
 import pytest
 
-from domain.queries import OrderResponse
-from domain.reasons import ShareReason
-from domain.records import (
-    AssignmentState,
-    OrderState,
-    Round,
-    RoundKey,
-    ShareKey,
-    ShareRef,
-    Validator,
-)
+from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Round
+from domain.registry.records import Validator
 from link import types as t
 from link.blobs import BlobStore
 from link.calls import encode

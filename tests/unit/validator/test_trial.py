@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from domain.legs.reasons import AttemptEnd
 from domain.limits import BIDS_PER_VALIDATOR_MAX
-from domain.queries import BidsRequest, BidsResponse
-from domain.reasons import AttemptEnd
-from domain.records import Bid, Offer
+from domain.market.queries import BidsRequest, BidsResponse
+from domain.market.records import Bid, Offer
 from link import types as t
 from link.blobs import BlobStore
 from pol.job.document import order_terms

@@ -24,8 +24,10 @@ from domain.bounds import (
     without_none,
 )
 from domain.errors import Refusal
-from domain.messages import Message, MsgPlaceBid
-from domain.records import BondKind, BondRow, Conditions, Offer, Payment
+from domain.ledger.records import BondKind, BondRow, Payment
+from domain.market.messages import MsgPlaceBid
+from domain.market.records import Conditions, Offer
+from domain.messages import Message
 from tests.support.bounded import bends, sample
 from wire.address import to_bech32
 from wire.convert import _writer as unchecked

@@ -14,25 +14,23 @@ from domain.codec import to_plain
 from domain.errors import TX_DECODE, Refusal
 from domain.events import Event
 from domain.genesis import DENOM
-from domain.messages import (
-    Message,
-    MsgCancelOrder,
+from domain.ledger.messages import MsgSend, MsgWithdrawBond
+from domain.ledger.records import Coin
+from domain.legs.messages import MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import AttemptEnd
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.records import Conditions
+from domain.messages import Message
+from domain.params import local_params
+from domain.proof.reasons import ShareReason
+from domain.registry.messages import (
     MsgCertifyProvider,
-    MsgChangeBid,
-    MsgDeclineOrder,
     MsgDismissProvider,
     MsgLeaveCluster,
     MsgRevokeBeaconKey,
-    MsgSend,
     MsgSetBeaconKey,
     MsgSetEndpoint,
-    MsgStopOrder,
-    MsgWithdrawBid,
-    MsgWithdrawBond,
 )
-from domain.params import local_params
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import Coin, Conditions
 from domain.tx import Tx
 from tests.support.chain_harness import CHAIN_ID, Chain, pub_key, sign
 from tests.support.chain_market import BOND, PRICE, Market, bid, submit

@@ -4,11 +4,11 @@ from typing import Any
 
 from domain.codec import to_plain
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
-from domain.records import (
+from domain.keys import RoundKey
+from domain.proof.records import (
     AnswerKind,
     AuditKind,
     Place,
-    RoundKey,
     SeatAnswer,
     ShareClaim,
     ShareRoots,

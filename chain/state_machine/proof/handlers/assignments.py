@@ -12,10 +12,11 @@ from chain.state_machine.proof.attempts import (
 from chain.state_machine.proof.shares import weigh_open_round
 from chain.state_machine.queue import Due, cancel
 from domain.errors import BAD_FIELD, Refusal
-from domain.events import OrderAccepted
-from domain.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
-from domain.reasons import AttemptEnd
-from domain.records import Assignment, AssignmentState, Order, OrderState
+from domain.legs.events import OrderAccepted
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import Order, OrderState
 
 # --- MsgAcceptOrder: accept a matched order; from here the validator answers for payload and data
 

@@ -24,20 +24,12 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, cancel, schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
-from domain.events import OrderProven, RoundClosed, RoundStopped, ShareAccepted
-from domain.messages import AcceptedShare, MsgCloseRound
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    Order,
-    OrderState,
-    Place,
-    Round,
-    RoundKey,
-    Share,
-    ShareRoots,
-    ShareState,
-)
+from domain.keys import RoundKey
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import Order, OrderState
+from domain.proof.events import OrderProven, RoundClosed, RoundStopped, ShareAccepted
+from domain.proof.messages import AcceptedShare, MsgCloseRound
+from domain.proof.records import Place, Round, Share, ShareRoots, ShareState
 from pol.rules.schedule import is_handover
 from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 

@@ -23,18 +23,13 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.tables import LOCAL_ROOTS, SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
-from domain.events import ShareCommitted, ShareSkipped
-from domain.messages import MsgCommitTraces, SignedShare
-from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    BondKind,
-    BondRow,
-    Order,
-    Share,
-    ShareState,
-)
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.records import Order
+from domain.proof.events import ShareCommitted, ShareSkipped
+from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Share, ShareState
 from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.schedule import share_work

@@ -16,16 +16,9 @@ from domain.errors import (
     WRONG_STATE,
     Refusal,
 )
-from domain.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.records import (
-    AnswerKind,
-    AuditKind,
-    Panel,
-    PanelSeat,
-    RoundKey,
-    SeatAnswer,
-    ShownLeaf,
-)
+from domain.keys import RoundKey
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, ShownLeaf
 from pol.rules.commitment import check_leaf
 from pol.rules.panels import answer_commitment
 

@@ -1,7 +1,7 @@
 """The demo tells each thing once, when it happened, in names that people know."""
 
 from assay.cli.story import Story, tell_cheat
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from tests.support.told_market import ToldMarket
 
 

@@ -7,13 +7,16 @@ from chain.state_machine import gas
 from chain.state_machine.gas import gas_of
 from chain.state_machine.queue import DEADLINES, Due, get_entries
 from chain.state_machine.store import Overlay
-from domain import queries as q
 from domain.errors import OUT_OF_GAS
+from domain.legs.messages import MsgStopOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import AssignmentState
 from domain.limits import GAS_MAX
-from domain.messages import AcceptedShare, MsgCloseRound, MsgStopOrder
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd
-from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
+from domain.proof.messages import AcceptedShare, MsgCloseRound
+from domain.proof.queries import PanelDutiesRequest
+from domain.proof.records import ShareRoots, ShareState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import Market, due_gas, make_terms, submit
 
@@ -139,7 +142,7 @@ def test_a_void_round_takes_those_behind_it_along_one_step_at_a_time() -> None:
     steps = [after - before for before, after in pairwise(void)]
     assert max(steps) < rounds // 2
     for name in market.validators:
-        assert market.chain.ask(q.PanelDutiesRequest(name)).duties == ()
+        assert market.chain.ask(PanelDutiesRequest(name)).duties == ()
     market.chain.pass_time(3)
     assert market.order(order_id).state is OrderState.OPEN
     assert market.chain.worth("carol") <= COINS

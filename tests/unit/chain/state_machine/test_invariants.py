@@ -46,17 +46,11 @@ from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
+from domain.keys import ShareRef
+from domain.ledger.records import BondRow, Payment
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.records import (
-    AnswerKind,
-    BondRow,
-    OrderState,
-    Payment,
-    Ruling,
-    SeatAnswer,
-    ShareRef,
-    ShareState,
-)
+from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
 from tests.support.chain_market import Market, submit
 
 Break = Callable[[Overlay, bytes], object]

@@ -6,10 +6,11 @@ import pytest
 
 from chain.state_machine.due import EFFECTS
 from chain.state_machine.queue import LANES, Due
-from domain.messages import MsgWithdrawBond
+from domain.ledger.messages import MsgWithdrawBond
+from domain.legs.reasons import AttemptEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, bid, due_gas, submit
 

@@ -21,36 +21,35 @@ from chain.state_machine.proof import settlement
 from chain.state_machine.proof.attempts import BLAMES_JOB
 from chain.state_machine.proof.handlers.commit_traces import VERDICTS
 from chain.state_machine.registry.tables import VALIDATORS
-from domain import queries as q
-from domain.messages import (
-    Message,
-    MsgAcceptOrder,
-    MsgAdmitProvider,
-    MsgCancelOrder,
-    MsgDeclineOrder,
-    MsgDismissProvider,
-    MsgLeaveCluster,
-    MsgRegisterProvider,
-    MsgStopOrder,
-    MsgWithdrawBond,
-)
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.messages import MsgWithdrawBond
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import Assignment, AssignmentState
+from domain.market.messages import MsgCancelOrder
+from domain.market.queries import OrdersRequest
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.messages import Message
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import (
+from domain.proof.queries import OrderResponse, PanelDutiesRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
     AnswerKind,
-    Assignment,
-    AssignmentState,
     AuditKind,
-    OrderState,
     Panel,
     PanelPlace,
     Round,
-    RoundKey,
     Ruling,
     SeatAnswer,
     Share,
-    ShareKey,
     ShareState,
+)
+from domain.registry.messages import (
+    MsgAdmitProvider,
+    MsgDismissProvider,
+    MsgLeaveCluster,
+    MsgRegisterProvider,
 )
 from tests.support.chain_harness import check_bounds
 from tests.support.chain_market import (
@@ -158,7 +157,7 @@ class World:
 
     def attempts(self) -> list[Message]:
         found = []
-        for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+        for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
             if order.state in (OrderState.MATCHED, OrderState.RUNNING):
                 assignment = self.market.assignment(order.id)
                 if assignment.state is AssignmentState.FAILED or not self.chance(self.diligence):
@@ -247,7 +246,7 @@ class World:
     def audits(self) -> list[Message]:
         found: list[Message] = []
         for name in self.market.validators:
-            for duty in self.chain.ask(q.PanelDutiesRequest(name)).duties:
+            for duty in self.chain.ask(PanelDutiesRequest(name)).duties:
                 if not self.chance(self.presence):
                     continue
                 place = (duty.order_id, duty.round)
@@ -301,7 +300,7 @@ class World:
         self.chain.check_books()
         while any(
             order.state is not OrderState.CLOSED
-            for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+            for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         ):
             self.chain.block(seconds=2)
             assert self.chain.clock < 1_500, "an order does not end"
@@ -322,7 +321,7 @@ def money(work: int, price: int) -> Fraction:
     return Fraction(work * price, 10**15)
 
 
-def earned(order: q.OrderResponse, closed: Round) -> tuple[Counter[tuple[str, str, int]], int]:
+def earned(order: OrderResponse, closed: Round) -> tuple[Counter[tuple[str, str, int]], int]:
     """Return what a verified round pays at once, and its validator's part, by section 7 of the protocol."""
     params, assignment = order.order.params, order.assignments[closed.attempt - 1]
     total = floor(money(closed.work, assignment.price))
@@ -342,7 +341,7 @@ def earned(order: q.OrderResponse, closed: Round) -> tuple[Counter[tuple[str, st
     return +paid, validator
 
 
-def withheld(order: q.OrderResponse) -> tuple[Counter[int], Counter[int]]:
+def withheld(order: OrderResponse) -> tuple[Counter[int], Counter[int]]:
     """Return what is withheld of each attempt's validator in the end, and what right shares took of it before."""
     held: Counter[int] = Counter()
     taken: Counter[int] = Counter()
@@ -357,7 +356,7 @@ def withheld(order: q.OrderResponse) -> tuple[Counter[int], Counter[int]]:
     return held, taken
 
 
-def audited(order: q.OrderResponse, closed: Round) -> tuple[int, int]:
+def audited(order: OrderResponse, closed: Round) -> tuple[int, int]:
     """Return what the audit of a verified round takes of its price, and what its seats have all together."""
     params, terms = order.order.params, order.order.terms
     if not params.auditors:
@@ -371,7 +370,7 @@ def audited(order: q.OrderResponse, closed: Round) -> tuple[int, int]:
     return part, max(part, params.auditors * (ceil(least) + params.answer_fee))
 
 
-def check_payments(order: q.OrderResponse) -> None:
+def check_payments(order: OrderResponse) -> None:
     """Every verified round paid exactly its due, and nothing else was paid out of the deposit."""
     expected: Counter[tuple[str, str, int]] = Counter()
     for closed in order.rounds:
@@ -411,7 +410,7 @@ def check_payments(order: q.OrderResponse) -> None:
     assert sums["auditor"] <= fees
 
 
-def redress(order: q.OrderResponse) -> Counter[tuple[int, int]]:
+def redress(order: OrderResponse) -> Counter[tuple[int, int]]:
     """Return what the validator owed in each round for right shares that it rejected: once a slot, twice a part."""
     owed: Counter[tuple[int, int]] = Counter()
     accepted = {
@@ -434,7 +433,7 @@ def redress(order: q.OrderResponse) -> Counter[tuple[int, int]]:
     return owed
 
 
-def wrong_places(order: q.OrderResponse) -> list[tuple[Panel, PanelPlace, Share | None]]:
+def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | None]]:
     """Return the places that were decided against the chain, each with the share whose provider answers for it."""
     found = []
     for panel in order.panels:
@@ -453,18 +452,18 @@ def wrong_places(order: q.OrderResponse) -> list[tuple[Panel, PanelPlace, Share 
     return found
 
 
-def wrong_by_validator(order: q.OrderResponse, attempt: Assignment) -> bool:
+def wrong_by_validator(order: OrderResponse, attempt: Assignment) -> bool:
     return any(
         share is None and panel.attempt == attempt.attempt
         for panel, _, share in wrong_places(order)
     )
 
 
-def wrong_shares(order: q.OrderResponse) -> set[ShareKey]:
+def wrong_shares(order: OrderResponse) -> set[ShareKey]:
     return {share.claim.key for _, _, share in wrong_places(order) if share}
 
 
-def lost_bonds(order: q.OrderResponse) -> Counter[str]:
+def lost_bonds(order: OrderResponse) -> Counter[str]:
     """Return what was cut from whose bonds, from attempts and shares alone."""
     owed: Counter[int] = Counter()
     for (number, _), amount in redress(order).items():
@@ -506,7 +505,7 @@ def played(seed: int) -> tuple[World, Counter[str]]:
         world.play()
         world.finish()
     seen: Counter[str] = Counter(event.type for event in world.chain.events)
-    for order in world.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+    for order in world.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
         seen[f"close {CloseReason(order.close_reason).name}"] += 1
         for attempt in world.market.all_of(order.id).assignments:
             seen["end " + (AttemptEnd(attempt.end_reason).name if attempt.end_reason else "")] += 1
@@ -529,7 +528,7 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     world, _ = played(seed)
     chain = world.chain
     lost: Counter[str] = Counter()
-    orders = chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+    orders = chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
     for order in orders:
         found = world.market.all_of(order.id)
         check_payments(found)

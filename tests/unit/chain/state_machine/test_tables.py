@@ -11,7 +11,7 @@ from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import CLUSTERS, OPERATORS, STAKES_BEFORE
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import Space
-from domain.records import BondKind, BondRow
+from domain.ledger.records import BondKind, BondRow
 
 S = "chain.state_machine"
 OWNERS = ("context", "queue", "ledger.tables", "registry.tables", "market.tables", "proof.tables")

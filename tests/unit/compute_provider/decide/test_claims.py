@@ -7,20 +7,12 @@ from typing import Any
 import pytest
 
 from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
-from domain.queries import OrderResponse
-from domain.records import (
-    AssignmentState,
-    Depositor,
-    Escrow,
-    OrderState,
-    Payment,
-    Round,
-    Share,
-    ShareClaim,
-    ShareRef,
-    ShareRoots,
-    ShareState,
-)
+from domain.keys import ShareRef
+from domain.ledger.records import Depositor, Escrow, Payment
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
 from link.types import BlobRef, StateRef, TrainTask
 from tests.unit.compute_provider.support import (
     ORDER_ID,

@@ -15,7 +15,7 @@ from domain.hashing import (
     u32,
     u64,
 )
-from domain.records import ShareClaim, ShareRoots, TraceLeaf
+from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 from pol.rules import commitment
 
 CHAIN = "assay-test"

@@ -7,21 +7,16 @@ import pytest
 from chain.state_machine.market.tables import ORDERS, SWEEP
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from domain import queries as q
 from domain.errors import WRONG_STATE
-from domain.events import OrderExcluded, changes_of
-from domain.messages import (
-    Message,
-    MsgAdmitProvider,
-    MsgCancelOrder,
-    MsgChangeBid,
-    MsgDepositBond,
-    MsgRegisterProvider,
-    MsgWithdrawBid,
-    MsgWithdrawBond,
-)
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.market.events import OrderExcluded
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
+from domain.market.records import Conditions, OrderState
+from domain.messages import Message
 from domain.params import local_params
-from domain.records import Conditions, OrderState
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
+from domain.vocabulary import changes_of
 from pol.rules.schedule import round_seconds
 from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, due_gas, make_terms, submit
 
@@ -61,7 +56,7 @@ def test_nobody_who_saw_an_order_goes_below_a_rival(blocks: int) -> None:
     market = Market(bidders=())
     dear = bid("v1", price=2 * PRICE)
     market.chain.ok(bid("v0"), dear)
-    (found,) = market.chain.ask(q.BidsRequest("v1", 0, b"")).bids
+    (found,) = market.chain.ask(BidsRequest("v1", 0, b"")).bids
     lower = MsgChangeBid("v1", found.id, PRICE - 1, found.capacity, 100_000)
     order = market.chain.tx(submit(price_limit=3 * PRICE, deposit=1_032_400))
     if blocks:
@@ -79,7 +74,7 @@ def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v0", price=5 * PRICE))
     cheap, _ = sorted(
-        market.chain.ask(q.BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price
+        market.chain.ask(BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price
     )
     change = MsgChangeBid("v0", cheap.id, cheap.offer.price, cheap.capacity, 100_001)
     ways: dict[str, Message] = {
@@ -122,10 +117,10 @@ def test_a_change_of_a_bid_frees_nothing_that_is_sold() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0", capacity=WORK + 1))
     market.submit()
-    (found,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    (found,) = market.chain.ask(BidsRequest("", 0, b"")).bids
     for capacity in (0, WORK + 1):
         market.chain.ok(MsgChangeBid("v0", found.id, PRICE, capacity, 100_000))
-    (found,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    (found,) = market.chain.ask(BidsRequest("", 0, b"")).bids
     assert (found.capacity, found.reserved, found.free) == (WORK + 1, WORK, 1)
     second = market.submit()
     assert market.order(second).unmatched == (("capacity", 1),)
@@ -157,7 +152,7 @@ def test_the_order_of_transactions_does_not_matter() -> None:
         items += [submit(f"c{number}") for number in range(6)]
         market.chain.ok(*(items[::-1] if flipped else items))
         market.auction()
-        orders = market.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+        orders = market.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         outcomes.append({order.consumer: validator_of(market, order.id) for order in orders})
     assert outcomes[0] == outcomes[1]
     assert len(set(outcomes[0].values())) > 1
@@ -208,7 +203,7 @@ def test_capacity_is_reserved_at_the_match_and_freed_at_the_end() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0", capacity=WORK + 1))
     first = market.submit()
-    (standing,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    (standing,) = market.chain.ask(BidsRequest("", 0, b"")).bids
     assert (standing.reserved, standing.free) == (WORK, 1)
     second = market.submit(submit(time_to_live=200))
     assert market.order(second).unmatched == (("capacity", 1),)
@@ -273,11 +268,11 @@ def test_live_assignments_are_never_worth_more_than_the_stake() -> None:
     market.chain.ok(bid("v0"), bid("v0", price=PRICE - 1))
     market.chain.ok(*[submit()] * 8)
     market.auction()
-    orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
+    orders = market.chain.ask(OrdersRequest("carol", "", 0, 0, b"")).orders
     states = sorted(order.state for order in orders)
     assert states == [OrderState.OPEN] * 2 + [OrderState.MATCHED] * 6
     market.chain.block()
-    waiting = market.chain.ask(q.OrdersRequest("carol", "", 1, 0, b"")).orders
+    waiting = market.chain.ask(OrdersRequest("carol", "", 1, 0, b"")).orders
     assert all(order.unmatched == (("capacity", 2),) for order in waiting)
 
 
@@ -292,7 +287,7 @@ def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
     market.chain.ok(bid("v0", price=PRICE - 2), bid("v0", price=PRICE - 1), bid("v1"))
     market.chain.ok(*[submit()] * 7)
     market.auction()
-    orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
+    orders = market.chain.ask(OrdersRequest("carol", "", 0, 0, b"")).orders
     assert sorted(validator_of(market, order.id) for order in orders) == ["v0"] * 6 + ["v1"]
 
 
@@ -385,7 +380,7 @@ def test_a_cancelled_or_expired_order_is_not_matched() -> None:
 def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
-    request = q.SimulateMatchRequest(
+    request = SimulateMatchRequest(
         Conditions(device_class="cpu", tier="exact"), PRICE, 1_000, make_terms()
     )
     quoted = market.chain.ask(request)

@@ -1,7 +1,8 @@
 """The life of an order from its submission to the last coin."""
 
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import AssignmentState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from tests.support.chain_market import BOND, Market
 
 

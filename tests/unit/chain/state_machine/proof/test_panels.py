@@ -9,16 +9,13 @@ from chain.state_machine.ledger.tables import POTS, SUPPLY
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from domain import queries as q
-from domain.messages import MsgAdmitProvider, MsgRegisterProvider
+from domain.legs.reasons import AttemptEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import (
-    AuditKind,
-    OrderState,
-    Ruling,
-    SeatAnswer,
-)
+from domain.proof.queries import PanelDutiesRequest, PanelRequest, SeatsRequest
+from domain.proof.records import AuditKind, Ruling, SeatAnswer
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, digest, make_terms, submit
 
@@ -133,25 +130,25 @@ def test_duties_show_what_is_to_do_and_nothing_else() -> None:
     order_id = closed_round(market)
     first, second = market.seated(order_id)
     panel = market.panel(order_id, 0)
-    (duty,) = market.chain.ask(q.PanelDutiesRequest(first)).duties
+    (duty,) = market.chain.ask(PanelDutiesRequest(first)).duties
     assert (duty.key, duty.stage, duty.seed) == (panel.key, 1, panel.seed)
     assert [item.place for item in duty.places] == [place.place for place in panel.places]
     assert (duty.commits_end, duty.reveals_end) == (panel.commits_end, panel.reveals_end)
     assert duty.commitment == b""
     right = market.answers(order_id)
     market.chain.ok(market.commit_answer(order_id, 0, first, right))
-    (duty,) = market.chain.ask(q.PanelDutiesRequest(first)).duties
+    (duty,) = market.chain.ask(PanelDutiesRequest(first)).duties
     assert duty.commitment
-    behind = q.PanelDutiesRequest(first, 0, duty.order_id, duty.attempt, duty.round)
+    behind = PanelDutiesRequest(first, 0, duty.order_id, duty.attempt, duty.round)
     assert market.chain.ask(behind).duties == ()
     market.chain.ok(market.commit_answer(order_id, 0, second, right))
     market.chain.ok(market.reveal_answer(order_id, 0, first, right))
-    assert market.chain.ask(q.PanelDutiesRequest(first)).duties == ()
-    assert len(market.chain.ask(q.PanelDutiesRequest(second)).duties) == 1
-    found = market.chain.ask(q.PanelRequest(order_id, 1, 0, 1))
+    assert market.chain.ask(PanelDutiesRequest(first)).duties == ()
+    assert len(market.chain.ask(PanelDutiesRequest(second)).duties) == 1
+    found = market.chain.ask(PanelRequest(order_id, 1, 0, 1))
     assert (found.validator, found.round) == ("v0", market.round(order_id, 0))
     assert [share.claim.slot for share in found.shares] == [1]
-    assert [s.number for s in market.chain.ask(q.SeatsRequest(order_id, 1, 0, 1)).seats] == [1]
+    assert [s.number for s in market.chain.ask(SeatsRequest(order_id, 1, 0, 1)).seats] == [1]
 
 
 # --- what verifies -------------------------------------------------------------------------------
@@ -537,7 +534,7 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
     assert market.round_of(order_id, 1, 0).void
     assert market.round_of(order_id, 1, 1).void
     for name in market.validators:
-        assert market.chain.ask(q.PanelDutiesRequest(name)).duties == ()
+        assert market.chain.ask(PanelDutiesRequest(name)).duties == ()
     assert [event.get("round") for event in market.chain.seen("round.void")] == ["0", "1"]
     stakes = [stake(market, name) for name in market.validators]
     market.chain.pass_time(25)
@@ -558,7 +555,7 @@ def test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too(
     market.chain.block()
     assert [market.round_of(order_id, 1, number).void for number in range(3)] == [True] * 3
     assert market.order(order_id).close_reason == CloseReason.FAILED
-    assert market.chain.ask(q.PanelDutiesRequest("v1")).duties == ()
+    assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
 
 def test_what_the_consumer_lost_is_made_good_once() -> None:
@@ -619,7 +616,7 @@ def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
     assert market.chain.bond("v0") < BOND
     assert market.chain.bond("v0p0") == BOND
-    assert market.chain.ask(q.PanelDutiesRequest("v1")).duties == ()
+    assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
 
 def test_an_undecided_round_costs_neither_side_anything() -> None:

@@ -9,10 +9,13 @@ from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.proof import rejections
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import WRONG_STATE
-from domain.messages import MsgLeaveCluster, MsgStopOrder
+from domain.ledger.records import BondKind
+from domain.legs.messages import MsgStopOrder
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import BondKind, OrderState, Share, ShareState
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Share, ShareState
+from domain.registry.messages import MsgLeaveCluster
 from escrow.moves import Pot
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, Trace, make_terms, sign_share, submit

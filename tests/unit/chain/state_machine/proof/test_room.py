@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.proof.tables import AUDIT_LOAD
+from domain.legs.reasons import AttemptEnd
+from domain.market.records import OrderState
 from domain.params import Params, local_params
-from domain.reasons import AttemptEnd
-from domain.records import OrderState
 from pol.rules.panels import panel_load
 from tests.support.chain_market import PRICE, Market, make_terms, submit
 

@@ -12,11 +12,16 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
 from chain.state_machine.queue import DEADLINES, Due
-from domain.events import Event, PartReturned, PaymentMade, RoundVerified, changes_of
-from domain.messages import MsgStopOrder
+from domain.events import Event
+from domain.ledger.events import PaymentMade
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import PartReturned
+from domain.legs.messages import MsgStopOrder
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import CloseReason
-from domain.records import BondKind, BondRow, OrderState
+from domain.proof.events import RoundVerified
+from domain.vocabulary import changes_of
 from escrow.moves import FROM_WITHHELD, Move, Transfer
 from tests.support.chain_harness import CHAIN_ID, COINS, verify
 from tests.support.chain_market import BOND, Market, make_terms, submit

@@ -9,14 +9,16 @@ from chain.state_machine.ledger.tables import BOND_ACCOUNTS
 from chain.state_machine.proof.tables import ROUNDS
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, BAD_PROOF, SLOT_MISSING, WRONG_STATE
-from domain.messages import MsgStopOrder
+from domain.legs.messages import MsgStopOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import AssignmentState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import Params, local_params
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import (
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
     AnswerKind,
-    AssignmentState,
     AuditKind,
-    OrderState,
     Place,
     Ruling,
     SeatAnswer,

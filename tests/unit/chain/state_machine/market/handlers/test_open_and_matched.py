@@ -6,17 +6,15 @@ from typing import Any
 import pytest
 
 from chain.state_machine.proof.attempts import BLAMES_JOB
-from domain import queries as q
 from domain.errors import BAD_FIELD, DEADLINE_PASSED, NOT_FOUND, NOT_YOURS, WRONG_STATE
-from domain.messages import (
-    MsgAcceptOrder,
-    MsgCancelOrder,
-    MsgDeclineOrder,
-    MsgStopOrder,
-)
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import AttemptEnd
+from domain.legs.records import AssignmentState
+from domain.market.messages import MsgCancelOrder
+from domain.market.queries import BidsRequest
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import AssignmentState, OrderState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, bid, make_terms, submit
 
@@ -140,7 +138,7 @@ def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(
         ("compensation", cost),
         ("burn", JOB_BOND - cost),
     ]
-    assert market.chain.ask(q.BidsRequest("", 0, b"")).bids == ()
+    assert market.chain.ask(BidsRequest("", 0, b"")).bids == ()
     assert market.assignment(matched).end_reason == AttemptEnd.NOT_ACCEPTED
     assert market.chain.seen("order.failed")[-1].get("reason") == "10011"
 
@@ -210,13 +208,13 @@ def test_one_order_that_is_never_delivered_does_not_empty_the_book() -> None:
         market.chain.ok(MsgDeclineOrder(name, order_id, number, reason))
         market.auction()
     assert market.order(order_id).unmatched == (("excluded", 4),)
-    assert len(market.chain.ask(q.BidsRequest("", 0, b"")).bids) == 4
+    assert len(market.chain.ask(BidsRequest("", 0, b"")).bids) == 4
     assert market.order(market.submit()).state is OrderState.MATCHED
 
 
 def test_who_has_no_capacity_takes_its_bid_back(market: Market, matched: bytes) -> None:
     market.chain.ok(decline(matched, AttemptEnd.DECLINED_NO_CAPACITY))
-    assert market.chain.ask(q.BidsRequest("", 0, b"")).bids == ()
+    assert market.chain.ask(BidsRequest("", 0, b"")).bids == ()
     assert market.chain.bond("v0") == BOND - FEE
 
 

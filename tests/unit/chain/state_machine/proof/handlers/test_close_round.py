@@ -15,9 +15,11 @@ from domain.errors import (
     SLOT_MISSING,
     WRONG_STATE,
 )
-from domain.messages import AcceptedShare
+from domain.legs.records import AssignmentState
+from domain.market.records import OrderState
 from domain.params import Params, local_params
-from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
+from domain.proof.messages import AcceptedShare
+from domain.proof.records import ShareRoots, ShareState
 from tests.support.chain_market import Market, digest, make_terms, submit
 
 

@@ -16,17 +16,13 @@ from domain.errors import (
     WRONG_STATE,
     Code,
 )
-from domain.messages import (
-    MsgAdmitProvider,
-    MsgCommitTraces,
-    MsgDepositBond,
-    MsgRegisterProvider,
-    MsgStopOrder,
-    MsgWithdrawBond,
-    SignedShare,
-)
-from domain.reasons import ShareReason
-from domain.records import ShareClaim, ShareRef, ShareState
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.legs.messages import MsgStopOrder
+from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.reasons import ShareReason
+from domain.proof.records import ShareClaim, ShareState
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from tests.support.chain_market import (
     BOND,
     Market,
