@@ -22,8 +22,8 @@ from typing import Any
 ORIGINS = {
     "AccountResponse": "domain.ledger.queries:AccountResponse",
     "AdamW": "pol.tracing.spec:AdamW",
-    "AttemptEnd": "domain.legs.reasons:AttemptEnd",
-    "AttemptFailed": "domain.legs.events:AttemptFailed",
+    "LegEnd": "domain.legs.reasons:LegEnd",
+    "LegFailed": "domain.legs.events:LegFailed",
     "Average": "pol.tracing.spec:Average",
     "Bid": "domain.market.records:Bid",
     "BlockHead": "chain.client.client:BlockHead",

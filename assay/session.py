@@ -323,7 +323,7 @@ class PlacedOrder:
         return summarise(self.details())
 
     def details(self) -> OrderResponse:
-        """Return all that the chain has of it: attempts, shares, rounds, panels, escrow, and every payment.
+        """Return all that the chain has of it: legs, shares, rounds, panels, escrow, and every payment.
 
         Example::
 
@@ -333,7 +333,7 @@ class PlacedOrder:
         return self.session.client.query(OrderRequest(self.id))
 
     def why(self) -> Why:
-        """Return why it is where it is: what bids fail on, attempts that failed, what panels found.
+        """Return why it is where it is: what bids fail on, legs that failed, what panels found.
 
         Example::
 

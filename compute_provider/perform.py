@@ -381,9 +381,7 @@ class Performer:
             EXECUTOR_VERSION,
             roots,
         )
-        claim = ShareClaim(
-            key.order_id, key.attempt, key.round, key.slot, key.issue, me, commitment
-        )
+        claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, me, commitment)
         return self._behaviour.claim(claim), roots
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:

@@ -60,7 +60,7 @@ CREATE TABLE blocks (height INTEGER PRIMARY KEY, time_ns INTEGER, proposer BLOB)
 CREATE INDEX blocks_unknown ON blocks (height) WHERE time_ns IS NULL;
 CREATE TABLE orders (
     order_id BLOB PRIMARY KEY, number INTEGER NOT NULL, consumer TEXT NOT NULL, job_id BLOB NOT NULL,
-    state INTEGER NOT NULL, reason INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0,
+    state INTEGER NOT NULL, reason INTEGER NOT NULL DEFAULT 0, leg INTEGER NOT NULL DEFAULT 0,
     validator TEXT NOT NULL DEFAULT '', work TEXT NOT NULL, price_limit INTEGER NOT NULL,
     price INTEGER NOT NULL DEFAULT 0, deposit INTEGER NOT NULL, paid INTEGER NOT NULL DEFAULT 0,
     refunded INTEGER NOT NULL DEFAULT 0, rounds INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0,
@@ -81,8 +81,8 @@ CREATE TABLE providers (
 ) WITHOUT ROWID;
 CREATE TABLE pots (name TEXT PRIMARY KEY, amount INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE traces (
-    order_id BLOB, attempt INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
-    change INTEGER NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (order_id, attempt, round, slot, issue)
+    order_id BLOB, leg INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
+    change INTEGER NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (order_id, leg, round, slot, issue)
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
@@ -111,7 +111,7 @@ class OrderRow:
     state: OrderState
     # CloseReason, 0 while it lives.
     reason: int
-    attempt: int
+    leg: int
     validator: str
     work: int
     price_limit: int
@@ -348,11 +348,11 @@ class Index:
 
     @_take.register
     def _(self, change: OrderMatched, event: LoggedEvent) -> None:
-        # Rounds are those of the current attempt.
+        # Rounds are those of the current leg.
         self._order(
             change.order,
             state=int(OrderState.MATCHED),
-            attempt=change.attempt,
+            leg=change.leg,
             validator=change.validator,
             price=change.price,
             closed=0,
@@ -404,7 +404,7 @@ class Index:
 
     @_take.register
     def _(self, change: ShareRejected, event: LoggedEvent) -> None:
-        if change.reason != ShareReason.ATTEMPT_ENDED:
+        if change.reason != ShareReason.LEG_ENDED:
             self._provider(change.provider, event.height, rejected=1)
             self._count(change.share.order_id, "rejected")
 
@@ -422,7 +422,7 @@ class Index:
 
     @_take.register
     def _(self, change: PaymentMade, event: LoggedEvent) -> None:
-        if not change.attempt:
+        if not change.leg:
             column = "refunded" if change.kind == "refund" else "paid"
             self._count(change.order, column, change.amount)
         self._pot(
@@ -513,19 +513,19 @@ class Index:
     def trace(self, key: ShareKey) -> Trace:
         """Return what is known of the trace of a share, which may be nothing."""
         rows = self._all(
-            "SELECT trace FROM traces WHERE (order_id, attempt, round, slot, issue) = (?, ?, ?, ?, ?)",
+            "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
             *key,
         )
         return _trace(rows[0][0]) if rows else Trace()
 
-    def traces(self, order_id: bytes, attempt: int) -> dict[ShareKey, Trace]:
-        """Return the traces of an attempt."""
+    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, Trace]:
+        """Return the traces of a leg."""
         rows = self._all(
-            "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND attempt = ?",
+            "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND leg = ?",
             order_id,
-            attempt,
+            leg,
         )
-        return {ShareKey(order_id, attempt, *where): _trace(text) for *where, text in rows}
+        return {ShareKey(order_id, leg, *where): _trace(text) for *where, text in rows}
 
     def traced(self, since: int) -> tuple[list[bytes], int]:
         """Return the orders of which traces changed after change number ``since``, and the number of the last one."""

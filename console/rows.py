@@ -59,7 +59,7 @@ def order_row(index: Index, row: OrderRow) -> dict[str, Any]:
         "job": row.job_id.hex(),
         "state": row.state.name.lower(),
         "reason": row.reason,
-        "attempt": row.attempt,
+        "leg": row.leg,
         "validator": row.validator,
         "work": row.work,
         "price_limit": row.price_limit,

@@ -1,4 +1,4 @@
-"""The story of one order, told by its events: attempts, rounds, shares, panels and each coin of its money."""
+"""The story of one order, told by its events: legs, rounds, shares, panels and each coin of its money."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from domain.events import Change, Counts
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.legs.events import (
-    AttemptFailed,
+    LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
@@ -16,7 +16,7 @@ from domain.legs.events import (
     PartReturned,
     ProgressRestarted,
 )
-from domain.legs.records import AssignmentState
+from domain.legs.records import LegState
 from domain.market.events import (
     OrderClosed,
     OrderExcluded,
@@ -136,7 +136,7 @@ class StageStory:
 
 @dataclass
 class RoundStory:
-    """A round of an attempt; it is open until it has a height at which it was closed."""
+    """A round of a leg; it is open until it has a height at which it was closed."""
 
     number: int
     shares: dict[tuple[int, int], ShareStory] = field(default_factory=dict)
@@ -170,8 +170,8 @@ class RoundStory:
 
 
 @dataclass
-class AttemptStory:
-    """One attempt of the order by one validator."""
+class LegStory:
+    """One leg of the order by one validator."""
 
     number: int
     validator: str
@@ -182,14 +182,14 @@ class AttemptStory:
     matched_at: int
     matched_height: int
     accept_deadline: int
-    state: AssignmentState = AssignmentState.MATCHED
+    state: LegState = LegState.MATCHED
     accepted_height: int = 0
     progress_deadline: int = 0
     proven_height: int = 0
     verified_height: int = 0
     settles_at: int = 0
     ended_height: int = 0
-    # AttemptEnd, 0 while it lives or where it was served to its end.
+    # LegEnd, 0 while it lives or where it was served to its end.
     reason: int = 0
     declined: bool = False
     rounds: dict[int, RoundStory] = field(default_factory=dict)
@@ -211,13 +211,13 @@ class AttemptStory:
 
 @dataclass(frozen=True, slots=True)
 class PaymentStory:
-    """Coins that left the order's escrow; without an attempt they come from the deposit, else from a bond."""
+    """Coins that left the order's escrow; without a leg they come from the deposit, else from a bond."""
 
     to: str
     kind: str
     amount: int
     round: int
-    attempt: int
+    leg: int
     slot: int
     issue: int
     height: int
@@ -236,13 +236,13 @@ class Story:
         self.opened_height = height
         self.expires_at = order.expires_at
         self.deadline = order.deadline
-        self.attempts: dict[int, AttemptStory] = {}
+        self.legs: dict[int, LegStory] = {}
         self.excluded: list[str] = []
         # What the last auction failed on, as long as the order is open.
         self.unmatched: Counts = ()
         self.unmatched_height = 0
         self.payments: list[PaymentStory] = []
-        # Of an attempt that failed: withheld coins that are the deposit's again.
+        # Of a leg that failed: withheld coins that are the deposit's again.
         self.returned = 0
         self.close_reason = 0
         self.closed_height = 0
@@ -253,18 +253,15 @@ class Story:
         self._height = height
 
     @property
-    def current(self) -> AttemptStory | None:
-        """The current or last attempt."""
-        return self.attempts[max(self.attempts)] if self.attempts else None
+    def current(self) -> LegStory | None:
+        """The current or last leg."""
+        return self.legs[max(self.legs)] if self.legs else None
 
     @property
     def withheld(self) -> int:
         """What is kept for the validator until the order settles (uassay)."""
         kept = sum(
-            r.withheld
-            for a in self.attempts.values()
-            for r in a.rounds.values()
-            if r.verified_height
+            r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height
         )
         used = sum(
             p.amount
@@ -312,8 +309,8 @@ class Story:
     def _(self, change: OrderMatched) -> None:
         self.state, self.unmatched = OrderState.MATCHED, ()
         self.bonds_in += change.job_bond
-        self.attempts[change.attempt] = AttemptStory(
-            change.attempt,
+        self.legs[change.leg] = LegStory(
+            change.leg,
             change.validator,
             change.bid,
             change.price,
@@ -327,35 +324,35 @@ class Story:
     @_take.register
     def _(self, change: OrderAccepted) -> None:
         self.state = OrderState.RUNNING
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.accepted_height = AssignmentState.RUNNING, self._height
+        leg = self.legs[change.leg]
+        leg.state, leg.accepted_height = LegState.RUNNING, self._height
 
     @_take.register
     def _(self, change: ProgressRestarted) -> None:
-        self.attempts[change.attempt].progress_deadline = change.deadline
+        self.legs[change.leg].progress_deadline = change.deadline
 
     @_take.register
-    def _(self, change: OrderDeclined | AttemptFailed) -> None:
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.reason = AssignmentState.FAILED, change.reason
-        attempt.ended_height, attempt.declined = self._height, isinstance(change, OrderDeclined)
+    def _(self, change: OrderDeclined | LegFailed) -> None:
+        leg = self.legs[change.leg]
+        leg.state, leg.reason = LegState.FAILED, change.reason
+        leg.ended_height, leg.declined = self._height, isinstance(change, OrderDeclined)
 
     @_take.register
     def _(self, change: OrderProven) -> None:
         self.state = OrderState.PROVEN
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.proven_height = AssignmentState.PROVEN, self._height
+        leg = self.legs[change.leg]
+        leg.state, leg.proven_height = LegState.PROVEN, self._height
 
     @_take.register
     def _(self, change: OrderVerified) -> None:
-        attempt = self.attempts[change.attempt]
-        attempt.verified_height, attempt.settles_at = self._height, change.settles_at
+        leg = self.legs[change.leg]
+        leg.verified_height, leg.settles_at = self._height, change.settles_at
 
     @_take.register
     def _(self, change: OrderSettled) -> None:
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.reason = AssignmentState.DONE, change.reason
-        attempt.ended_height = self._height
+        leg = self.legs[change.leg]
+        leg.state, leg.reason = LegState.DONE, change.reason
+        leg.ended_height = self._height
 
     @_take.register
     def _(self, change: OrderClosed) -> None:
@@ -371,7 +368,7 @@ class Story:
                 change.kind,
                 change.amount,
                 change.round,
-                change.attempt,
+                change.leg,
                 change.slot,
                 change.issue,
                 self._height,
@@ -385,16 +382,16 @@ class Story:
     # --- rounds and shares ------------------------------------------------------------------
 
     def _round(self, key: RoundKey) -> RoundStory:
-        return self.attempts[key.attempt].round(key.round)
+        return self.legs[key.leg].round(key.round)
 
     def _share(self, key: ShareKey) -> ShareStory:
-        return self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue]
+        return self.legs[key.leg].round(key.round).shares[key.slot, key.issue]
 
     @_take.register
     def _(self, change: ShareCommitted) -> None:
         key = change.share
         self.bonds_in += change.bond
-        self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue] = ShareStory(
+        self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = ShareStory(
             key.slot,
             key.issue,
             change.provider,
@@ -407,7 +404,7 @@ class Story:
     @_take.register
     def _(self, change: ShareSkipped) -> None:
         key = change.share
-        shares = self.attempts[key.attempt].round(key.round).shares
+        shares = self.legs[key.leg].round(key.round).shares
         # One that is there already stays as it is: only the second try was skipped.
         shares.setdefault(
             (key.slot, key.issue),
@@ -434,7 +431,7 @@ class Story:
 
     def _known(self, key: ShareKey, provider: str) -> ShareStory:
         """Return a share, which may never have been committed: its provider was silent."""
-        shares = self.attempts[key.attempt].round(key.round).shares
+        shares = self.legs[key.leg].round(key.round).shares
         made = ShareStory(key.slot, key.issue, provider, 0, 0, self._height)
         return shares.setdefault((key.slot, key.issue), made)
 

@@ -62,7 +62,7 @@ def find_validator(client: ChainClient, operator: str) -> Validator:
 
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
-    """Return the validator of the order's current attempt; ConsumerError where it has none."""
+    """Return the validator of the order's current leg; ConsumerError where it has none."""
     current = client.query(OrderRequest(order_id)).current
     if current is None:
         raise ConsumerError("the order is not matched yet", "watch it: assay order watch")

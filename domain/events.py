@@ -58,7 +58,7 @@ class Change:
     KIND: ClassVar[str]
 
 
-_PARTS = ("order", "attempt", "round", "slot", "issue")
+_PARTS = ("order", "leg", "round", "slot", "issue")
 
 _SIZES: Mapping[Any, int] = MappingProxyType({RoundKey: 3, ShareKey: 5})
 

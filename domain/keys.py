@@ -8,26 +8,26 @@ from domain.bounds import Count, Hash, Slot
 
 @dataclass(frozen=True, slots=True, order=True)
 class RoundKey:
-    """Names a round of an attempt; unpacks into its parts, in the order that keys and events have.
+    """Names a round of a leg; unpacks into its parts, in the order that keys and events have.
 
     Example::
 
         for event in order.events():
             if isinstance(event, assay.RoundVerified):
-                print(event.round.attempt, event.round.round)
+                print(event.round.leg, event.round.round)
     """
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Yield the parts."""
-        return iter((self.order_id, self.attempt, self.round))
+        return iter((self.order_id, self.leg, self.round))
 
     def share(self, slot: int, issue: int) -> "ShareKey":
         """Return the key of one of the round's shares."""
-        return ShareKey(self.order_id, self.attempt, self.round, slot, issue)
+        return ShareKey(self.order_id, self.leg, self.round, slot, issue)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,14 +42,14 @@ class ShareKey:
     """
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     slot: Slot
     issue: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Yield the parts."""
-        return iter((self.order_id, self.attempt, self.round, self.slot, self.issue))
+        return iter((self.order_id, self.leg, self.round, self.slot, self.issue))
 
     @property
     def ref(self) -> "ShareRef":
@@ -59,7 +59,7 @@ class ShareKey:
 
 @dataclass(frozen=True, slots=True)
 class ShareRef:
-    """Names a share inside an assignment's round."""
+    """Names a share inside a leg's round."""
 
     slot: Slot
     issue: Count

@@ -162,7 +162,7 @@ def change(
 @click.argument("bid")
 @common_options
 def withdraw(context: Settings, bid: str) -> None:
-    """Withdraw a bid; running assignments go on."""
+    """Withdraw a bid; running legs go on."""
     from domain.market.messages import MsgWithdrawBid
 
     key = context.key()

@@ -45,7 +45,7 @@ _LIFE = (
         "--rematch/--no-rematch",
         default=True,
         show_default=True,
-        help="Try another validator after a failed attempt.",
+        help="Try another validator after a failed leg.",
     ),
 )
 

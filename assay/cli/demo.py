@@ -326,7 +326,7 @@ def _did(finished: "Finished", address: str) -> str:
     shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
     if shares:
         return f"trained {shares} accepted shares"
-    if any(a.validator == address and a.settles_at for a in on_chain.assignments):
+    if any(a.validator == address and a.settles_at for a in on_chain.legs):
         return f"ran the cluster, verified and proved {len(on_chain.rounds)} rounds"
     sat = [seat for seat in finished.seats if seat.validator == address and seat.answers]
     return f"recomputed {sum(len(seat.answers) for seat in sat)} places of {len(sat)} rounds"

@@ -138,8 +138,8 @@ class Telling:
 
         order, current = answer.order, answer.current
         is_matched = order.state is OrderState.MATCHED
-        if is_matched and current and current.attempt not in self._matched:
-            self._matched.append(current.attempt)
+        if is_matched and current and current.number not in self._matched:
+            self._matched.append(current.number)
             self._note(
                 f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the payload, "
                 "and tries the job"
@@ -151,7 +151,7 @@ class Telling:
 
 @command.command("list", help="List orders.\n\nExample: assay order list --consumer assay1…")
 @click.option("--consumer", default="", help="Only of this consumer.")
-@click.option("--validator", default="", help="Only with an assignment of this validator.")
+@click.option("--validator", default="", help="Only with a leg of this validator.")
 @common_options
 def list_(context: Settings, consumer: str, validator: str) -> None:
     """List orders with state and reason, and the job directory of those that this home ordered."""
@@ -175,12 +175,12 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
             job_of(order),
             order.state.name.lower(),
             CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
-            order.attempt,
+            order.legs,
             money(order.price_limit),
         )
         for order in orders
     ]
-    columns = ("order", "job", "state", "closed", "attempt", "price limit of a PFLOP")
+    columns = ("order", "job", "state", "closed", "leg", "price limit of a PFLOP")
     context.output.result(orders, table("Orders", columns, rows))
 
 
@@ -204,7 +204,7 @@ def show(context: Settings, order: str) -> None:
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
         ("validator", summary.validator or "-"),
-        ("attempt", summary.attempt),
+        ("leg", summary.leg),
         ("work", flops(total_work(terms))),
         (
             "rounds closed / verified / all",
@@ -220,7 +220,7 @@ def show(context: Settings, order: str) -> None:
         head.append(("stopped", stop))
     shares = [
         (
-            s.claim.attempt,
+            s.claim.leg,
             s.claim.round,
             s.claim.slot,
             s.claim.issue,
@@ -237,9 +237,9 @@ def show(context: Settings, order: str) -> None:
         for p in on_chain.payments
     ]
     share_columns = (
-        "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
+        "leg", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
-    panel_columns = ("attempt", "round", "place", "what", "ruling", "stage", "seats", "said")
+    panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "said")
     context.output.result(
         on_chain,
         [
@@ -294,7 +294,7 @@ def watch(context: Settings, order: str, seconds: int, directory: Path | None) -
 
 def _watched(summary: "Summary") -> str:
     return (
-        f"{summary.state.name.lower():8} attempt {summary.attempt} "
+        f"{summary.state.name.lower():8} leg {summary.leg} "
         f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
         f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
         f"panels open {summary.panels_open} "
@@ -308,7 +308,7 @@ def _watched(summary: "Summary") -> str:
 @click.argument("order")
 @common_options
 def why(context: Settings, order: str) -> None:
-    """Print the reasons: unmatched histogram, failed attempts, what panels wait for or found wrong, closing."""
+    """Print the reasons: unmatched histogram, failed legs, what panels wait for or found wrong, closing."""
     from consumer.why import ask_why
 
     with context.client() as client:
@@ -316,7 +316,7 @@ def why(context: Settings, order: str) -> None:
     value = {
         "state": found.state,
         "closed": found.closed or "",
-        "attempts": found.attempts,
+        "legs": found.legs,
         "unmatched": found.unmatched,
         "stopped": found.stopped,
         "panels": found.panels,

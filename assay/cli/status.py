@@ -188,9 +188,7 @@ def _of_validator(context: Settings, client: "ChainClient", me: "Validator") -> 
     return {
         "account": client.account(me.operator),
         "duties": tuple(
-            open_duties(
-                duties.assignments, _panel_duties(client, me.operator), duties.clock, me.operator
-            )
+            open_duties(duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator)
         ),
         "listens": listens,
         "answers": answers,
@@ -206,7 +204,7 @@ def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
         yield from page
         if len(page) < _PAGE:
             return
-        last = page[-1].order_id, page[-1].attempt, page[-1].round
+        last = page[-1].order_id, page[-1].leg, page[-1].round
 
 
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":

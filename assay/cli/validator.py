@@ -247,16 +247,16 @@ def status(context: Settings) -> None:
     context.output.result(
         {
             "computing": computing,
-            "orders": [{"order": order_id, "attempt": attempt} for order_id, attempt in orders],
+            "orders": [{"order": order_id, "leg": leg} for order_id, leg in orders],
             "verdicts": verdicts,
             "audits": [
-                {"order": order_id, "attempt": attempt, "round": number, "agreed": agreed}
-                for order_id, attempt, number, agreed in audits
+                {"order": order_id, "leg": leg, "round": number, "agreed": agreed}
+                for order_id, leg, number, agreed in audits
             ],
             "seats": [
                 {
                     "order": seat.duty.order_id,
-                    "attempt": seat.duty.attempt,
+                    "leg": seat.duty.leg,
                     "round": seat.duty.round,
                     "stage": seat.duty.stage,
                     "places": len(seat.places),
@@ -268,7 +268,7 @@ def status(context: Settings) -> None:
             ],
         },
         [
-            f"{len(orders)} attempts, {len(audits)} panels answered in, "
+            f"{len(orders)} legs, {len(audits)} panels answered in, "
             f"{sum(not agreed for *_, agreed in audits)} of them not as on chain",
             *([f"computing with {computing}"] if computing else []),
             *(_told(seat) for seat in seats),

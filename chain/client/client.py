@@ -102,7 +102,7 @@ class ChainClient:
         return self.query(StatusRequest())
 
     def order(self, order_id: bytes) -> OrderResponse:
-        """One order with everything about its attempts."""
+        """One order with everything about its legs."""
         return self.query(OrderRequest(order_id))
 
     def account(self, address: str) -> AccountResponse:

@@ -84,7 +84,7 @@ def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
         endpoint=genesis.endpoint,
         certificate=genesis.certificate,
         orders_settled=0,
-        attempts_failed=0,
+        legs_failed=0,
         audits_answered=0,
         audits_missed=0,
         beacon_keys=(BeaconKey(genesis.beacon_key, 1),),

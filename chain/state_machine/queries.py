@@ -18,10 +18,10 @@ from chain.state_machine.ledger.tables import (
 from chain.state_machine.market.auction import make_asked
 from chain.state_machine.market.book import LivingBook, version_of
 from chain.state_machine.market.tables import (
-    ASSIGNMENTS,
     BIDS,
     BIDS_OF,
-    LIVE_ASSIGNMENTS,
+    LEGS,
+    LIVE_LEGS,
     ORDERS,
     ORDERS_OF_CONSUMER,
     ORDERS_OF_VALIDATOR,
@@ -208,7 +208,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
     escrow = replace(ESCROWS.must(store, order_id), bonds=tuple(BOND_ROWS.scan(store, order_id)))
     return OrderResponse(
         order=order,
-        assignments=tuple(ASSIGNMENTS.scan(store, order_id)),
+        legs=tuple(LEGS.scan(store, order_id)),
         shares=tuple(SHARES.scan(store, order_id)),
         rounds=tuple(ROUNDS.scan(store, order_id)),
         panels=tuple(PANELS.scan(store, order_id)),
@@ -249,12 +249,12 @@ def _simulate_match(store: Overlay, request: SimulateMatchRequest) -> SimulateMa
 
 def _duties(store: Overlay, request: DutiesRequest) -> DutiesResponse:
     name = request.validator
-    assignments = [
-        ASSIGNMENTS.must(store, order_id, number_of(attempt))
-        for _, order_id, attempt in LIVE_ASSIGNMENTS.keys(store, name)
+    legs = [
+        LEGS.must(store, order_id, number_of(leg))
+        for _, order_id, leg in LIVE_LEGS.keys(store, name)
     ]
     head = HEAD.must(store)
-    return DutiesResponse(tuple(assignments), head.clock_ns // NS, head.height)
+    return DutiesResponse(tuple(legs), head.clock_ns // NS, head.height)
 
 
 # --- panels --------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _duties(store: Overlay, request: DutiesRequest) -> DutiesResponse:
 
 def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     """All that a seat needs, and nothing that grows with the history of the order."""
-    key = RoundKey(request.order_id, request.attempt, request.round)
+    key = RoundKey(request.order_id, request.leg, request.round)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
     closed = ROUNDS.must(store, *key)
@@ -270,7 +270,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     return PanelResponse(
         terms=order.terms,
         price_limit=order.price_limit,
-        validator=ASSIGNMENTS.must(store, key.order_id, key.attempt).validator,
+        validator=LEGS.must(store, key.order_id, key.leg).validator,
         window=order.window,
         round=closed,
         panel=panel,
@@ -282,7 +282,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
 
 
 def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
-    key = RoundKey(request.order_id, request.attempt, request.round)
+    key = RoundKey(request.order_id, request.leg, request.round)
     after = (*key, request.from_number - 1) if request.from_number else ()
     limit = get_limit(request.limit)
     return SeatsResponse(tuple(SEATS.scan(store, *key, after=after, limit=limit)))
@@ -290,11 +290,11 @@ def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
 
 def _panel_duties(store: Overlay, request: PanelDutiesRequest) -> PanelDutiesResponse:
     name = request.validator
-    behind = (name, request.after_order, request.after_attempt, request.after_round)
+    behind = (name, request.after_order, request.after_leg, request.after_round)
     keys = PANEL_DUTIES.keys(store, name, after=behind if request.after_order else ())
     duties = (
-        _panel_duty(store, name, RoundKey(order_id, number_of(attempt), number_of(round)))
-        for _, order_id, attempt, round in keys
+        _panel_duty(store, name, RoundKey(order_id, number_of(leg), number_of(round)))
+        for _, order_id, leg, round in keys
     )
     head = HEAD.must(store)
     found = take(duties, get_limit(request.limit))
@@ -306,7 +306,7 @@ def _panel_duty(store: Overlay, name: str, key: RoundKey) -> PanelDuty:
     seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
     return PanelDuty(
         order_id=key.order_id,
-        attempt=key.attempt,
+        leg=key.leg,
         round=key.round,
         stage=panel.stage,
         seed=panel.seed,

@@ -23,17 +23,17 @@ class Due(IntEnum):
 
     # Purpose, id of the subject.
     LOT = 0
-    # Order, attempt, round: a part of a panel's stage is over.
+    # Order, leg, round: a part of a panel's stage is over.
     STAGE = 1
-    # Order, attempt, round.
+    # Order, leg, round.
     WINDOW = 2
-    # Order, attempt, round: where voiding has come to.
+    # Order, leg, round: where voiding has come to.
     VOID = 3
-    # Order, attempt, round, and how many of its shares have theirs back.
+    # Order, leg, round, and how many of its shares have theirs back.
     BONDS = 4
     # Nothing: there may be audit room.
     ROOM = 5
-    # Order, attempt.
+    # Order, leg.
     ACCEPT = 10
     PROGRESS = 11
     # Order.

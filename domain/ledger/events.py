@@ -38,8 +38,8 @@ class BondReleased(Change):
 class PaymentMade(Change):
     """Coins left an order's escrow; ``round`` is -1 where none is concerned.
 
-    ``attempt``, ``slot`` and ``issue`` name the bond that they come from: of a job, of which slot and issue are 0, or
-    of a share. Without an attempt they come from the deposit.
+    ``leg``, ``slot`` and ``issue`` name the bond that they come from: of a job, of which slot and issue are 0, or
+    of a share. Without a leg they come from the deposit.
 
     Example::
 
@@ -54,6 +54,6 @@ class PaymentMade(Change):
     kind: str
     amount: int
     round: int
-    attempt: int
+    leg: int
     slot: int
     issue: int

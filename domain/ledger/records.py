@@ -79,7 +79,7 @@ class BondRow:
 
     kind: BondKind
     owner: Address
-    attempt: Count
+    leg: Count
     round: Count
     slot: Count
     issue: Count
@@ -87,15 +87,15 @@ class BondRow:
 
     def share(self, order_id: bytes) -> ShareKey:
         """Return the share that the bond stands for, where it is one of a share."""
-        return ShareKey(order_id, self.attempt, self.round, self.slot, self.issue)
+        return ShareKey(order_id, self.leg, self.round, self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)
 class Escrow:
     """The money of one order: a row per depositor, and bonds in rows of their own.
 
-    ``withheld`` of what the depositors locked is the validator's part of the attempt's verified rounds: it is paid when
-    the order settles, and is the deposit's again when the attempt fails.
+    ``withheld`` of what the depositors locked is the validator's part of the leg's verified rounds: it is paid when
+    the order settles, and is the deposit's again when the leg fails.
     """
 
     order_id: Hash

@@ -19,7 +19,7 @@ class OrderMatched(Change):
 
     KIND: ClassVar[str] = "order.matched"
     order: bytes
-    attempt: int
+    leg: int
     validator: str
     bid: bytes
     price: int
@@ -42,59 +42,59 @@ class OrderAccepted(Change):
 
     KIND: ClassVar[str] = "order.accepted"
     order: bytes
-    attempt: int
+    leg: int
     validator: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressRestarted(Change):
-    """The open round of an attempt has to be closed by ``deadline`` on the chain clock."""
+    """The open round of a leg has to be closed by ``deadline`` on the chain clock."""
 
     KIND: ClassVar[str] = "order.progress"
     order: bytes
-    attempt: int
+    leg: int
     deadline: int
 
 
 @dataclass(frozen=True, slots=True)
 class OrderDeclined(Change):
-    """A validator declined a match, with an ``AttemptEnd``.
+    """A validator declined a match, with an ``LegEnd``.
 
     Example::
 
         for event in order.events():
             if isinstance(event, assay.OrderDeclined):
-                print(event.validator, assay.AttemptEnd(event.reason).name)
+                print(event.validator, assay.LegEnd(event.reason).name)
     """
 
     KIND: ClassVar[str] = "order.declined"
     order: bytes
-    attempt: int
+    leg: int
     validator: str
     reason: int
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptFailed(Change):
-    """An attempt failed, with an ``AttemptEnd``.
+class LegFailed(Change):
+    """A leg failed, with an ``LegEnd``.
 
     Example::
 
         for event in order.events():
-            if isinstance(event, assay.AttemptFailed):
-                print(event.validator, assay.AttemptEnd(event.reason).name)
+            if isinstance(event, assay.LegFailed):
+                print(event.validator, assay.LegEnd(event.reason).name)
     """
 
     KIND: ClassVar[str] = "order.failed"
     order: bytes
-    attempt: int
+    leg: int
     validator: str
     reason: int
 
 
 @dataclass(frozen=True, slots=True)
 class OrderSettled(Change):
-    """An attempt is done, with an ``AttemptEnd`` where the job stopped: its validator gets what was withheld.
+    """A leg is done, with an ``LegEnd`` where the job stopped: its validator gets what was withheld.
 
     The order closes when its bonds have returned.
 
@@ -102,26 +102,26 @@ class OrderSettled(Change):
 
         for event in order.events():
             if isinstance(event, assay.OrderSettled):
-                print(event.validator, event.attempt)
+                print(event.validator, event.leg)
     """
 
     KIND: ClassVar[str] = "order.settled"
     order: bytes
-    attempt: int
+    leg: int
     validator: str
     reason: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartReturned(Change):
-    """An attempt has failed: what was withheld from its validator is the deposit's again.
+    """A leg has failed: what was withheld from its validator is the deposit's again.
 
     What right shares took of it was made good to the consumer, as far as job bond and stake went, ``from_stake`` of it.
     """
 
     KIND: ClassVar[str] = "part.returned"
     order: bytes
-    attempt: int
+    leg: int
     amount: int
     made_good: int
     from_stake: int

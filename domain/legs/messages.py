@@ -15,27 +15,27 @@ class MsgAcceptOrder(Message):
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
-    attempt: Count
+    leg: Count
 
 
 @dataclass(frozen=True, slots=True)
 class MsgDeclineOrder(Message):
-    """Decline a matched order with an ``AttemptEnd`` reason (1, 2, 3 or 10,010)."""
+    """Decline a matched order with an ``LegEnd`` reason (1, 2, 3 or 10,010)."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgDeclineOrder"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
-    attempt: Count
+    leg: Count
     reason: Count
 
 
 @dataclass(frozen=True, slots=True)
 class MsgStopOrder(Message):
-    """Give up a running order: the attempt fails."""
+    """Give up a running order: the leg fails."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgStopOrder"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
-    attempt: Count
+    leg: Count

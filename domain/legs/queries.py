@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from domain.bounds import Address, Many, Number
-from domain.legs.records import Assignment
+from domain.legs.records import Leg
 from domain.queries import Query
 
 
 @dataclass(frozen=True, slots=True)
 class DutiesResponse:
-    """Live assignments of the validator (matched, running, proven)."""
+    """Live legs of the validator (matched, running, proven)."""
 
-    assignments: Annotated[tuple[Assignment, ...], Many]
+    legs: Annotated[tuple[Leg, ...], Many]
     clock: Number
     height: Number
 

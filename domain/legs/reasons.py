@@ -3,12 +3,12 @@
 from enum import IntEnum
 
 
-class AttemptEnd(IntEnum):
-    """Why an assignment ended without serving the order to its end.
+class LegEnd(IntEnum):
+    """Why a leg ended without serving the order to its end.
 
     Example::
 
-        print([assay.AttemptEnd(end).name for end in order.why().attempts.values()])
+        print([assay.LegEnd(end).name for end in order.why().legs.values()])
     """
 
     PAYLOAD_NOT_DELIVERED = 1  # the consumer did not deliver in time

@@ -9,8 +9,8 @@ from domain.keys import RoundKey
 from domain.limits import SLOTS_MAX
 
 
-class AssignmentState(IntEnum):
-    """Where an attempt stands."""
+class LegState(IntEnum):
+    """Where a leg stands."""
 
     MATCHED = 1
     RUNNING = 2
@@ -20,11 +20,11 @@ class AssignmentState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """One attempt of an order by one validator."""
+class Leg:
+    """One leg of an order by one validator."""
 
     order_id: Hash
-    attempt: Count
+    number: Count
     validator: Address
     bid_id: Hash
     price: Money
@@ -33,8 +33,8 @@ class Assignment:
     providers_bps: Bps
     slot_speed: Work  # the bid's FLOP/s for one slot, for the progress deadline
     slots: Annotated[int, Range(1, SLOTS_MAX)]  # the bid's slots at once
-    state: AssignmentState
-    end_reason: Count  # AttemptEnd, 0 while it lives
+    state: LegState
+    end_reason: Count  # LegEnd, 0 while it lives
     matched_at: Number
     accept_deadline: Number
     progress_deadline: Number
@@ -45,10 +45,10 @@ class Assignment:
     @property
     def open_round(self) -> "RoundKey":
         """The round that is open."""
-        return RoundKey(self.order_id, self.attempt, self.round)
+        return RoundKey(self.order_id, self.number, self.round)
 
     @property
     def is_live(self) -> bool:
         """Whether it holds capacity: it is matched, running or proven."""
-        states = AssignmentState
+        states = LegState
         return self.state in (states.MATCHED, states.RUNNING, states.PROVEN)

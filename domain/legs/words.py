@@ -1,7 +1,7 @@
 """What the legs component says."""
 
 from domain.legs.events import (
-    AttemptFailed,
+    LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
@@ -25,7 +25,7 @@ WORDS = Words(
         OrderAccepted,
         ProgressRestarted,
         OrderDeclined,
-        AttemptFailed,
+        LegFailed,
         OrderSettled,
         PartReturned,
     ),

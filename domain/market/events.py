@@ -76,7 +76,7 @@ class OrderOpened(Change):
     work: int
     price_limit: int
     deposit: int
-    attempt: int
+    leg: int
     opened_at: int
     opened_height: int
     expires_at: int

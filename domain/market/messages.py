@@ -44,7 +44,7 @@ class MsgChangeBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBid(Message):
-    """Take a bid out of the book; running assignments go on."""
+    """Take a bid out of the book; running legs go on."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgWithdrawBid"
     SIGNER: ClassVar[str] = "validator"

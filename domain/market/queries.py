@@ -33,7 +33,7 @@ class OrdersResponse:
 
 @dataclass(frozen=True, slots=True)
 class OrdersRequest(Query[OrdersResponse]):
-    """Orders: of a consumer, or with an assignment of a validator, or in a state (0: any), in any combination."""
+    """Orders: of a consumer, or with a leg of a validator, or in a state (0: any), in any combination."""
 
     consumer: MaybeAddress
     validator: MaybeAddress

@@ -17,6 +17,6 @@ class CloseReason(IntEnum):
     SETTLED = 20_000  # all rounds verified and paid
     EXPIRED = 20_001  # nobody matched within its time to live
     DEADLINE = 20_002  # its deadline passed before a match
-    UNSERVED = 10_000  # as many attempts as `max_attempts` failed
-    FAILED = 10_001  # the attempt failed and re-matching was impossible
+    UNSERVED = 10_000  # as many legs as `max_attempts` failed
+    FAILED = 10_001  # the leg failed and re-matching was impossible
     UNVERIFIED = 20_003  # the same, for nobody could tell whether a round is right

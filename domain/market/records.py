@@ -64,7 +64,7 @@ class Bid:
     """A validator's standing offer, and what is sold of it.
 
     ``capacity`` is the FLOPs that it may have sold at once. ``reserved`` is the work of what it was matched with, until
-    those assignments end; a change of the bid leaves it.
+    those legs end; a change of the bid leaves it.
 
     Example::
 
@@ -184,8 +184,8 @@ class Order:
     deadline: Number  # chain clock
     rematch: bool
     state: OrderState
-    attempt: Count  # number of the current or last attempt, 0 before the first match
-    failures: Count  # attempts that failed (declines do not count)
+    legs: Count  # legs so far, which is the number of the last one
+    failures: Count  # legs that failed (declines do not count)
     opened_at: Number
     opened_height: Number
     expires_at: Number  # end of the current opening's time to live

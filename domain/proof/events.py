@@ -15,12 +15,12 @@ class OrderProven(Change):
 
         for event in order.events():
             if isinstance(event, assay.OrderProven):
-                print("trained in attempt", event.attempt)
+                print("trained in leg", event.leg)
     """
 
     KIND: ClassVar[str] = "order.proven"
     order: bytes
-    attempt: int
+    leg: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OrderVerified(Change):
 
     KIND: ClassVar[str] = "order.verified"
     order: bytes
-    attempt: int
+    leg: int
     settles_at: int
 
 
@@ -230,7 +230,7 @@ class RoundVoid(Change):
 
         for event in order.events():
             if isinstance(event, assay.RoundVoid):
-                print(event.round.attempt, event.round.round)
+                print(event.round.leg, event.round.round)
     """
 
     KIND: ClassVar[str] = "round.void"

@@ -38,7 +38,7 @@ class MsgCommitTraces(Message):
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 5, "rejections": 6})
     validator: Address
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     rejections: Annotated[tuple[Rejection, ...], AT_ONCE]
     shares: Annotated[tuple[SignedShare, ...], AT_ONCE]
@@ -68,7 +68,7 @@ class MsgCloseRound(Message):
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4})
     validator: Address
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
     next_root: MaybeHash
@@ -84,7 +84,7 @@ class MsgCommitAnswer(Message):
     SIGNER: ClassVar[str] = "auditor"
     auditor: Address
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     stage: Count
     commitment: Hash
@@ -102,7 +102,7 @@ class MsgRevealAnswer(Message):
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1, "leaves": 2})
     auditor: Address
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     stage: Count
     salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]

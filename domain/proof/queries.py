@@ -6,7 +6,7 @@ from typing import Annotated
 from domain.bounds import Address, Count, Duration, Hash, Length, Many, MaybeHash, Money, Number
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
-from domain.legs.records import Assignment
+from domain.legs.records import Leg
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
 from domain.params import Rate
@@ -16,7 +16,7 @@ from domain.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse:
-    """The order; assignments of all attempts; shares, rounds, and panels of all attempts; escrow; payments.
+    """The order; legs of all legs; shares, rounds, and panels of all legs; escrow; payments.
 
     Example::
 
@@ -25,7 +25,7 @@ class OrderResponse:
     """
 
     order: Order
-    assignments: Annotated[tuple[Assignment, ...], Many]
+    legs: Annotated[tuple[Leg, ...], Many]
     shares: Annotated[tuple[Share, ...], Many]
     rounds: Annotated[tuple[Round, ...], Many]
     panels: Annotated[tuple[Panel, ...], Many]
@@ -33,53 +33,53 @@ class OrderResponse:
     payments: Annotated[tuple[Payment, ...], Many]
 
     @property
-    def current(self) -> Assignment | None:
-        """The assignment of the current (or last) attempt; None before the first match."""
-        return self.assignment(self.order.attempt)
+    def current(self) -> Leg | None:
+        """The leg of the current (or last) leg; None before the first match."""
+        return self.leg(self.order.legs)
 
-    def assignment(self, attempt: int) -> Assignment | None:
-        """Return the assignment of an attempt."""
-        for found in self.assignments:
-            if found.attempt == attempt:
+    def leg(self, number: int) -> Leg | None:
+        """Return the leg with this number, or None."""
+        for found in self.legs:
+            if found.number == number:
                 return found
         return None
 
-    def rounds_of(self, attempt: int) -> tuple[Round, ...]:
-        """Return the closed rounds of an attempt, in order."""
-        return tuple(found for found in self.rounds if found.attempt == attempt)
+    def rounds_of(self, leg: int) -> tuple[Round, ...]:
+        """Return the closed rounds of a leg, in order."""
+        return tuple(found for found in self.rounds if found.leg == leg)
 
-    def round(self, attempt: int, round: int) -> Round | None:
+    def round(self, leg: int, round: int) -> Round | None:
         """Return a closed round."""
         for found in self.rounds:
-            if found.round == round and found.attempt == attempt:
+            if found.round == round and found.leg == leg:
                 return found
         return None
 
     def share(self, key: ShareKey) -> Share | None:
         """Return a share of this order."""
-        where = key.attempt, key.round, key.slot, key.issue
+        where = key.leg, key.round, key.slot, key.issue
         for share in self.shares:
             claim = share.claim
-            if (claim.attempt, claim.round, claim.slot, claim.issue) == where:
+            if (claim.leg, claim.round, claim.slot, claim.issue) == where:
                 return share if claim.order_id == key.order_id else None
         return None
 
-    def shares_of(self, attempt: int, round: int) -> dict[tuple[int, int], Share]:
+    def shares_of(self, leg: int, round: int) -> dict[tuple[int, int], Share]:
         """Return the shares of a round by slot and issue."""
         return {
             (share.claim.slot, share.claim.issue): share
             for share in self.shares
-            if (share.claim.attempt, share.claim.round) == (attempt, round)
+            if (share.claim.leg, share.claim.round) == (leg, round)
         }
 
-    def panel(self, attempt: int, round: int) -> Panel | None:
+    def panel(self, leg: int, round: int) -> Panel | None:
         """Return the panel of a round."""
-        return next((p for p in self.panels if (p.attempt, p.round) == (attempt, round)), None)
+        return next((p for p in self.panels if (p.leg, p.round) == (leg, round)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest(Query[OrderResponse]):
-    """One order with everything about its current (or last) attempt."""
+    """One order with everything about its current (or last) leg."""
 
     order_id: Hash
 
@@ -107,7 +107,7 @@ class PanelRequest(Query[PanelResponse]):
     """The panel of a closed round; of its accepted shares those from slot ``from_slot`` on, at most ``limit``."""
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     from_slot: Count = 0
     limit: Count = 0
@@ -125,7 +125,7 @@ class SeatsRequest(Query[SeatsResponse]):
     """Seats of a panel from a number on."""
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     from_number: Count = 0
     limit: Count = 0
@@ -144,7 +144,7 @@ class PanelDuty:
     """A seat that has something to do: commit until ``commits_end``, then reveal until ``reveals_end``."""
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     stage: Count
     seed: Hash
@@ -156,7 +156,7 @@ class PanelDuty:
     @property
     def key(self) -> RoundKey:
         """The round that is recomputed."""
-        return RoundKey(self.order_id, self.attempt, self.round)
+        return RoundKey(self.order_id, self.leg, self.round)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,5 +175,5 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     validator: Address
     limit: Count = 0
     after_order: MaybeHash = b""
-    after_attempt: Count = 0
+    after_leg: Count = 0
     after_round: Count = 0

@@ -32,7 +32,7 @@ class ShareReason(IntEnum):
     SLOT_TAKEN = 10_113  # by a share that nobody rejected
     NO_BOND = 10_116  # the provider's free bond does not cover the share
     WRONG_ISSUE = 10_117  # an issue of the slot that is not newer than the last
-    ATTEMPT_ENDED = 10_118  # its round will never be closed: no verdict, and the bond returned
+    LEG_ENDED = 10_118  # its round will never be closed: no verdict, and the bond returned
 
 
 MISMATCHES = frozenset(

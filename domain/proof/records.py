@@ -28,7 +28,7 @@ class ShareState(IntEnum):
 
     COMMITTED = 1
     ACCEPTED = 2  # in a closed round
-    REJECTED = 3  # its bond stays until its round is verified, or the attempt is over
+    REJECTED = 3  # its bond stays until its round is verified, or the leg is over
     RIGHT = 4  # rejected, and committed to what was accepted
     WRONG = 5  # rejected, and committed to something else
 
@@ -38,7 +38,7 @@ class ShareClaim:
     """What a provider signs about its work in a round: one hash, which shows nothing of it (protocol section 4.3)."""
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     slot: Count
     issue: Count
@@ -48,7 +48,7 @@ class ShareClaim:
     @property
     def key(self) -> ShareKey:
         """The share that the claim is about."""
-        return ShareKey(self.order_id, self.attempt, self.round, self.slot, self.issue)
+        return ShareKey(self.order_id, self.leg, self.round, self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Round:
     """A closed round: with the global state that it leaves, or the place at which the job ``stopped``."""
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     global_in: Hash
     next_root: MaybeHash
@@ -130,7 +130,7 @@ class Round:
     @property
     def key(self) -> RoundKey:
         """Which round it is."""
-        return RoundKey(self.order_id, self.attempt, self.round)
+        return RoundKey(self.order_id, self.leg, self.round)
 
     @property
     def share_keys(self) -> tuple[ShareKey, ...]:
@@ -203,7 +203,7 @@ class Panel:
     """
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     places: Annotated[tuple[PanelPlace, ...], Length(0, ANSWERS_MAX)]  # none until then
     stage: Count  # 0 until its first seed is known
@@ -225,7 +225,7 @@ class Panel:
     @property
     def key(self) -> RoundKey:
         """The round that it is about."""
-        return RoundKey(self.order_id, self.attempt, self.round)
+        return RoundKey(self.order_id, self.leg, self.round)
 
     @property
     def undecided(self) -> tuple[int, ...]:
@@ -267,7 +267,7 @@ class PanelSeat:
     """A validator who was drawn for one stage of a panel, with its stake in that block, and what it said."""
 
     order_id: Hash
-    attempt: Count
+    leg: Count
     round: Count
     number: Count
     validator: Address
@@ -281,7 +281,7 @@ class PanelSeat:
     @property
     def key(self) -> RoundKey:
         """The round that the panel is about."""
-        return RoundKey(self.order_id, self.attempt, self.round)
+        return RoundKey(self.order_id, self.leg, self.round)
 
     def answer(self, place: int) -> SeatAnswer | None:
         """Return what it said of a place, None where it was silent."""

@@ -48,7 +48,7 @@ class Validator:
     # DER of the certificate that clients trust as their only root
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
     orders_settled: Count
-    attempts_failed: Count
+    legs_failed: Count
     audits_answered: Count  # seats whose every answer was the ruling, or nobody can tell
     audits_missed: Count  # stages in which it was silent
     # By height: the one that counts, and one that will.

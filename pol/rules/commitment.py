@@ -105,7 +105,7 @@ def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
 
 
 def _share_fields(share: ShareKey, provider: str) -> tuple[bytes | str, ...]:
-    numbers = (share.attempt, share.round, share.slot, share.issue)
+    numbers = (share.leg, share.round, share.slot, share.issue)
     return (share.order_id, *(u32(number) for number in numbers), provider)
 
 

@@ -275,7 +275,7 @@ def answer_commitment(
     answers: Iterable[SeatAnswer],
 ) -> bytes:
     """Return the hash by which a seat commits to its answers; another seat's cannot be copied."""
-    order_id, attempt, round = key.order_id, key.attempt, key.round
+    order_id, leg, round = key.order_id, key.leg, key.round
     parts = [
         encode_fields(
             "assay/panel/answer",
@@ -291,7 +291,7 @@ def answer_commitment(
         "assay/panel/commitment",
         chain_id,
         order_id,
-        u32(attempt),
+        u32(leg),
         u32(round),
         u32(stage),
         auditor,

@@ -8,7 +8,7 @@ import pytest
 from consumer.errors import ConsumerError
 from consumer.panels import tell_stop
 from consumer.result import fetch_result
-from domain.legs.reasons import AttemptEnd
+from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
@@ -59,7 +59,7 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     order = market.submit("here", deadline=1_200)
     on_chain = order.wait_closed(SECONDS)
     assert order.close_reason is CloseReason.STOPPED_BY_JOB
-    assert order.assignment.end_reason == AttemptEnd.STOPPED_BY_JOB
+    assert order.leg.end_reason == LegEnd.STOPPED_BY_JOB
     first, last = on_chain.rounds
     assert first.next_root.hex() == before.rounds[0].state_root
     assert last.stopped is not None

@@ -99,9 +99,9 @@ class MoneyMachine(RuleBasedStateMachine):
         order = self.pick(index, OrderState.MATCHED, OrderState.RUNNING)
         if order is None:
             return
-        assignment = self.market.assignment(order.id)
+        leg = self.market.leg(order.id)
         if order.state is OrderState.MATCHED:
-            self.send(MsgAcceptOrder(assignment.validator, order.id, order.attempt))
+            self.send(MsgAcceptOrder(leg.validator, order.id, order.legs))
         else:
             shares = self.market.shares(order.id)
             taken = {s.claim.slot for s in shares if s.state is ShareState.COMMITTED}
@@ -114,10 +114,10 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def free_trace(self, order: Order, slot: int, **more: Any) -> Trace:
         """Return a trace with the slot's next issue number."""
-        round = self.market.assignment(order.id).round
-        where = (order.attempt, round, slot)
+        round = self.market.leg(order.id).round
+        where = (order.legs, round, slot)
         claims = (share.claim for share in self.market.shares(order.id))
-        issue = 1 + sum((claim.attempt, claim.round, claim.slot) == where for claim in claims)
+        issue = 1 + sum((claim.leg, claim.round, claim.slot) == where for claim in claims)
         return self.market.trace(order.id, slot, issue=issue, **more)
 
     def answer_some(self, most: int) -> None:
@@ -187,26 +187,24 @@ class MoneyMachine(RuleBasedStateMachine):
         if order := self.pick(index, OrderState.OPEN, OrderState.MATCHED):
             self.send(MsgCancelOrder(order.consumer, order.id))
 
-    # --- attempts ---
+    # --- legs ---
 
     @rule(index=INDEX)
     def accept(self, index: int) -> None:
         if order := self.pick(index, OrderState.MATCHED):
-            self.send(
-                MsgAcceptOrder(self.market.assignment(order.id).validator, order.id, order.attempt)
-            )
+            self.send(MsgAcceptOrder(self.market.leg(order.id).validator, order.id, order.legs))
 
     @rule(index=INDEX, reason=st.sampled_from((1, 2, 10_010)))
     def decline(self, index: int, reason: int) -> None:
         if order := self.pick(index, OrderState.MATCHED):
-            validator = self.market.assignment(order.id).validator
-            self.send(MsgDeclineOrder(validator, order.id, order.attempt, reason))
+            validator = self.market.leg(order.id).validator
+            self.send(MsgDeclineOrder(validator, order.id, order.legs, reason))
 
     @rule(index=INDEX)
     def stop(self, index: int) -> None:
         if order := self.pick(index, OrderState.RUNNING):
-            validator = self.market.assignment(order.id).validator
-            self.send(MsgStopOrder(validator, order.id, order.attempt))
+            validator = self.market.leg(order.id).validator
+            self.send(MsgStopOrder(validator, order.id, order.legs))
 
     # --- rounds ---
 
@@ -224,9 +222,7 @@ class MoneyMachine(RuleBasedStateMachine):
         order = self.pick(index, OrderState.RUNNING)
         if order is None:
             return
-        shares = [
-            share for share in self.market.shares(order.id) if share.claim.attempt == order.attempt
-        ]
+        shares = [share for share in self.market.shares(order.id) if share.claim.leg == order.legs]
         if not shares:
             return
         ref = shares[which % len(shares)].claim.key.ref

@@ -318,10 +318,10 @@ class Accomplice(HonestValidator):
 
 @dataclass(frozen=True)
 class ConsumerHabits:
-    """What a consumer does with an order: to which attempts it delivers (the last entry holds for all behind it)."""
+    """What a consumer does with an order: to which legs it delivers (the last entry holds for all behind it)."""
 
     deliver: tuple[bool, ...] = (True,)
     cancel_after: int | None = None  # ms
 
-    def delivers(self, attempt: int) -> bool:
-        return self.deliver[min(attempt, len(self.deliver)) - 1]
+    def delivers(self, leg: int) -> bool:
+        return self.deliver[min(leg, len(self.deliver)) - 1]

@@ -11,7 +11,7 @@ from chain.state_machine.invariants import (
     check_order,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALLIES
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.tables import (
     PANEL_POTS,
     PANELS,
@@ -28,7 +28,7 @@ from tests.support.chain_harness import Chain
 T = TypeVar("T")
 OF_ORDERS: tuple[Space, ...] = (
     ORDERS,
-    ASSIGNMENTS,
+    LEGS,
     SHARES,
     ROUNDS,
     PANELS,

@@ -77,9 +77,9 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
     for order in world.orders:
         on_chain = world.order(order.order_id)
         for closed in on_chain.rounds:
-            assignment = on_chain.assignment(closed.attempt)
-            assert assignment is not None
-            assert not closed.void or assignment.validator == "v1"
+            leg = on_chain.leg(closed.leg)
+            assert leg is not None
+            assert not closed.void or leg.validator == "v1"
 
 
 @pytest.mark.parametrize("seed", [2, 5])

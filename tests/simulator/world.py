@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from chain.state_machine.context import HEAD, NS
-from chain.state_machine.market.tables import ASSIGNMENTS
+from chain.state_machine.market.tables import LEGS
 from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -199,8 +199,8 @@ class World:
         """Tell whether lots are to be drawn about an order of one of these validators."""
         store = self.chain.overlay()
         keys = (lot.subject.round for lot in LOTS.scan(store))
-        attempts = (ASSIGNMENTS.must(store, key.order_id, key.attempt) for key in keys)
-        return any(assignment.validator in names for assignment in attempts)
+        legs = (LEGS.must(store, key.order_id, key.leg) for key in keys)
+        return any(leg.validator in names for leg in legs)
 
     def registered(self, address: str, validator: str) -> bool:
         known = PROVIDERS.get(self.chain.overlay(), address)

@@ -18,7 +18,7 @@ from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
-from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
 from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
@@ -58,7 +58,7 @@ PUBLIC: tuple[Table[Any], ...] = (
     PROVIDERS,
     BIDS,
     ORDERS,
-    ASSIGNMENTS,
+    LEGS,
     SHARES,
     ROUNDS,
     PANELS,

@@ -24,7 +24,7 @@ from consumer.jobs import read_job
 from consumer.submit import Request, submit
 from consumer.watch import POLL_SECONDS, Delivery
 from domain.ledger.messages import MsgDepositBond
-from domain.legs.records import Assignment
+from domain.legs.records import Leg
 from domain.limits import CAPABILITY_SECONDS_MAX
 from domain.market.events import BidPlaced
 from domain.market.messages import MsgPlaceBid
@@ -92,9 +92,9 @@ class MarketOrder:
         self._thread.join()
 
     @property
-    def assignment(self) -> Assignment:
-        """The last attempt."""
-        return self.on_chain.assignments[-1]
+    def leg(self) -> Leg:
+        """The last leg."""
+        return self.on_chain.legs[-1]
 
     @property
     def close_reason(self) -> CloseReason:
@@ -131,11 +131,11 @@ class MarketOrder:
 
     def _where(self) -> str:
         order, logs = self.on_chain.order, self._market.network.layout.path / "logs"
-        attempts = ", ".join(
+        legs = ", ".join(
             f"{self._market.moniker_of(a.validator)} {a.state.name} in round {a.round}, end {a.end_reason}"
-            for a in self.on_chain.assignments
+            for a in self.on_chain.legs
         )
-        return f"it is {order.state.name}, end {order.close_reason}; {attempts or 'no attempt'}; see {logs}"
+        return f"it is {order.state.name}, end {order.close_reason}; {legs or 'no leg'}; see {logs}"
 
 
 class MarketNetwork:

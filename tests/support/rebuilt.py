@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -31,7 +31,7 @@ from domain.ledger.records import (
     Withdrawal,
 )
 from domain.legs.events import (
-    AttemptFailed,
+    LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
@@ -39,8 +39,8 @@ from domain.legs.events import (
     PartReturned,
     ProgressRestarted,
 )
-from domain.legs.reasons import AttemptEnd
-from domain.legs.records import Assignment, AssignmentState
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
 from domain.market.events import (
     BidChanged,
     BidClosed,
@@ -135,15 +135,15 @@ BURNS = frozenset(("burn", "deposit_burn", "held_burn"))
 TO_POOL = frozenset(("protocol", "decline_fee"))
 BLAMES_JOB = frozenset(
     (
-        AttemptEnd.PAYLOAD_NOT_DELIVERED,
-        AttemptEnd.DECLINED_BAD_JOB,
-        AttemptEnd.DECLINED_WORK_MISMATCH,
-        AttemptEnd.DECLINED_TOO_SLOW,
-        AttemptEnd.DECLINED_NOT_FINITE,
+        LegEnd.PAYLOAD_NOT_DELIVERED,
+        LegEnd.DECLINED_BAD_JOB,
+        LegEnd.DECLINED_WORK_MISMATCH,
+        LegEnd.DECLINED_TOO_SLOW,
+        LegEnd.DECLINED_NOT_FINITE,
     )
 )
-NOBODYS = frozenset((AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED))
-"""Ends of a running attempt that are not its validator's fault."""
+NOBODYS = frozenset((LegEnd.WRONG_SHARE, LegEnd.UNDECIDED))
+"""Ends of a running leg that are not its validator's fault."""
 
 
 class Rebuilt:
@@ -161,7 +161,7 @@ class Rebuilt:
                 endpoint=v.endpoint,
                 certificate=v.certificate,
                 orders_settled=0,
-                attempts_failed=0,
+                legs_failed=0,
                 audits_answered=0,
                 audits_missed=0,
                 beacon_keys=(BeaconKey(v.beacon_key, 1),),
@@ -174,7 +174,7 @@ class Rebuilt:
         self.bonds: dict[str, BondAccount] = {}
         self.bids: dict[bytes, Bid] = {}
         self.orders: dict[bytes, Order] = {}
-        self.assignments: dict[tuple[bytes, int], Assignment] = {}
+        self.legs: dict[tuple[bytes, int], Leg] = {}
         self.shares: dict[ShareKey, Share] = {}
         self.rounds: dict[RoundKey, Round] = {}
         self.panels: dict[RoundKey, Panel] = {}
@@ -187,7 +187,7 @@ class Rebuilt:
         self.number = 0
         # How many payments an order has.
         self._paid: dict[bytes, int] = {}
-        # The local state that a slot's last accepted share of an attempt left.
+        # The local state that a slot's last accepted share of a leg left.
         self._locals: dict[tuple[bytes, int, int], bytes] = {}
         # Seats that differ from a ruling, of panels that go on.
         self._differed: set[tuple[RoundKey, str]] = set()
@@ -325,10 +325,10 @@ class Rebuilt:
     def _order(self, order: bytes, **changes: Any) -> None:
         self.orders[order] = replace(self.orders[order], **changes)
 
-    def _assignment(self, order: bytes, attempt: int, **changes: Any) -> None:
-        key = order, attempt
-        before = self.assignments[key]
-        after = self.assignments[key] = replace(before, **changes)
+    def _leg(self, order: bytes, leg: int, **changes: Any) -> None:
+        key = order, leg
+        before = self.legs[key]
+        after = self.legs[key] = replace(before, **changes)
         if before.is_live and not after.is_live:
             self._reserve(before.bid_id, -before.work)
 
@@ -362,10 +362,10 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderMatched) -> None:
         offer = self.bids[change.bid].offer
-        self._order(change.order, state=OrderState.MATCHED, attempt=change.attempt, unmatched=())
-        self.assignments[change.order, change.attempt] = Assignment(
+        self._order(change.order, state=OrderState.MATCHED, legs=change.leg, unmatched=())
+        self.legs[change.order, change.leg] = Leg(
             order_id=change.order,
-            attempt=change.attempt,
+            number=change.leg,
             validator=change.validator,
             bid_id=change.bid,
             price=change.price,
@@ -374,7 +374,7 @@ class Rebuilt:
             providers_bps=offer.providers_bps,
             slot_speed=offer.slot_speed,
             slots=offer.slots,
-            state=AssignmentState.MATCHED,
+            state=LegState.MATCHED,
             end_reason=0,
             matched_at=change.matched_at,
             accept_deadline=change.accept_deadline,
@@ -384,17 +384,17 @@ class Rebuilt:
             settles_at=0,
         )
         self._reserve(change.bid, change.work)
-        row = BondRow(BondKind.JOB, change.validator, change.attempt, 0, 0, 0, change.job_bond)
+        row = BondRow(BondKind.JOB, change.validator, change.leg, 0, 0, 0, change.job_bond)
         self._lock(change.order, row)
 
     @take.register
     def _(self, change: OrderAccepted) -> None:
         self._order(change.order, state=OrderState.RUNNING)
-        self._assignment(change.order, change.attempt, state=AssignmentState.RUNNING)
+        self._leg(change.order, change.leg, state=LegState.RUNNING)
 
     @take.register
     def _(self, change: ProgressRestarted) -> None:
-        self._assignment(change.order, change.attempt, progress_deadline=change.deadline)
+        self._leg(change.order, change.leg, progress_deadline=change.deadline)
 
     @take.register
     def _(self, change: OrderDeclined) -> None:
@@ -403,16 +403,16 @@ class Rebuilt:
             self._count_failure(change.order)
 
     @take.register
-    def _(self, change: AttemptFailed) -> None:
+    def _(self, change: LegFailed) -> None:
         self._fail(change)
         self._count_failure(change.order)
         if change.reason not in NOBODYS:
-            failed = self.validators[change.validator].attempts_failed
-            self._validator(change.validator, attempts_failed=failed + 1)
+            failed = self.validators[change.validator].legs_failed
+            self._validator(change.validator, legs_failed=failed + 1)
 
-    def _fail(self, change: OrderDeclined | AttemptFailed) -> None:
-        state = AssignmentState.FAILED
-        self._assignment(change.order, change.attempt, state=state, end_reason=change.reason)
+    def _fail(self, change: OrderDeclined | LegFailed) -> None:
+        state = LegState.FAILED
+        self._leg(change.order, change.leg, state=state, end_reason=change.reason)
 
     def _count_failure(self, order: bytes) -> None:
         self._order(order, failures=self.orders[order].failures + 1)
@@ -420,11 +420,11 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderProven) -> None:
         self._order(change.order, state=OrderState.PROVEN)
-        self._assignment(change.order, change.attempt, state=AssignmentState.PROVEN)
+        self._leg(change.order, change.leg, state=LegState.PROVEN)
 
     @take.register
     def _(self, change: OrderVerified) -> None:
-        self._assignment(change.order, change.attempt, settles_at=change.settles_at)
+        self._leg(change.order, change.leg, settles_at=change.settles_at)
 
     @take.register
     def _(self, change: DeadlineMoved) -> None:
@@ -432,8 +432,8 @@ class Rebuilt:
 
     @take.register
     def _(self, change: OrderSettled) -> None:
-        done = AssignmentState.DONE
-        self._assignment(change.order, change.attempt, state=done, end_reason=change.reason)
+        done = LegState.DONE
+        self._leg(change.order, change.leg, state=done, end_reason=change.reason)
         settled = self.validators[change.validator].orders_settled
         self._validator(change.validator, orders_settled=settled + 1)
 
@@ -447,7 +447,7 @@ class Rebuilt:
     def _lock(self, order: bytes, row: BondRow) -> None:
         if row.amount:
             self._free(row.owner, -row.amount)
-            self.bond_rows[order, row.attempt, row.round, row.slot, row.issue] = row
+            self.bond_rows[order, row.leg, row.round, row.slot, row.issue] = row
 
     @take.register
     def _(self, change: PaymentMade) -> None:
@@ -455,7 +455,7 @@ class Rebuilt:
         number = self._paid[change.order]
         self.payments[change.order, number] = payment
         self._paid[change.order] = number + 1
-        if change.attempt:
+        if change.leg:
             self._pay_from_bond(change)
         else:
             self._pay_from_deposit(change)
@@ -464,7 +464,7 @@ class Rebuilt:
 
     def _pay_from_bond(self, change: PaymentMade) -> None:
         round = change.round if change.issue else 0
-        key = change.order, change.attempt, round, change.slot, change.issue
+        key = change.order, change.leg, round, change.slot, change.issue
         row = self.bond_rows.pop(key)
         if row.amount > change.amount:
             self.bond_rows[key] = replace(row, amount=row.amount - change.amount)
@@ -495,7 +495,7 @@ class Rebuilt:
     @take.register
     def _(self, change: PartReturned) -> None:
         self._withhold(change.order, -change.amount)
-        validator = self.assignments[change.order, change.attempt].validator
+        validator = self.legs[change.order, change.leg].validator
         self._cut(validator, change.from_stake)
 
     # Shares and rounds
@@ -516,7 +516,7 @@ class Rebuilt:
         key, terms = change.share, self.orders[change.share.order_id].terms
         claim = ShareClaim(
             key.order_id,
-            key.attempt,
+            key.leg,
             key.round,
             key.slot,
             key.issue,
@@ -526,7 +526,7 @@ class Rebuilt:
         self.shares[key] = Share(
             claim=claim,
             signature=change.signature,
-            local_in=self._locals.get((key.order_id, key.attempt, key.slot), terms.local_root),
+            local_in=self._locals.get((key.order_id, key.leg, key.slot), terms.local_root),
             work=share_work(terms),
             bond=change.bond,
             state=ShareState.COMMITTED,
@@ -539,7 +539,7 @@ class Rebuilt:
         row = BondRow(
             BondKind.SHARE,
             change.provider,
-            key.attempt,
+            key.leg,
             key.round,
             key.slot,
             key.issue,
@@ -558,7 +558,7 @@ class Rebuilt:
     @take.register
     def _(self, change: ShareRejected) -> None:
         self._share(change.share, state=ShareState.REJECTED, reason=change.reason)
-        if change.reason != ShareReason.ATTEMPT_ENDED:
+        if change.reason != ShareReason.LEG_ENDED:
             self._count(change.provider, rejected=1)
 
     @take.register
@@ -574,7 +574,7 @@ class Rebuilt:
         work = done_work(self.orders[key.order_id].terms, roots)
         self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
         if roots.is_whole:
-            self._locals[key.order_id, key.attempt, key.slot] = change.local_out
+            self._locals[key.order_id, key.leg, key.slot] = change.local_out
         self._count(change.provider, accepted=1)
 
     @take.register
@@ -584,7 +584,7 @@ class Rebuilt:
         if change.right:
             self._count(change.provider, rejected=-1)
         key = change.share
-        validator = self.assignments[key.order_id, key.attempt].validator
+        validator = self.legs[key.order_id, key.leg].validator
         self._cut(validator, change.paid_from_stake + change.burnt_from_stake)
         self.burnt += change.burnt_from_stake
 
@@ -595,18 +595,18 @@ class Rebuilt:
     @take.register
     def _(self, change: RoundClosed) -> None:
         key = change.round
-        order, assignment = self.orders[key.order_id], self.assignments[key.order_id, key.attempt]
+        order, leg = self.orders[key.order_id], self.legs[key.order_id, key.leg]
         accepted = sorted(
             share
             for share, found in self.shares.items()
             if found.state is ShareState.ACCEPTED
-            and (share.order_id, share.attempt, share.round) == tuple(key)
+            and (share.order_id, share.leg, share.round) == tuple(key)
         )
         self.rounds[key] = Round(
             order_id=key.order_id,
-            attempt=key.attempt,
+            leg=key.leg,
             round=key.round,
-            global_in=assignment.global_in,
+            global_in=leg.global_in,
             next_root=change.next_root,
             ciphertext_root=change.ciphertext_root,
             shares=tuple(share.ref for share in accepted),
@@ -618,8 +618,8 @@ class Rebuilt:
             verified=False,
             void=False,
         )
-        left = change.next_root or assignment.global_in
-        self._assignment(key.order_id, key.attempt, round=key.round + 1, global_in=left)
+        left = change.next_root or leg.global_in
+        self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)
         if order.params.auditors:
             self._open_panel(key, order.params)
 
@@ -645,7 +645,7 @@ class Rebuilt:
     def _open_panel(self, key: RoundKey, params: OrderParams) -> None:
         self.panels[key] = Panel(
             order_id=key.order_id,
-            attempt=key.attempt,
+            leg=key.leg,
             round=key.round,
             places=(),
             stage=0,
@@ -705,7 +705,7 @@ class Rebuilt:
         ):
             self.seats[key, number] = PanelSeat(
                 order_id=key.order_id,
-                attempt=key.attempt,
+                leg=key.leg,
                 round=key.round,
                 number=number,
                 validator=name,
@@ -838,8 +838,8 @@ def _share(parts: Parts) -> ShareKey:
 
 
 def _bond(parts: Parts) -> tuple[Any, ...]:
-    order_id, attempt, _, *share = _numbered(parts)
-    return (order_id, attempt, *share)
+    order_id, leg, _, *share = _numbered(parts)
+    return (order_id, leg, *share)
 
 
 BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyType(
@@ -850,7 +850,7 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         BIDS: ("bids", Bid, _order),
         ORDERS: ("orders", Order, _order),
         ESCROWS: ("escrows", Escrow, _order),
-        ASSIGNMENTS: ("assignments", Assignment, _numbered),
+        LEGS: ("legs", Leg, _numbered),
         SHARES: ("shares", Share, _share),
         ROUNDS: ("rounds", Round, _round),
         PANELS: ("panels", Panel, _round),

@@ -98,7 +98,7 @@ class ToldMarket(Market):
         **more: Any,
     ) -> Trace:
         """Return a trace as markets do, with a loss that falls."""
-        round = self.assignment(order_id).round
+        round = self.leg(order_id).round
         order = self.order(order_id)
         roots, leaves = make_work(order, round, slot, work, stop)
         if work == "skipped":
@@ -109,17 +109,17 @@ class ToldMarket(Market):
         roots = replace(roots, metrics=(_bits(loss_at(slot, round)),))
         trace = super().trace(order_id, slot, work, stop, **{"roots": roots, **more})
         made = replace(trace, roots=roots, leaves=leaves)
-        self.traces[order_id, made.claim.attempt, made.claim.round, made.ref] = made
+        self.traces[order_id, made.claim.leg, made.claim.round, made.ref] = made
         return made
 
     def write_records(self, home: Path, order_id: bytes) -> None:
-        """Write what the winner's daemon has of the current attempt: of what was skipped, how it was seen."""
+        """Write what the winner's daemon has of the current leg: of what was skipped, how it was seen."""
         rounds: dict[int, list[SlotWork]] = {}
-        attempt = max(key[1] for key in self.traces if key[0] == order_id)
+        leg = max(key[1] for key in self.traces if key[0] == order_id)
         for key, trace in self.traces.items():
-            if key[:2] == (order_id, attempt):
+            if key[:2] == (order_id, leg):
                 rounds.setdefault(trace.claim.round, []).append(self._work(trace))
-        local = new_order(order_id, attempt)
+        local = new_order(order_id, leg)
         local = replace(
             local,
             rounds=tuple(

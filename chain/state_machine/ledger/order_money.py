@@ -34,7 +34,7 @@ def apply_payments(
 
     The records that the coins come from (rows of depositors, or the bond ``row``) are changed by the caller.
     """
-    bond = (row.attempt, row.slot, row.issue) if row is not None else (0, 0, 0)
+    bond = (row.leg, row.slot, row.issue) if row is not None else (0, 0, 0)
     tally = TALLIES.must(ctx.store, order_id)
     paid, number = 0, tally.payments
     for transfer in transfers:
@@ -133,16 +133,16 @@ def _put_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
         BONDED_SHARES.mark(ctx.store, row.owner, *row.share(order_id))
 
 
-def get_job_bond(ctx: Context, order_id: bytes, attempt: int) -> BondRow | None:
-    """Return the row of an attempt's job bond, while any of it is locked."""
-    return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.JOB), 0, 0, 0)
+def get_job_bond(ctx: Context, order_id: bytes, leg: int) -> BondRow | None:
+    """Return the row of a leg's job bond, while any of it is locked."""
+    return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.JOB), 0, 0, 0)
 
 
 def get_share_bond(ctx: Context, key: ShareKey) -> BondRow | None:
     """Return the row of a share's bond, while it is locked."""
-    order_id, attempt, *share = key
-    return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.SHARE), *share)
+    order_id, leg, *share = key
+    return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.SHARE), *share)
 
 
 def _row_key(order_id: bytes, row: BondRow) -> tuple[Part, ...]:
-    return order_id, row.attempt, int(row.kind), row.round, row.slot, row.issue
+    return order_id, row.leg, int(row.kind), row.round, row.slot, row.issue

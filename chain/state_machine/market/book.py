@@ -45,7 +45,7 @@ def _standing(bid: Bid, backing: Backing) -> Standing:
 def _backing(store: Overlay, operator: str) -> Backing:
     """Return whether a validator is jailed (or not in the set), its free bond and stake, and how firm its bids are.
 
-    What its live assignments are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
+    What its live legs are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
     may be below what it already backs.
     """
     validator = VALIDATORS.must(store, operator)
@@ -214,7 +214,7 @@ def mark_worsened(ctx: Context, validator: str) -> None:
 
 
 def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
-    """Take a bid out of the book; running assignments go on."""
+    """Take a bid out of the book; running legs go on."""
     BIDS.delete(ctx.store, bid.id)
     BIDS_OF.delete(ctx.store, bid.validator, bid.id)
     cancel(ctx, bid.expires_at, Due.BID, bid.id)

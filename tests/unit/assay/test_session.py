@@ -26,7 +26,7 @@ from consumer.jobs import OrderNote, recall, remember
 from domain.events import Change, to_event
 from domain.keys import RoundKey
 from domain.legs.events import OrderMatched
-from domain.legs.records import AssignmentState
+from domain.legs.records import LegState
 from domain.market.events import OrderClosed
 from domain.market.queries import (
     OrdersRequest,
@@ -71,8 +71,8 @@ class Node(ChainClient):
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-                matched = s.with_assignment(s.order(), state=AssignmentState.RUNNING, attempt=1)
-                return s.with_order(matched, state=state, attempt=1)
+                matched = s.with_leg(s.order(), state=LegState.RUNNING, leg=1)
+                return s.with_order(matched, state=state, leg=1)
         raise AssertionError(request)
 
 

@@ -208,7 +208,7 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
 ) -> None:
     answers = answers_of(validator)
     s.give_payload(answers.blobs)
-    order = s.with_assignment(s.order(), validator=OPERATOR.address)
+    order = s.with_leg(s.order(), validator=OPERATOR.address)
     committed: list[Share] = []
 
     def submit_share(self: Validator, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
@@ -250,7 +250,7 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
 ) -> None:
     answers = answers_of(validator)
     s.give_payload(answers.blobs)
-    order = s.with_assignment(s.order(), validator=OPERATOR.address)
+    order = s.with_leg(s.order(), validator=OPERATOR.address)
     monkeypatch.setattr(api.NodeChain, "order", lambda self, order_id: order)
     answers.tasks = (s.task(),)
     with node(tmp_path / "chain") as solo:

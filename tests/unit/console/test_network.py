@@ -73,7 +73,7 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
         assert {duty["until"] for duty in panels} <= {
             end for duty in seats for end in (duty.commits_end, duty.reveals_end)
         }
-    winner = told.market.assignment(told.running)
+    winner = told.market.leg(told.running)
     closing = [
         d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]
     ]
@@ -114,13 +114,13 @@ def test_providers_and_consumers_have_duties_too() -> None:
             found = console.pages.member(Query({}), address)["duties"]
             return [(duty["what"], duty["until"]) for duty in found]
 
-        deadline = market.assignment(order_id).accept_deadline
+        deadline = market.leg(order_id).accept_deadline
         assert duties("carol") == [("deliver the job's files", deadline)]
         assert duties("v0") == [("accept or decline", deadline)]
         market.accept(order_id)
         assert duties("v0p0") == []
         market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
-        progress = market.assignment(order_id).progress_deadline
+        progress = market.leg(order_id).progress_deadline
         assert duties("v0p0") == [("show what is asked of slot 0 in round 0", progress)]
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)

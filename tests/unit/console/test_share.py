@@ -64,7 +64,7 @@ def test_a_share_is_what_the_chain_has_of_it(told: Told) -> None:
         claim = share.claim
         if claim.round:
             continue
-        path = f"/orders/{order_id.hex()}/{claim.attempt}/0/{claim.slot}/{claim.issue}"
+        path = f"/orders/{order_id.hex()}/{claim.leg}/0/{claim.slot}/{claim.issue}"
         page = told.json(path)
         rows = [*page["strip"], page["end"]]
         assert [row["segment"] for row in page["strip"] if row["drawn"]] == sorted(share.drawn)

@@ -355,8 +355,8 @@ def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(
         price_limit=price,
         params=node.params.for_order(),
     )
-    assignment = replace(response.assignments[0], price=price)
-    cost = found.terms.rounds * compute_round_cost(order, assignment)
+    leg = replace(response.legs[0], price=price)
+    cost = found.terms.rounds * compute_round_cost(order, leg)
     # Each round is rounded down, the whole up.
     assert 0 <= found.cost - cost <= found.terms.rounds
     assert found.audits < found.cost

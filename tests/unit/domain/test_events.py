@@ -48,7 +48,7 @@ def test_a_change_survives_the_way(kind: str, data: st.DataObject) -> None:
 def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
     order = b"\x01" * 32
     key = ShareKey(order, 1, 0, 2, 3)
-    round_fields = (("order", order.hex()), ("attempt", "1"), ("round", "0"))
+    round_fields = (("order", order.hex()), ("leg", "1"), ("round", "0"))
     share = (*round_fields, ("slot", "2"), ("issue", "3"))
     assert to_event(ShareRejected(key, "p", 10_105), 1).attributes == (
         *share, ("provider", "p"), ("reason", "10105"),

@@ -9,7 +9,7 @@ import pytest
 
 import domain
 from domain.events import Change, Event
-from domain.legs.reasons import AttemptEnd
+from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.messages import Message, signer_of
 from domain.params import OrderParams, Params, local_params
@@ -53,22 +53,22 @@ def test_every_folder_of_words_is_in_the_vocabulary() -> None:
     assert folders == sorted(words.name for words in COMPONENTS)
 
 
-@pytest.mark.parametrize("enum", [CloseReason, AttemptEnd, ShareReason])
-def test_reasons_keep_to_the_ranges(enum: type[CloseReason | AttemptEnd | ShareReason]) -> None:
+@pytest.mark.parametrize("enum", [CloseReason, LegEnd, ShareReason])
+def test_reasons_keep_to_the_ranges(enum: type[CloseReason | LegEnd | ShareReason]) -> None:
     """Consumer 1-9,999, validator or provider 10,000-19,999, network 20,000-29,999."""
     assert all(0 < reason < 30_000 or reason.name == "NONE" for reason in enum)
 
 
 def test_reasons_say_whose_doing_it_was() -> None:
     assert CloseReason.CANCELLED < 10_000 <= CloseReason.UNSERVED < 20_000 <= CloseReason.SETTLED
-    assert AttemptEnd.PAYLOAD_NOT_DELIVERED < 10_000 <= AttemptEnd.NO_PROGRESS < 20_000
+    assert LegEnd.PAYLOAD_NOT_DELIVERED < 10_000 <= LegEnd.NO_PROGRESS < 20_000
     assert all(10_000 <= reason < 20_000 for reason in ShareReason if reason)
 
 
 def test_no_number_means_two_reasons() -> None:
-    """CloseReason and AttemptEnd both begin at 1 for the consumer; ShareReason shares none."""
+    """CloseReason and LegEnd both begin at 1 for the consumer; ShareReason shares none."""
     shares = {int(reason) for reason in ShareReason}
-    assert shares.isdisjoint(int(reason) for reason in (*CloseReason, *AttemptEnd))
+    assert shares.isdisjoint(int(reason) for reason in (*CloseReason, *LegEnd))
 
 
 @pytest.mark.parametrize("params", [Params(), local_params()])

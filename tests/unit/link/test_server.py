@@ -199,7 +199,7 @@ def test_a_consumer_may_not_poll_nor_a_provider_offer(up: Running) -> None:
 def test_values_out_of_bounds_are_refused_with_their_path(
     up: Running, send: Callable[[str, bytes], bytes]
 ) -> None:
-    doing = pb.Doing(key=pb.ShareKey(order_id=bytes(31), attempt=1, issue=1), phase=2)
+    doing = pb.Doing(key=pb.ShareKey(order_id=bytes(31), leg=1, issue=1), phase=2)
     body = pb.PollRequest(version="1", doing=[doing]).SerializeToString()
     sealed = seal(PROVIDER, CHAIN, sha256(up.certificate.der).digest(), "Poll", body)
     with pytest.raises(ClusterError) as refused:

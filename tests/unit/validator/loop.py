@@ -297,8 +297,8 @@ class Loop:
     def chain(self, order_id: bytes) -> OrderResponse:
         return self.market.all_of(order_id)
 
-    def record(self, order_id: bytes, attempt: int = 1) -> LocalOrder:
-        local = self.daemon._store.load(order_id, attempt)
+    def record(self, order_id: bytes, leg: int = 1) -> LocalOrder:
+        local = self.daemon._store.load(order_id, leg)
         assert local is not None
         return local
 
@@ -402,7 +402,7 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission
     roots = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
     opening = (task.global_in.root, task.local_in.root)
     made = share_commitment(CHAIN_ID, key, name, opening, TERMS.executor_version, roots)
-    claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, name, made)
+    claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, name, made)
     signature = sign(pub_key(name), share_sign_bytes(CHAIN_ID, claim))
     return t.ShareSubmission(claim, signature), replace(packet, roots=roots)
 

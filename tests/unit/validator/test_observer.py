@@ -65,7 +65,7 @@ class Setting:
         return [type(request).__name__.removesuffix("Request") for request in self.node.asked]
 
     @property
-    def attempts(self) -> list[tuple[bytes, int]]:
+    def legs(self) -> list[tuple[bytes, int]]:
         return self.observer.ledger.store.all_orders()
 
 
@@ -100,7 +100,7 @@ def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setti
 def test_a_match_is_recorded_at_the_first_look_and_once(setting: Setting) -> None:
     order_id = setting.market.submit()
     setting.look(0.2)
-    assert setting.attempts == [(order_id, 1)]
+    assert setting.legs == [(order_id, 1)]
     store = setting.observer.ledger.store
     changed = replace(new_order(order_id, 1), excluded=("somebody",))
     store.save(changed)
@@ -111,10 +111,10 @@ def test_a_match_is_recorded_at_the_first_look_and_once(setting: Setting) -> Non
 def test_what_others_won_is_no_business_of_ours(setting: Setting) -> None:
     setting.market.chain.ok(bid("v1", price=1))
     order_id = setting.market.submit()
-    assert setting.market.assignment(order_id).validator == "v1"
+    assert setting.market.leg(order_id).validator == "v1"
     setting.look()
     assert setting.view.orders == {}
-    assert setting.attempts == []
+    assert setting.legs == []
 
 
 def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setting) -> None:
@@ -129,14 +129,14 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     assert "Order" not in setting.look()
     kept = setting.view.orders[order_id]
     assert kept.order.state == OrderState.CLOSED
-    assert kept.assignments
+    assert kept.legs
     assert (kept.shares, kept.rounds, kept.panels, kept.payments) == ((),) * 4
     setting.observer.ledger.store.forget(order_id, 1)
     setting.look()
     assert setting.view.orders == {}
 
 
-def test_a_failed_attempt_is_followed_until_its_order_is_closed(setting: Setting) -> None:
+def test_a_failed_leg_is_followed_until_its_order_is_closed(setting: Setting) -> None:
     """Its closed rounds are audited and paid; duties do not name it any more."""
     order_id = setting.market.run()
     setting.look()
@@ -144,14 +144,14 @@ def test_a_failed_attempt_is_followed_until_its_order_is_closed(setting: Setting
     asked = setting.look()
     assert DutiesRequest(ME) in setting.node.asked
     assert "Order" in asked
-    assert setting.view.orders[order_id].assignments[0].validator == ME
+    assert setting.view.orders[order_id].legs[0].validator == ME
 
 
 def test_an_order_that_the_node_does_not_know_is_left_alone(setting: Setting) -> None:
     setting.observer.ledger.store.save(new_order(digest("elsewhere"), 1))
     setting.look()
     assert setting.view.orders == {}
-    assert setting.attempts == [(digest("elsewhere"), 1)]
+    assert setting.legs == [(digest("elsewhere"), 1)]
 
 
 def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> None:

@@ -138,7 +138,7 @@ def check_withdraw_bid(ctx: Context, message: MsgWithdrawBid) -> Bid:
 
 
 def apply_withdraw_bid(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
-    """Close the bid; running assignments go on."""
+    """Close the bid; running legs go on."""
     mark_worsened(ctx, bid.validator)
     close_bid(ctx, bid, "withdrawn")
 

@@ -67,7 +67,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
         deadline=ctx.clock + message.deadline,
         rematch=message.rematch,
         state=OrderState.OPEN,
-        attempt=0,
+        legs=0,
         failures=0,
         opened_at=0,
         opened_height=0,

@@ -34,7 +34,7 @@ class Found:
 
 def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> Found:
     """Return the panel and the signer's seat, which has something to do in the open stage."""
-    key = RoundKey(message.order_id, message.attempt, message.round)
+    key = RoundKey(message.order_id, message.leg, message.round)
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
     if not number:

@@ -38,7 +38,7 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     assert told() == []
 
 
-def test_an_attempt_that_fails_is_told_once() -> None:
+def test_an_leg_that_fails_is_told_once() -> None:
     market = ToldMarket()
     story = Story("the order", {"v0": "val0", "v0p0": "ada"})
     order_id = market.run()

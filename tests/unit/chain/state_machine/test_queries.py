@@ -111,7 +111,7 @@ def test_an_order_comes_with_everything_about_it(market: Market) -> None:
     (order,) = market.chain.ask(OrdersRequest("dave", "", 1, 0, b"")).orders
     found = market.chain.ask(OrderRequest(order.id))
     assert found.order == order
-    assert found.assignments == found.shares == found.rounds == found.payments == ()
+    assert found.legs == found.shares == found.rounds == found.payments == ()
     assert found.escrow.depositors[0].address == "dave"
     refused(market, NOT_FOUND, OrderRequest(bytes(32)))
 

@@ -28,7 +28,7 @@ def digest(name: str) -> bytes:
 
 CLAIM = ShareClaim(
     order_id=digest("order"),
-    attempt=1,
+    leg=1,
     round=2,
     slot=3,
     issue=4,

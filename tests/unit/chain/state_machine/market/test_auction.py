@@ -24,7 +24,7 @@ WORK = 160_000_000
 
 
 def validator_of(market: Market, order_id: bytes) -> str:
-    return market.assignment(order_id).validator
+    return market.leg(order_id).validator
 
 
 def test_the_cheapest_bid_wins_and_is_the_price() -> None:
@@ -32,9 +32,9 @@ def test_the_cheapest_bid_wins_and_is_the_price() -> None:
     cheap = bid("v2", price=PRICE // 2)
     market.chain.ok(bid("v1"), cheap, bid("v3", price=PRICE * 2))
     order_id = market.submit()
-    assignment = market.assignment(order_id)
-    assert (assignment.validator, assignment.price, assignment.work) == ("v2", PRICE // 2, WORK)
-    assert assignment.job_bond == 8_000
+    leg = market.leg(order_id)
+    assert (leg.validator, leg.price, leg.work) == ("v2", PRICE // 2, WORK)
+    assert leg.job_bond == 8_000
     matched = market.chain.seen("order.matched")[-1]
     assert (matched.get("validator"), matched.get("job_bond")) == ("v2", "8000")
 
@@ -65,7 +65,7 @@ def test_nobody_who_saw_an_order_goes_below_a_rival(blocks: int) -> None:
     else:
         order_id = market.chain.ok(order, lower).tx_results[0].responses[0][1]
         market.auction()
-    assert (validator_of(market, order_id), market.assignment(order_id).price) == ("v0", PRICE)
+    assert (validator_of(market, order_id), market.leg(order_id).price) == ("v0", PRICE)
 
 
 @pytest.mark.parametrize("way", ["raise", "withdraw", "less", "shorter"])
@@ -91,18 +91,18 @@ def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
     assert market.order(order_id).state is OrderState.OPEN
     assert dict(market.order(order_id).unmatched)["firm"] == (2 if way == "withdraw" else 3)
     market.chain.ok(bid("v1", price=2 * PRICE))
-    assert (validator_of(market, order_id), market.assignment(order_id).price) == ("v1", 2 * PRICE)
+    assert (validator_of(market, order_id), market.leg(order_id).price) == ("v1", 2 * PRICE)
     # Orders that come after it are for all that stands.
     again = market.submit(order)
-    assert market.assignment(again).price == (PRICE if way == "shorter" else 2 * PRICE)
+    assert market.leg(again).price == (PRICE if way == "shorter" else 2 * PRICE)
 
 
 def test_an_absurdly_low_bid_risks_as_much_as_an_honest_one() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0", price=1))
-    assert market.assignment(market.submit()).job_bond == 8_000  # a tenth of half the limit
+    assert market.leg(market.submit()).job_bond == 8_000  # a tenth of half the limit
     small = market.submit(submit(terms=make_terms(rounds=1, step_work=1), price_limit=1))
-    assert market.assignment(small).job_bond == market.order(small).params.payload_fee
+    assert market.leg(small).job_bond == market.order(small).params.payload_fee
 
 
 def test_a_bid_says_how_much_it_risks_for_an_order() -> None:
@@ -263,7 +263,7 @@ def test_a_validator_whose_kin_are_all_who_could_audit_gets_no_match() -> None:
     assert list(changes_of(OrderExcluded, chain.events)) == [OrderExcluded(order_id, "v0")]
 
 
-def test_live_assignments_are_never_worth_more_than_the_stake() -> None:
+def test_live_legs_are_never_worth_more_than_the_stake() -> None:
     market = Market(bidders=(), stake=10**6)  # six orders of 160,000 fit
     market.chain.ok(bid("v0"), bid("v0", price=PRICE - 1))
     market.chain.ok(*[submit()] * 8)
@@ -311,9 +311,9 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)
-    assignment = market.assignment(right)
-    assert (assignment.slot_speed, assignment.slots) == (10**6, slots)
-    assert assignment.progress_deadline == market.chain.clock + 30 + 3 * seconds
+    leg = market.leg(right)
+    assert (leg.slot_speed, leg.slots) == (10**6, slots)
+    assert leg.progress_deadline == market.chain.clock + 30 + 3 * seconds
 
 
 def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:

@@ -32,7 +32,7 @@ def test_an_order_opens_and_its_deposit_is_locked(market: Market) -> None:
     assert order_id == hash_fields("assay/order", CHAIN_ID, "carol", u64(account.sequence), u32(0))
     found = market.all_of(order_id)
     order, clock = found.order, market.chain.clock
-    assert (order.state, order.attempt, order.close_reason) == (OrderState.OPEN, 0, 0)
+    assert (order.state, order.legs, order.close_reason) == (OrderState.OPEN, 0, 0)
     assert (order.expires_at, order.deadline) == (clock + 100, clock + 1_000)
     assert order.params == local_params().for_order()
     assert market.chain.worth("carol") == COINS - 400_000
