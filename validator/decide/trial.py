@@ -62,7 +62,9 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     # What the job takes on a machine that is as fast as the bid says of a slot.
     training = turns * segments * times.segment * times.speed // leg.slot_speed
     outer = times.outer * times.speed // leg.slot_speed
-    most = _MICRO * progress_seconds(terms, order.params.progress_base, leg.slot_speed, leg.slots)
+    most = _MICRO * progress_seconds(
+        terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+    )
     left = _MICRO * (order.deadline - clock - verify_seconds(order.params, order.window))
     round = training + outer
     if round > most or terms.rounds * round > left:
