@@ -319,8 +319,8 @@ def check_shares(store: Overlay, order: Order) -> None:
     segments = share_segments(terms)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
     for share in shares:
-        slots = legs[share.claim.leg].served_slots
-        _check(share.claim.slot in slots, "a share is of a slot that its leg does not serve")
+        served = legs[share.claim.leg].served_slots
+        _check(share.claim.slot in served, "a share is of a slot that its leg does not serve")
         work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
         _check(share.work == work, "a share is of other work than its order's")
         inside = all(0 <= segment < segments for segment in share.drawn)
