@@ -63,7 +63,8 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     training = turns * segments * times.segment * times.speed // leg.slot_speed
     outer = times.outer * times.speed // leg.slot_speed
     most = _MICRO * progress_seconds(terms, order.params.progress_base, leg.slot_speed, leg.slots)
-    left = _MICRO * (order.deadline - clock - verify_seconds(order.params, order.window))
+    verify = verify_seconds(order.params, order.audit_ms, order.window)
+    left = _MICRO * (order.deadline - clock - verify)
     round = training + outer
     if round > most or terms.rounds * round > left:
         text = f"a round takes {_shown(round)} s at the bid's speed, which is too long"
