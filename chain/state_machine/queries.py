@@ -77,7 +77,7 @@ from domain.registry.queries import (
     ValidatorsResponse,
 )
 from matching_engine.match import quote
-from pol.rules.panels import compute_audit_ms, compute_window
+from pol.rules.panels import commit_seconds, compute_audit_ms, compute_window
 from pol.rules.schedule import check_terms
 
 
@@ -230,7 +230,7 @@ def simulate_match(
     audit_ms = compute_audit_ms(request.terms, kept, get_promised(store))
     window = compute_window(kept, audit_ms)
     asked = replace(
-        make_asked(request.terms, request.conditions, params.for_order(), window),
+        make_asked(request.terms, request.conditions, kept, audit_ms, window),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,
@@ -273,7 +273,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         terms=order.terms,
         price_limit=order.price_limit,
         validator=LEGS.must(store, key.order_id, key.leg).validator,
-        window=order.window,
+        commit_seconds=commit_seconds(order.params, order.audit_ms),
         round=closed,
         panel=panel,
         shares=tuple(

@@ -136,14 +136,13 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     is_last = stage == STAGES or panel.wanted > len(left)
     drawn = _draw_seats(subject, beacon, left, len(left) if is_last else panel.wanted)
     drawn = drawn[: SEATS_MAX - panel.seats]
-    clock, window = ctx.clock, order.window
-    commits_end = clock + (commit_seconds(window) if drawn else 0)
+    commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if drawn else 0)
     panel = replace(
         panel,
         stage=stage,
         seed=seed("panel/digest", subject.id, beacon),
         commits_end=commits_end,
-        reveals_end=commits_end + (reveal_seconds(window) if drawn else 0),
+        reveals_end=commits_end + (reveal_seconds(order.params) if drawn else 0),
         is_last=is_last,
         is_open=True,
         wanted=0,
@@ -229,9 +228,7 @@ def _draw_places(
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
     fee = compute_audit_fee(order, leg, closed.work)
-    segments = segment_count(
-        terms, order.params, order.price_limit, fee, order.audit_ms, order.window
-    )
+    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     shares = _get_extents(ctx, closed, terms)
     lot = seed("panel/places", subject.id, beacon)
     stops = {share.stop for share in shares if share.stop is not None}

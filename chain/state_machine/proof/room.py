@@ -122,10 +122,8 @@ def _count_able(ctx: Context, order: Order) -> int:
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
     """Return the room that so many seats of a panel take, with as many places as it draws."""
     fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg))
-    segments = segment_count(
-        order.terms, order.params, order.price_limit, fee, order.audit_ms, order.window
-    )
-    return panel_load(order.terms, order.params, segments, seats, order.audit_ms, order.window)
+    segments = segment_count(order.terms, order.params, order.price_limit, fee, order.audit_ms)
+    return panel_load(order.terms, order.params, segments, seats, order.audit_ms)
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
