@@ -305,6 +305,7 @@ class Net:
             outer_work=1_000,
             global_bytes=1_000,
             local_bytes=1_000,
+            update_bytes=1_000,
             global_chunks=1,
             local_chunks=1,
             executor_version=1,

@@ -100,6 +100,7 @@ def make_terms(**changes: Any) -> JobTerms:
         outer_work=4_000_000,
         global_bytes=600_000,
         local_bytes=400_000,
+        update_bytes=500_000,
         global_chunks=3,
         local_chunks=2,
         executor_version=1,
