@@ -76,7 +76,8 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
     """
     state = terms.global_bytes + terms.local_bytes
     states = (least_segments(terms, params) + 2) * state
-    return terms.delivered_bytes + states + (terms.slots + 1) * terms.global_bytes
+    aggregation = terms.slots * terms.update_bytes + terms.global_bytes
+    return terms.delivered_bytes + states + aggregation
 
 
 def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:

@@ -76,6 +76,7 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
         outer_work=random.randrange(1, 20_000_000),
         global_bytes=200_000,
         local_bytes=100_000,
+        update_bytes=150_000,
         global_chunks=2,
         local_chunks=1,
         executor_version=1,

@@ -9,12 +9,13 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
+from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
 from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
 from chain.state_machine.market.tables import (
+    ACCEPT_DUE,
     BIDS,
     DIRTY_ORDERS,
     LEGS,
@@ -24,7 +25,7 @@ from chain.state_machine.market.tables import (
     SWEEP,
     Sweep,
 )
-from chain.state_machine.queue import Due, schedule
+from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -43,10 +44,11 @@ from pol.rules.panels import audit_floor, batch_seconds, is_eligible, verify_sec
 from pol.rules.schedule import share_work, trial_work
 
 
-def apply_auction(ctx: Context, book: LivingBook) -> None:
+def apply_auction(ctx: Context) -> None:
     """Match what can be matched, and tell the others why not."""
     if SWEEP.get(ctx.store) is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
+    book = ctx.memory.of(LivingBook)
     standing = book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash))
     share = ctx.block.params.due_gas * AUCTION_PERCENT // 100
     orders = take_orders(ctx, max(1, share // 2 // (TRY_GAS + TRY_BID_GAS * len(standing))))
@@ -226,7 +228,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     LEGS.put(ctx.store, leg)
     take_capacity(ctx, leg)
     ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
-    schedule(ctx, leg.accept_deadline, Due.ACCEPT, order.id, number)
+    schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, number)
     ctx.emit(
         OrderMatched(
             order=order.id,

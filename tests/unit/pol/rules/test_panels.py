@@ -166,6 +166,13 @@ def test_further_segments_are_drawn_only_as_far_as_everybody_who_may_sit_has_the
     assert counts[-1] == 98
 
 
+def test_an_aggregation_takes_the_update_of_each_slot_and_one_state() -> None:
+    terms = make_terms(slots=64)
+    small = replace(terms, update_bytes=1_000)
+    spared = 64 * (terms.update_bytes - 1_000)
+    assert panels.least_bytes(terms, params()) - panels.least_bytes(small, params()) == spared
+
+
 # --- time ----------------------------------------------------------------------------------------
 
 
