@@ -54,6 +54,7 @@ from domain.market.events import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
+from domain.node.events import RulesChanged
 from domain.params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
@@ -151,6 +152,7 @@ class Rebuilt:
     """The records of a chain as its events tell them, by the parts of their keys."""
 
     def __init__(self, genesis: Genesis) -> None:
+        self.rules = genesis.rules[0].version
         self.validators = {
             v.operator: Validator(
                 operator=v.operator,
@@ -209,6 +211,12 @@ class Rebuilt:
     def take(self, change: Change) -> None:
         """Change the books as an event tells."""
         raise AssertionError(f"nobody books {type(change).__name__}")
+
+    # Rules
+
+    @take.register
+    def _(self, change: RulesChanged) -> None:
+        self.rules = change.version
 
     # Members
 
