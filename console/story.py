@@ -201,7 +201,6 @@ class Story:
         self.excluded: list[str] = []
         # What the last auction failed on, as long as the order is open.
         self.unmatched: Counts = ()
-        self.unmatched_height = 0
         self.payments: list[PaymentStory] = []
         # Of an attempt that failed: withheld coins that are the deposit's again.
         self.returned = 0
@@ -258,7 +257,7 @@ class Story:
 
     @_take.register
     def _(self, change: e.OrderUnmatched) -> None:
-        self.unmatched, self.unmatched_height = change.failed, self._height
+        self.unmatched = change.failed
 
     @_take.register
     def _(self, change: e.OrderExcluded) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from domain.amount import PFLOP
 from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AuditKind, OrderState, Place, Ruling, ShareState
+from domain.records import AuditKind, OrderState, Place, ShareState
 from matching_engine.conditions import CONDITIONS
 
 UASSAY: Final = 1_000_000
@@ -189,14 +189,6 @@ SHARES: Final = MappingProxyType(
         ShareState.REJECTED: "rejected",
         ShareState.RIGHT: "rejected, but right",
         ShareState.WRONG: "wrong",
-    }
-)
-RULINGS: Final = MappingProxyType(
-    {
-        Ruling.OPEN: "open",
-        Ruling.RIGHT: "right",
-        Ruling.WRONG: "wrong",
-        Ruling.UNDECIDED: "undecided",
     }
 )
 PAYMENTS: Final = MappingProxyType(

@@ -172,7 +172,6 @@ INVALID_REQUEST: Final = _sdk(18, "invalid_request")
 TX_IN_CACHE: Final = _sdk(19, "tx_in_cache")
 MEMPOOL_FULL: Final = _sdk(20, "mempool_full")
 TX_TOO_LARGE: Final = _sdk(21, "tx_too_large")
-KEY_NOT_FOUND: Final = _sdk(22, "key_not_found")
 TX_TIMEOUT: Final = _sdk(30, "tx_timeout_height")
 WRONG_SEQUENCE: Final = _sdk(32, "wrong_sequence")
 
