@@ -63,6 +63,10 @@ Promise = Annotated[int, Range(1, 2**63 - 1)]
 ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
 """Leaves of a state's tree."""
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
+"""Number of bids that fail each condition, in the order of the table of conditions, without zeros.
+
+A bid counts under each condition that it fails. An empty histogram means that no bid stands.
+"""
 """How many bids failed on which condition."""
 
 

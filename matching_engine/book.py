@@ -16,14 +16,9 @@ from itertools import chain, islice
 from typing import Any
 
 from domain.amount import price_ceil
+from domain.records import Histogram
 from matching_engine.conditions import CONDITIONS, PRICE, AtLeast, AtLeastFor, Condition, OneOf
 from matching_engine.records import Asked, Fill, Standing
-
-Histogram = tuple[tuple[str, int], ...]
-"""How many bids failed on which condition, in the order of the table, without zeros.
-
-A bid counts under each condition that it fails. An empty histogram means that no bid stands.
-"""
 
 Backing = tuple[bool, int, int, int]
 """What is one for all bids of a validator: jailed, free bond, free stake, and when it last worsened a bid."""
