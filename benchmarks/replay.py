@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks.figures import Figures, Row
 from benchmarks.networks import MODELS
+from benchmarks.steps import STEPS, eager
 from benchmarks.threads import limited
-from benchmarks.training import STEPS, eager
 from compute_provider.interfaces import Honest
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
