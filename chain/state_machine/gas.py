@@ -12,39 +12,45 @@ from domain.limits import GAS_MAX
 from domain.messages import Message
 from domain.tx import Tx
 
-# Decoding, the signature, account and fee.
+# The weights. docs/reference/gas.md shows each with its comment.
+
+# A transaction: decoding, the signature, the account and the fee.
 TX_GAS = 30_000
+# A byte of a transaction.
 BYTE_GAS = 10
+# A message.
 MESSAGE_GAS = 20_000
-# A share (one more signature), a rejection, an answer, an accepted share; what a message says of itself.
+# An item that a message declares, such as one more signature; see the messages below.
 ITEM_GAS = 10_000
 # A bond that returns: its row, the payment with its event, and the bond account.
 BOND_GAS = 20_000
 # An entry of the queue: a few records, events and their keys in the tree.
 DUE_GAS = 30_000
-# A share that is paid: a payment with its event.
+# A share or a depositor that is paid: a payment with its event.
 PAY_GAS = 20_000
-# A share that is rejected: its record, its bond, its provider's track record, an event.
+# A share that is rejected or dropped: its record, its bond, its provider's track record, an event.
 REJECT_GAS = 55_000
 # A share whose segments are drawn.
 DRAW_GAS = 20_000
-# A record that is read and nothing else.
+# A record that is read and not changed.
 READ_GAS = 6_000
-# A validator who is looked at for a draw.
+# A validator that a draw considers.
 VALIDATOR_GAS = 500
 # A seat that is drawn, cut or dismissed.
 SEAT_GAS = 20_000
-# An answer of a panel that a stage looks at when it ends.
+# An answer of a panel that is read when a stage ends.
 VOTE_GAS = 1_000
-# An order that the auction tries, a bid that it may have to look at, and an order that it matches.
+# An order that the auction tries.
 TRY_GAS = 20_000
+# A standing bid, per order that the auction tries.
 TRY_BID_GAS = 20
-FILL_GAS = 160_000  # with the validators who could audit it
+# An order that the auction matches, with the validators that could audit it.
+FILL_GAS = 160_000
 
 LOTS_PERCENT = 20
-"""What the draws of complete lots have of ``due_gas``."""
+"""The part of ``due_gas`` for drawing complete lots."""
 LANE_PERCENT = (35, 20, 10)
-"""What each lane of the queue has."""
+"""The part of each lane of the queue: duties, orders and housekeeping."""
 AUCTION_PERCENT = 100 - LOTS_PERCENT - sum(LANE_PERCENT)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tools.references.pages import FOLDER, PAGES
 
-TABLES = ("commands.md", "configuration.md", "metrics.md", "parameters.md", "reasons.md")
+TABLES = ("commands.md", "configuration.md", "gas.md", "metrics.md", "parameters.md", "reasons.md")
 
 
 @pytest.mark.parametrize(("name", "make"), PAGES.items(), ids=PAGES)
