@@ -32,7 +32,9 @@
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
-    │   └── StillWaiting         a deadline of the caller's passed: exit code 3
+    │   ├── StillWaiting         a deadline of the caller's passed: exit code 3
+    │   └── InvalidId            exit code 2
+    ├── SettingsError            a home, a setting or a key cannot be used            (assay.settings.errors)
     ├── ConsoleError             the console cannot start                             (console.errors)
     └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
         ├── WrongUsage           exit code 2

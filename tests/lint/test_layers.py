@@ -20,6 +20,8 @@ FORBIDDEN = {
         ("wire/bad.py", "import chain.app"),
         ("pol/executor/bad.py", "import validator"),
         ("host/bad.py", "import domain"),
+        ("assay/settings/bad.py", "import assay.session"),
+        ("assay/settings/bad.py", "import assay.cli"),
         ("assay/cli/bad.py", "import tools.references"),
         ("chain/app/bad.py", "import tools.setup"),
         ("host/bad.py", "def f():\n    import tools"),
@@ -31,6 +33,11 @@ FORBIDDEN = {
         ("compute_provider/bad.py", "import localnet"),
         ("chain/client/bad.py", "import consumer"),
         ("localnet/bad.py", "import assay.cli"),
+    ],
+    "library": [
+        ("assay/settings/bad.py", "import assay.cli"),
+        ("assay/settings/bad.py", "def f():\n    import click"),
+        ("consumer/bad.py", "import rich"),
     ],
     "chain": [
         ("chain/state_machine/bad.py", "import chain.app"),
