@@ -24,17 +24,17 @@ from consumer.result import Result, fetch_result
 from consumer.submit import Quote, place_order, quote
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, ask_why
-from domain.events import Change, read_event
+from domain.events import Change
+from domain.vocabulary import read_event
 from domain.genesis import DENOM
 from domain.limits import EVENTS_LIMIT_MAX
-from domain.messages import MsgCancelOrder, MsgSend
-from domain.queries import (
-    AccountRequest,
-    EventsRequest,
-    OrderRequest,
-    OrderResponse,
-)
-from domain.records import Bid, Coin, Order, OrderState
+from domain.ledger.messages import MsgSend
+from domain.market.messages import MsgCancelOrder
+from domain.ledger.queries import AccountRequest
+from domain.node.queries import EventsRequest
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.ledger.records import Coin
+from domain.market.records import Bid, Order, OrderState
 from wire.keys import Key
 
 DAY = 86_400.0
@@ -253,7 +253,7 @@ class PlacedOrder:
         return summarise(self.details())
 
     def details(self) -> OrderResponse:
-        """Return all that the chain has of it: attempts, shares, rounds, panels, escrow, and every payment.
+        """Return all that the chain has of it: legs, shares, rounds, panels, escrow, and every payment.
 
         Example::
 
@@ -263,7 +263,7 @@ class PlacedOrder:
         return self.session.client.query(OrderRequest(self.id))
 
     def why(self) -> Why:
-        """Return why it is where it is: what bids fail on, attempts that failed, what panels found.
+        """Return why it is where it is: what bids fail on, legs that failed, what panels found.
 
         Example::
 

@@ -31,6 +31,10 @@ from domain.block import TxResult
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond, MsgSend, MsgWithdrawBond
+from domain.ledger.records import Coin
+from domain.legs.messages import MsgAcceptOrder, MsgStopOrder
 from domain.limits import (
     BIDS_PER_VALIDATOR_MAX,
     GAS_MAX,
@@ -39,41 +43,23 @@ from domain.limits import (
     TX_BYTES_MAX,
     WITHDRAWALS_MAX,
 )
-from domain.messages import (
+from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgSubmitOrder
+from domain.market.records import Conditions, JobTerms, Offer
+from domain.messages import Message, signer_of
+from domain.params import local_params
+from domain.proof.messages import (
     AcceptedShare,
-    Message,
-    MsgAcceptOrder,
-    MsgAdmitProvider,
-    MsgChangeBid,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
-    MsgDepositBond,
-    MsgPlaceBid,
-    MsgRegisterProvider,
     MsgRevealAnswer,
-    MsgSend,
-    MsgStopOrder,
-    MsgSubmitOrder,
-    MsgWithdrawBond,
     Rejection,
     SignedShare,
-    signer_of,
 )
-from domain.params import local_params
-from domain.queries import OrderRequest, OrderResponse, SeatsRequest
-from domain.reasons import ShareReason
-from domain.records import (
-    AnswerKind,
-    Coin,
-    Conditions,
-    JobTerms,
-    Offer,
-    SeatAnswer,
-    ShareClaim,
-    ShareRef,
-    ShareRoots,
-)
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, SeatAnswer, ShareClaim, ShareRoots
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
 from pol.rules.panels import answer_commitment
 from pol.rules.schedule import is_handover, share_segments
@@ -342,7 +328,7 @@ class Net:
         results = self.block(*[self.submission(**changes)] * count)
         orders = [result.responses[0][1] for result in results]
         for _ in range(20):
-            if all(self.order(order_id).order.attempt for order_id in orders):
+            if all(self.order(order_id).order.legs for order_id in orders):
                 break
             self.block()
         self.block(*[MsgAcceptOrder(key("v0").address, order_id, 1) for order_id in orders])
@@ -355,23 +341,23 @@ class Net:
     def shares(self, order_id: bytes, *, issue: int = 1, right: bool = True) -> list[SignedShare]:
         """Return a share for every slot of the order's open round."""
         found = self.order(order_id)
-        assignment, terms = found.assignments[-1], found.order.terms
+        leg, terms = found.legs[-1], found.order.terms
         made = []
         for slot in range(terms.slots):
             provider = key(f"p{slot % 8}")
-            share_key = assignment.open_round.share(slot, issue)
+            share_key = leg.open_round.share(slot, issue)
             made_of = share_commitment(
                 CHAIN_ID,
                 share_key,
                 provider.address,
-                (assignment.global_in, terms.local_root),
+                (leg.global_in, terms.local_root),
                 terms.executor_version,
                 _roots(terms.local_root, share_segments(terms)),
             )
             claim = ShareClaim(
                 order_id=order_id,
-                attempt=assignment.attempt,
-                round=assignment.round,
+                leg=leg.number,
+                round=leg.round,
                 slot=slot,
                 issue=issue,
                 provider=provider.address,
@@ -383,7 +369,7 @@ class Net:
 
     def commits(self, order_id: bytes, shares: Sequence[SignedShare]) -> Iterator[MsgCommitTraces]:
         """Yield the messages that commit shares."""
-        round = self.order(order_id).assignments[-1].round
+        round = self.order(order_id).legs[-1].round
         for at in range(0, len(shares), SHARES_PER_MESSAGE_MAX):
             portion = tuple(shares[at : at + SHARES_PER_MESSAGE_MAX])
             yield MsgCommitTraces(key("v0").address, order_id, 1, round, (), portion)
@@ -403,7 +389,7 @@ class Net:
         found = self.order(order_id)
         terms = found.order.terms
         shares = _every(terms.local_root, share_segments(terms), slots, issue)
-        round = found.assignments[-1].round
+        round = found.legs[-1].round
         every = found.order.params.handover_every
         sealed = _NO_ROOT if is_handover(terms, every, round) else b""
         return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT, sealed)
@@ -472,7 +458,7 @@ def rounds_of_an_order() -> list[Row]:
     bad = replace(right, shares=(*right.shares[:-1], last))
     rows += net.measured("CloseRound, refused", [net.raw(bad) for _ in range(20)])
     rows += net.measured("CloseRound, 1,024 shares", [net.estimated(net.close(o)) for o in orders])
-    still = [o for o in orders if net.order(o).assignments[-1].round == 0]
+    still = [o for o in orders if net.order(o).legs[-1].round == 0]
     net.block(*[net.close(o) for o in still], seconds=0)
     rows += net.measured("windows due, 1,024 shares each", [], seconds=60)
     rows += net.measured("windows due, the block after", [], seconds=0)

@@ -21,7 +21,9 @@ from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.amount import PFLOP
-from domain.records import Bid, BondAccount, Conditions, Offer, Validator
+from domain.ledger.records import BondAccount
+from domain.market.records import Bid, Conditions, Offer
+from domain.registry.records import Validator
 from matching_engine.match import Matched, match
 from matching_engine.records import Asked
 from tests.support import whole_book

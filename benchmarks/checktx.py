@@ -35,9 +35,9 @@ from chain.app.services import route
 from chain.app.storage import Storage
 from chain.app.verifier import start_verifier
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from domain.messages import MsgSend
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from domain.params import Params
-from domain.records import Coin
 from host.daemon import calm_collector
 from wire.keys import Key, SignatureVerifier
 from wire.tx import build_tx

@@ -24,8 +24,8 @@ from chain.app.node import ready_path
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from domain.genesis import DENOM
-from domain.messages import MsgSend
-from domain.records import Coin
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import ValidatorSpec
 from localnet.network import Network

@@ -19,8 +19,8 @@ from benchmarks.memory import memory
 from compute_provider.interfaces import Honest
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
-from domain.reasons import ShareReason
-from domain.records import ShareKey
+from domain.keys import ShareKey
+from domain.proof.reasons import ShareReason
 from host.sandbox import physical_memory
 from link import types as t
 from pol.executor.names import NUMPY

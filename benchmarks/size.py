@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import corpora
 from benchmarks.figures import Figures, Row
 from benchmarks.memory import memory
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from host.files import write_durably
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE

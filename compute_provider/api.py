@@ -16,16 +16,13 @@ from compute_provider.links import find_validator
 from compute_provider.store import read_status, runs_as
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
-from domain.messages import MsgLeaveCluster
-from domain.queries import (
-    AccountResponse,
-    BidsRequest,
-    OrderResponse,
-    ProviderRequest,
-    StatusResponse,
-    ValidatorsRequest,
-)
-from domain.records import Provider, Validator
+from domain.ledger.queries import AccountResponse
+from domain.market.queries import BidsRequest
+from domain.node.queries import StatusResponse
+from domain.proof.queries import OrderResponse
+from domain.registry.messages import MsgLeaveCluster
+from domain.registry.queries import ProviderRequest, ValidatorsRequest
+from domain.registry.records import Provider, Validator
 from link.client import ClusterClient, connect
 from link.errors import ClusterError
 from pol.executor.names import DEFAULT

@@ -43,7 +43,7 @@ from compute_provider.store import (
 from compute_provider.work.bench import measure_speed, what_computes
 from compute_provider.work.trainer import Trainer
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host.lanes import Lanes
 from host.metrics import Meters, MetricsServer
 from link.errors import ClusterError, ClusterErrorKind

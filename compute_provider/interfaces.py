@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from domain.errors import Expected
+from domain.keys import ShareKey
+from domain.ledger.queries import AccountResponse
 from domain.messages import Message
-from domain.queries import AccountResponse, OrderResponse, StatusResponse
-from domain.records import Provider, ShareClaim, ShareKey, Validator
+from domain.node.queries import StatusResponse
+from domain.proof.queries import OrderResponse
+from domain.proof.records import ShareClaim
+from domain.registry.records import Provider, Validator
 from host.sandbox import physical_memory
 from link.types import TrainTask
 from pol.executor.names import DEFAULT

@@ -1,7 +1,7 @@
 """The connection to the validator: to where the chain says it is, asked again when that may have changed."""
 
 from compute_provider.interfaces import Chain, ProviderError
-from domain.records import Validator
+from domain.registry.records import Validator
 from link.client import ClusterClient, Connections
 from wire.keys import Key
 

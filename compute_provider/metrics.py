@@ -11,8 +11,9 @@ from typing import Any
 from compute_provider.decide import shares
 from compute_provider.decide.shares import Stage, State
 from compute_provider.store import Store
-from domain.queries import AccountResponse
-from domain.records import Provider, ShareKey
+from domain.keys import ShareKey
+from domain.ledger.queries import AccountResponse
+from domain.registry.records import Provider
 from host.lanes import Lanes, Outcome
 from host.metrics import Kind, Meters, Metric
 from link.blobs import BlobStore

@@ -26,10 +26,14 @@ from compute_provider.links import Link
 from compute_provider.store import Store, name_of
 from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
+from domain.keys import ShareKey
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountResponse
 from domain.limits import EXECUTOR_VERSION
-from domain.messages import MsgDepositBond, MsgRegisterProvider
-from domain.queries import AccountResponse, OrderResponse
-from domain.records import Provider, ShareClaim, ShareKey, ShareRoots
+from domain.proof.queries import OrderResponse
+from domain.proof.records import ShareClaim, ShareRoots
+from domain.registry.messages import MsgRegisterProvider
+from domain.registry.records import Provider
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.client import ClusterClient
@@ -377,9 +381,7 @@ class Performer:
             EXECUTOR_VERSION,
             roots,
         )
-        claim = ShareClaim(
-            key.order_id, key.attempt, key.round, key.slot, key.issue, me, commitment
-        )
+        claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, me, commitment)
         return self._behaviour.claim(claim), roots
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from compute_provider.decide.shares import ShareWork, State
 from compute_provider.interfaces import ProviderError
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host import lock
 from host.files import write_whole
 from host.records import Records, RecordTable, Unusable
@@ -187,7 +187,7 @@ class TraceReader:
 
 def name_of(key: ShareKey) -> str:
     """Return a name for files."""
-    return f"{key.order_id.hex()}-{key.attempt}-{key.round}-{key.slot}-{key.issue}"
+    return f"{key.order_id.hex()}-{key.leg}-{key.round}-{key.slot}-{key.issue}"
 
 
 def title_of(key: ShareKey) -> str:
@@ -197,7 +197,7 @@ def title_of(key: ShareKey) -> str:
 
 
 def _parts(key: ShareKey) -> tuple[bytes, int, int, int, int]:
-    return key.order_id, key.attempt, key.round, key.slot, key.issue
+    return key.order_id, key.leg, key.round, key.slot, key.issue
 
 
 # --- the status file: what ``assay provider status`` shows, written by the daemon as it goes -----
@@ -215,7 +215,7 @@ def _describe(work: ShareWork) -> dict[str, Any]:
     key = work.key
     return {
         "order": key.order_id.hex(),
-        "attempt": key.attempt,
+        "leg": key.leg,
         "round": key.round,
         "slot": key.slot,
         "issue": key.issue,
@@ -250,7 +250,7 @@ _STATUS: dict[str, type | tuple[type, ...]] = {
 }
 _STATUS_OF_SHARE: dict[str, type | tuple[type, ...]] = {
     "order": str,
-    "attempt": int,
+    "leg": int,
     "round": int,
     "slot": int,
     "issue": int,

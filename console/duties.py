@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from console.story import AttemptStory, RoundStory, Story
-from domain.records import OrderState, ShareState
+from console.story import LegStory, RoundStory, Story
+from domain.market.records import OrderState
+from domain.proof.records import ShareState
 
 
 def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:
@@ -21,21 +22,21 @@ def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:
         yield from _of_seat(round, address)
 
 
-def _of_consumer(story: Story, current: AttemptStory) -> Iterator[tuple[str, int]]:
+def _of_consumer(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "deliver the job's files", current.accept_deadline
     if current.settles_at:
         yield "fetch the result, and dispute what is wrong", current.settles_at
 
 
-def _of_winner(story: Story, current: AttemptStory) -> Iterator[tuple[str, int]]:
+def _of_winner(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "accept or decline", current.accept_deadline
     if story.state is OrderState.RUNNING:
         yield f"close round {current.closed}", current.progress_deadline
 
 
-def _of_provider(current: AttemptStory, address: str) -> Iterator[tuple[str, int]]:
+def _of_provider(current: LegStory, address: str) -> Iterator[tuple[str, int]]:
     training = current.rounds.get(current.closed)
     for share in training.shares.values() if training else ():
         stands = share.state is ShareState.COMMITTED and not share.skipped

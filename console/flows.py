@@ -52,14 +52,14 @@ class Account:
 
 def deposit_of(story: Story) -> Account:
     """Return where the deposit went."""
-    flows = _sum((p.kind, p.to, p.amount) for p in story.payments if not p.attempt)
+    flows = _sum((p.kind, p.to, p.amount) for p in story.payments if not p.leg)
     paid = sum(flow.amount for flow in flows)
     return Account(story.deposit, flows, story.deposit - paid, story.withheld)
 
 
 def bonds_of(story: Story) -> Account:
-    """Return where the bonds went that stood for the order's attempts and shares."""
-    flows = _sum((p.kind, p.to, p.amount) for p in story.payments if p.attempt)
+    """Return where the bonds went that stood for the order's legs and shares."""
+    flows = _sum((p.kind, p.to, p.amount) for p in story.payments if p.leg)
     paid = sum(flow.amount for flow in flows)
     return Account(story.bonds_in, flows, story.bonds_in - paid)
 

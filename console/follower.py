@@ -24,15 +24,11 @@ from console.index import BlockRow, Gap
 from console.known import BLOCKS_SHOWN, Known
 from domain.codec import encode
 from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
-from domain.queries import (
-    BidsRequest,
-    EventsRequest,
-    ParamsRequest,
-    ProvidersRequest,
-    StatusResponse,
-    ValidatorsRequest,
-)
-from domain.records import Bid, Provider
+from domain.market.queries import BidsRequest
+from domain.market.records import Bid
+from domain.node.queries import EventsRequest, ParamsRequest, StatusResponse
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
+from domain.registry.records import Provider
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,16 @@ from typing import IO, Any, Final
 from zlib import crc32
 
 from console.traces import Reached, Replayed, Trace
-from domain import events as e
-from domain.events import Change, Counts, read_event
-from domain.queries import LoggedEvent
-from domain.reasons import ShareReason
-from domain.records import OrderState, ShareKey
+from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
+from domain.legs.events import OrderAccepted, OrderMatched
+from domain.market.events import OrderClosed, OrderOpened, OrderSubmitted, OrderUnmatched
+from domain.proof.events import DeadlineMoved, OrderProven, PanelEnded, RoundClosed, RoundVerified, SeatDiffered, SeatPaid, SeatSilent, ShareAccepted, ShareCommitted, ShareCompared, ShareFoundWrong, ShareRejected
+from domain.events import Change, Counts
+from domain.vocabulary import read_event
+from domain.node.queries import LoggedEvent
+from domain.proof.reasons import ShareReason
+from domain.keys import ShareKey
+from domain.market.records import OrderState
 from pol.rules.schedule import total_work
 
 _BURNS: Final = frozenset({"burn", "deposit_burn", "held_burn"})
@@ -41,7 +46,7 @@ CREATE TABLE blocks (height INTEGER PRIMARY KEY, time_ns INTEGER, proposer BLOB)
 CREATE INDEX blocks_unknown ON blocks (height) WHERE time_ns IS NULL;
 CREATE TABLE orders (
     order_id BLOB PRIMARY KEY, number INTEGER NOT NULL, consumer TEXT NOT NULL, job_id BLOB NOT NULL,
-    state INTEGER NOT NULL, reason INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0,
+    state INTEGER NOT NULL, reason INTEGER NOT NULL DEFAULT 0, leg INTEGER NOT NULL DEFAULT 0,
     validator TEXT NOT NULL DEFAULT '', work TEXT NOT NULL, price_limit INTEGER NOT NULL,
     price INTEGER NOT NULL DEFAULT 0, deposit INTEGER NOT NULL, paid INTEGER NOT NULL DEFAULT 0,
     refunded INTEGER NOT NULL DEFAULT 0, rounds INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0,
@@ -62,8 +67,8 @@ CREATE TABLE providers (
 ) WITHOUT ROWID;
 CREATE TABLE pots (name TEXT PRIMARY KEY, amount INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE traces (
-    order_id BLOB, attempt INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
-    change INTEGER NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (order_id, attempt, round, slot, issue)
+    order_id BLOB, leg INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
+    change INTEGER NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (order_id, leg, round, slot, issue)
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
@@ -92,7 +97,7 @@ class OrderRow:
     state: OrderState
     # CloseReason, 0 while it lives.
     reason: int
-    attempt: int
+    leg: int
     validator: str
     work: int
     price_limit: int
@@ -296,7 +301,7 @@ class Index:
             )
 
     @_take.register
-    def _(self, change: e.OrderSubmitted, event: LoggedEvent) -> None:
+    def _(self, change: OrderSubmitted, event: LoggedEvent) -> None:
         order = change.record
         self._do(
             "INSERT INTO orders (order_id, number, consumer, job_id, state, work, price_limit, deposit, rounds, "
@@ -316,20 +321,20 @@ class Index:
         self._pot(escrows=change.deposit)
 
     @_take.register
-    def _(self, change: e.OrderOpened, event: LoggedEvent) -> None:
+    def _(self, change: OrderOpened, event: LoggedEvent) -> None:
         self._order(change.order, state=int(OrderState.OPEN), unmatched="[]")
 
     @_take.register
-    def _(self, change: e.OrderUnmatched, event: LoggedEvent) -> None:
+    def _(self, change: OrderUnmatched, event: LoggedEvent) -> None:
         self._order(change.order, unmatched=json.dumps(change.failed))
 
     @_take.register
-    def _(self, change: e.OrderMatched, event: LoggedEvent) -> None:
-        # Rounds are those of the current attempt.
+    def _(self, change: OrderMatched, event: LoggedEvent) -> None:
+        # Rounds are those of the current leg.
         self._order(
             change.order,
             state=int(OrderState.MATCHED),
-            attempt=change.attempt,
+            leg=change.leg,
             validator=change.validator,
             price=change.price,
             closed=0,
@@ -342,19 +347,19 @@ class Index:
         self._pot(escrows=change.job_bond, bonds=-change.job_bond)
 
     @_take.register
-    def _(self, change: e.OrderAccepted, event: LoggedEvent) -> None:
+    def _(self, change: OrderAccepted, event: LoggedEvent) -> None:
         self._order(change.order, state=int(OrderState.RUNNING))
 
     @_take.register
-    def _(self, change: e.OrderProven, event: LoggedEvent) -> None:
+    def _(self, change: OrderProven, event: LoggedEvent) -> None:
         self._order(change.order, state=int(OrderState.PROVEN))
 
     @_take.register
-    def _(self, change: e.DeadlineMoved, event: LoggedEvent) -> None:
+    def _(self, change: DeadlineMoved, event: LoggedEvent) -> None:
         self._order(change.order, deadline=change.deadline)
 
     @_take.register
-    def _(self, change: e.OrderClosed, event: LoggedEvent) -> None:
+    def _(self, change: OrderClosed, event: LoggedEvent) -> None:
         self._order(
             change.order,
             state=int(OrderState.CLOSED),
@@ -363,30 +368,30 @@ class Index:
         )
 
     @_take.register
-    def _(self, change: e.RoundClosed, event: LoggedEvent) -> None:
+    def _(self, change: RoundClosed, event: LoggedEvent) -> None:
         self._count(change.round.order_id, "closed")
 
     @_take.register
-    def _(self, change: e.RoundVerified, event: LoggedEvent) -> None:
+    def _(self, change: RoundVerified, event: LoggedEvent) -> None:
         self._count(change.round.order_id, "verified")
 
     @_take.register
-    def _(self, change: e.ShareCommitted, event: LoggedEvent) -> None:
+    def _(self, change: ShareCommitted, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height)
         self._pot(escrows=change.bond, bonds=-change.bond)
 
     @_take.register
-    def _(self, change: e.ShareAccepted, event: LoggedEvent) -> None:
+    def _(self, change: ShareAccepted, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height, accepted=1)
 
     @_take.register
-    def _(self, change: e.ShareRejected, event: LoggedEvent) -> None:
-        if change.reason != ShareReason.ATTEMPT_ENDED:
+    def _(self, change: ShareRejected, event: LoggedEvent) -> None:
+        if change.reason != ShareReason.LEG_ENDED:
             self._provider(change.provider, event.height, rejected=1)
             self._count(change.share.order_id, "rejected")
 
     @_take.register
-    def _(self, change: e.ShareCompared, event: LoggedEvent) -> None:
+    def _(self, change: ShareCompared, event: LoggedEvent) -> None:
         counts = {"rejected": -1} if change.right else {"wrong": 1}
         self._provider(change.provider, event.height, **counts)
         if change.right:
@@ -394,12 +399,12 @@ class Index:
         self._pot(burnt=change.burnt_from_stake)
 
     @_take.register
-    def _(self, change: e.ShareFoundWrong, event: LoggedEvent) -> None:
+    def _(self, change: ShareFoundWrong, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height, accepted=-1, rejected=1, wrong=1)
 
     @_take.register
-    def _(self, change: e.PaymentMade, event: LoggedEvent) -> None:
-        if not change.attempt:
+    def _(self, change: PaymentMade, event: LoggedEvent) -> None:
+        if not change.leg:
             column = "refunded" if change.kind == "refund" else "paid"
             self._count(change.order, column, change.amount)
         self._pot(
@@ -412,25 +417,25 @@ class Index:
             self._earn(change.to, change.kind, change.amount, change.order)
 
     @_take.register
-    def _(self, change: e.SeatPaid, event: LoggedEvent) -> None:
+    def _(self, change: SeatPaid, event: LoggedEvent) -> None:
         beside = change.from_pot + change.from_pool
         self._earn(change.auditor, "auditor", beside, change.round.order_id)
         self._pot(audits=-change.from_pot, community=-change.from_pool)
 
     @_take.register
-    def _(self, change: e.SeatSilent | e.SeatDiffered, event: LoggedEvent) -> None:
+    def _(self, change: SeatSilent | SeatDiffered, event: LoggedEvent) -> None:
         self._pot(audits=change.cut)
 
     @_take.register
-    def _(self, change: e.PanelEnded, event: LoggedEvent) -> None:
+    def _(self, change: PanelEnded, event: LoggedEvent) -> None:
         self._pot(audits=-change.burnt, burnt=change.burnt)
 
     @_take.register
-    def _(self, change: e.BondDeposited, event: LoggedEvent) -> None:
+    def _(self, change: BondDeposited, event: LoggedEvent) -> None:
         self._pot(bonds=change.amount)
 
     @_take.register
-    def _(self, change: e.BondReleased, event: LoggedEvent) -> None:
+    def _(self, change: BondReleased, event: LoggedEvent) -> None:
         self._pot(bonds=-change.amount)
 
     def _earn(self, address: str, kind: str, amount: int, order_id: bytes) -> None:
@@ -490,19 +495,19 @@ class Index:
     def trace(self, key: ShareKey) -> Trace:
         """Return what is known of the trace of a share, which may be nothing."""
         rows = self._all(
-            "SELECT trace FROM traces WHERE (order_id, attempt, round, slot, issue) = (?, ?, ?, ?, ?)",
+            "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
             *key,
         )
         return _trace(rows[0][0]) if rows else Trace()
 
-    def traces(self, order_id: bytes, attempt: int) -> dict[ShareKey, Trace]:
-        """Return the traces of an attempt."""
+    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, Trace]:
+        """Return the traces of a leg."""
         rows = self._all(
-            "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND attempt = ?",
+            "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND leg = ?",
             order_id,
-            attempt,
+            leg,
         )
-        return {ShareKey(order_id, attempt, *where): _trace(text) for *where, text in rows}
+        return {ShareKey(order_id, leg, *where): _trace(text) for *where, text in rows}
 
     def traced(self, since: int) -> tuple[list[bytes], int]:
         """Return the orders of which traces changed after change number ``since``, and the number of the last one."""

@@ -7,9 +7,10 @@ from threading import Condition
 from typing import Final
 
 from console.index import Index
+from domain.market.records import Bid
+from domain.node.queries import StatusResponse
 from domain.params import Params
-from domain.queries import StatusResponse
-from domain.records import Bid, Provider, Validator
+from domain.registry.records import Provider, Validator
 
 BLOCKS_SHOWN: Final = 120
 """The newest blocks, of which all is known."""

@@ -9,11 +9,13 @@ from console.flows import Account, bonds_of, deposit_of, draw
 from console.index import Index
 from console.rows import Query, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
-from console.story import AttemptStory, RoundStory, ShareStory, Story
+from console.story import LegStory, RoundStory, ShareStory, Story
 from console.traces import Trace
 from domain.amount import price_ceil
-from domain.reasons import ShareReason
-from domain.records import AnswerKind, JobTerms, OrderState, Ruling, ShareKey, ShareState
+from domain.keys import ShareKey
+from domain.market.records import JobTerms, OrderState
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, Ruling, ShareState
 from pol.rules.schedule import first_step, round_work, share_segments, total_work
 
 ROUNDS_SHOWN: Final = 40
@@ -42,15 +44,15 @@ class OrderPage:
         """Return all about an order."""
         order, terms = story.order, story.order.terms
         current = story.current
-        number = query.number("attempt", 1, current.number if current else 0)
-        shown = story.attempts.get(number, current)
+        number = query.number("leg", 1, current.number if current else 0)
+        shown = story.legs.get(number, current)
         everything = query.text("events") == "all"
         shows = None if everything else is_loud
         latest = self._index.latest(EVENTS_READ, order.id)
         traces = self._index.traces(order.id, shown.number) if shown else {}
         deposit, bonds = deposit_of(story), bonds_of(story)
         verified = sum(
-            r.price for a in story.attempts.values() for r in a.rounds.values() if r.verified_height
+            r.price for a in story.legs.values() for r in a.rounds.values() if r.verified_height
         )
         last = -(-terms.rounds // ROUNDS_SHOWN)
         reached = max(shown.rounds, default=0) if shown else 0
@@ -90,8 +92,8 @@ class OrderPage:
             "verified_price": verified,
             "price_left": self._price_left(story),
             "loss": loss_of(shown, terms, traces) if shown else None,
-            "attempts": [self._attempt(found) for found in story.attempts.values()],
-            "attempt": shown.number if shown else 0,
+            "legs": [self._leg(found) for found in story.legs.values()],
+            "leg": shown.number if shown else 0,
             "rounds_page": at,
             "rounds_pages": last,
             "grid": self._grid(shown, terms.slots, at) if shown else [],
@@ -107,7 +109,7 @@ class OrderPage:
             ],
         }
 
-    def _attempt(self, found: AttemptStory) -> dict[str, Any]:
+    def _leg(self, found: LegStory) -> dict[str, Any]:
         return {
             "number": found.number,
             "validator": found.validator,
@@ -209,7 +211,7 @@ class OrderPage:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
         return f"All rounds are closed; {waiting} of {terms.rounds} wait for auditors and windows."
 
-    def _grid(self, shown: AttemptStory, slots: int, page: int) -> list[dict[str, Any]]:
+    def _grid(self, shown: LegStory, slots: int, page: int) -> list[dict[str, Any]]:
         first = (page - 1) * ROUNDS_SHOWN
         numbers = [n for n in sorted(shown.rounds) if first <= n < first + ROUNDS_SHOWN]
         return [self._round(shown.rounds[number], slots) for number in numbers]
@@ -273,23 +275,23 @@ class OrderPage:
     def _cheats(self, story: Story) -> list[dict[str, Any]]:
         """Return what was found wrong, each with a sentence of how it was seen."""
         found = []
-        for attempt in story.attempts.values():
-            traces = self._index.traces(story.order.id, attempt.number)
-            for round in attempt.rounds.values():
+        for leg in story.legs.values():
+            traces = self._index.traces(story.order.id, leg.number)
+            for round in leg.rounds.values():
                 for share in round.shares.values():
                     rejected = share.state in (ShareState.REJECTED, ShareState.WRONG)
                     if share.skipped or not (rejected or share.found_wrong):
                         continue
-                    if share.reason == ShareReason.ATTEMPT_ENDED:
+                    if share.reason == ShareReason.LEG_ENDED:
                         continue
                     key = ShareKey(
-                        story.order.id, attempt.number, round.number, share.slot, share.issue
+                        story.order.id, leg.number, round.number, share.slot, share.issue
                     )
                     known = find_share(story, key, traces, self._names)
                     found.append(
                         {
                             "difference": tell_difference(known) if known else "",
-                            "attempt": attempt.number,
+                            "leg": leg.number,
                             "round": round.number,
                             "slot": share.slot,
                             "issue": share.issue,
@@ -302,7 +304,7 @@ class OrderPage:
                 found += [
                     {
                         "difference": "",
-                        "attempt": attempt.number,
+                        "leg": leg.number,
                         "round": round.number,
                         "slot": place.place.slot,
                         "issue": place.place.issue,
@@ -361,7 +363,7 @@ def _account(account: Account) -> dict[str, Any]:
 
 
 def loss_of(
-    shown: AttemptStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
+    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
 ) -> dict[str, Any] | None:
     """Return the loss by training steps, of each slot and the mean over all of them.
 

@@ -22,9 +22,11 @@ from console.story import Story, tell
 from consumer.jobs import read_job
 from domain.errors import Expected
 from domain.genesis import POWER_REDUCTION
-from domain.queries import SimulateMatchResponse
-from domain.reasons import CloseReason
-from domain.records import Bid, OrderState, ShareKey, Validator
+from domain.keys import ShareKey
+from domain.market.queries import SimulateMatchResponse
+from domain.market.reasons import CloseReason
+from domain.market.records import Bid, OrderState
+from domain.registry.records import Validator
 from pol.job.document import Job
 
 PAGE: Final = 50
@@ -143,7 +145,7 @@ class Pages:
                 "alive": alive.get(v.endpoint),
                 "proposed": proposed[v.cons_address],
                 "orders_settled": v.orders_settled,
-                "attempts_failed": v.attempts_failed,
+                "legs_failed": v.legs_failed,
             }
             for v in _by_stake(snapshot.validators)
         ]
@@ -255,7 +257,7 @@ class Pages:
 
     def share(self, query: Query, key: ShareKey) -> dict[str, Any]:
         """Return all about a share of an order; NotThere."""
-        story, traces = self.story(key.order_id), self._index.traces(key.order_id, key.attempt)
+        story, traces = self.story(key.order_id), self._index.traces(key.order_id, key.leg)
         with self._lock:
             found = find_share(story, key, traces, self.names())
             if found is None:
@@ -340,7 +342,7 @@ class Pages:
                 "audit_speed": v.audit_speed,
                 "providers": cluster[v.operator],
                 "orders_settled": v.orders_settled,
-                "attempts_failed": v.attempts_failed,
+                "legs_failed": v.legs_failed,
                 "audits_answered": v.audits_answered,
                 "audits_missed": v.audits_missed,
                 "earned": sum(earned.get(v.operator, {}).values()),

@@ -12,9 +12,9 @@ from domain.amount import PFLOP, price_ceil
 from domain.bounds import check
 from domain.errors import Expected
 from domain.limits import EXECUTOR_VERSION
+from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.market.records import Conditions, JobTerms
 from domain.params import Params
-from domain.queries import SimulateMatchRequest, SimulateMatchResponse
-from domain.records import Conditions, JobTerms
 from pol.job.document import Job
 from pol.rules.outlook import outlook
 from pol.rules.schedule import check_terms, total_work

@@ -16,7 +16,7 @@ from compute_provider.store import TraceReader as ProviderReader
 from console.known import Known
 from console.traces import Reached, Replayed, Trace
 from domain.errors import Expected
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from link.types import BOUNDARIES_MAX
 from pol.values import metric_values
 from validator.decide.records import SlotWork

@@ -7,8 +7,8 @@ from typing import Any, Final
 from console import words
 from console.index import Index, OrderRow
 from domain.amount import price_ceil
-from domain.events import read_event
-from domain.queries import LoggedEvent
+from domain.node.queries import LoggedEvent
+from domain.vocabulary import read_event
 
 _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.excluded", "bond.")
 """Kinds of events that say little to who looks at a whole network."""
@@ -59,7 +59,7 @@ def order_row(index: Index, row: OrderRow) -> dict[str, Any]:
         "job": row.job_id.hex(),
         "state": row.state.name.lower(),
         "reason": row.reason,
-        "attempt": row.attempt,
+        "leg": row.leg,
         "validator": row.validator,
         "work": row.work,
         "price_limit": row.price_limit,

@@ -38,7 +38,7 @@ from console.known import Known
 from console.pages import Pages
 from console.rows import Query
 from console.stream import Streams
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from pol.job.document import Job
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Console:
             "/job": ("job", pages.show_job),
             "/members/{address}": ("member", self._member),
             "/orders/{order}": ("order", self._order),
-            "/orders/{order}/{attempt:int}/{round:int}/{slot:int}/{issue:int}": (
+            "/orders/{order}/{leg:int}/{round:int}/{slot:int}/{issue:int}": (
                 "share",
                 self._share,
             ),
@@ -254,9 +254,9 @@ class Console:
         return self.pages.order(query, self.pages.find_order(order))
 
     def _share(
-        self, query: Query, order: str, attempt: int, round: int, slot: int, issue: int
+        self, query: Query, order: str, leg: int, round: int, slot: int, issue: int
     ) -> dict[str, Any]:
-        key = ShareKey(self.pages.find_order(order), attempt, round, slot, issue)
+        key = ShareKey(self.pages.find_order(order), leg, round, slot, issue)
         return self.pages.share(query, key)
 
     def _member(self, query: Query, address: str) -> dict[str, Any]:
@@ -420,7 +420,7 @@ def _templates() -> Environment:
         "cut": words.cut,
         "kind": words.kind,
         "share_reason": words.share_reason,
-        "attempt_end": words.attempt_end,
+        "leg_end": words.leg_end,
         "close_reason": words.close_reason,
         "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
     }

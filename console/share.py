@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from console import words
 from console.index import Index
-from console.story import AttemptStory, PlaceStory, RoundStory, SeatStory, ShareStory, Story
+from console.story import LegStory, PlaceStory, RoundStory, SeatStory, ShareStory, Story
 from console.traces import Replayed, Trace, first_difference
-from domain.reasons import ShareReason
-from domain.records import AnswerKind, AuditKind, JobTerms, Ruling, ShareKey, ShareState
+from domain.keys import ShareKey
+from domain.market.records import JobTerms
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import first_step, share_segments
 
@@ -23,7 +25,7 @@ class Share:
 
     key: ShareKey
     order: Story
-    attempt: AttemptStory
+    leg: LegStory
     round: RoundStory | None
     story: ShareStory | None
     # As its validator or its provider on this machine has it, and that of the share that stood in its place.
@@ -75,10 +77,10 @@ def find_share(
     story: Story, key: ShareKey, traces: Mapping[ShareKey, Trace], names: Mapping[str, str]
 ) -> Share | None:
     """Return a share, None where nobody has heard of it."""
-    attempt = story.attempts.get(key.attempt)
-    if attempt is None:
+    leg = story.legs.get(key.leg)
+    if leg is None:
         return None
-    round = attempt.rounds.get(key.round)
+    round = leg.rounds.get(key.round)
     found = round.shares.get((key.slot, key.issue)) if round else None
     trace = traces.get(key, Trace())
     if found is None and not trace.boundaries:
@@ -86,9 +88,9 @@ def find_share(
     standing = None
     for other in round.issues(key.slot) if round else ():
         if other.state is ShareState.ACCEPTED and other.issue != key.issue:
-            known = ShareKey(key.order_id, key.attempt, key.round, key.slot, other.issue)
+            known = ShareKey(key.order_id, key.leg, key.round, key.slot, other.issue)
             standing = traces.get(known)
-    return Share(key, story, attempt, round, found, trace, standing, names)
+    return Share(key, story, leg, round, found, trace, standing, names)
 
 
 def show_share(index: Index, share: Share) -> dict[str, Any]:
@@ -100,12 +102,12 @@ def show_share(index: Index, share: Share) -> dict[str, Any]:
     last = share.trace.boundaries[-1] if share.trace.boundaries else None
     return {
         "id": key.order_id.hex(),
-        "attempt": key.attempt,
+        "leg": key.leg,
         "round": key.round,
         "slot": key.slot,
         "issue": key.issue,
         "provider": story.provider if story else "",
-        "validator": share.attempt.validator,
+        "validator": share.leg.validator,
         "state": state_of(story) if story else "training",
         "reason": story.reason if story else 0,
         "told": tell_share(story, share.round) if story and share.round else "",
@@ -230,8 +232,8 @@ def tell_share(share: ShareStory, round: RoundStory) -> str:
     drawn = ", ".join(map(str, share.drawn))
     how = f" (the lot had drawn segment{'s' * (len(share.drawn) > 1)} {drawn})" if drawn else ""
     told = f"Its validator rejected it: {words.share_reason(share.reason)}{how}."
-    if share.reason == ShareReason.ATTEMPT_ENDED:
-        told = "The attempt ended before it could be accepted, and its bond returned."
+    if share.reason == ShareReason.LEG_ENDED:
+        told = "The leg ended before it could be accepted, and its bond returned."
     elif share.state is ShareState.WRONG:
         told += " Strangers got what the accepted share of this slot claims, so it was wrong"
         told += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."

@@ -1,23 +1,20 @@
-"""The story of one order, told by its events: attempts, rounds, shares, panels and each coin of its money."""
+"""The story of one order, told by its events: legs, rounds, shares, panels and each coin of its money."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
-from domain import events as e
-from domain.events import Change, Counts, read_event
-from domain.queries import LoggedEvent
-from domain.records import (
-    AssignmentState,
-    AuditKind,
-    Order,
-    OrderState,
-    Place,
-    RoundKey,
-    Ruling,
-    ShareKey,
-    ShareState,
-)
+from domain.ledger.events import PaymentMade
+from domain.legs.events import LegFailed, OrderAccepted, OrderDeclined, OrderMatched, OrderSettled, PartReturned, ProgressRestarted
+from domain.market.events import OrderClosed, OrderExcluded, OrderOpened, OrderSubmitted, OrderUnmatched
+from domain.proof.events import AnswerCommitted, AnswerRevealed, DeadlineMoved, LeafShown, OrderProven, OrderVerified, PanelEnded, PanelWaits, PlaceDrawn, PlaceRuled, RoundClosed, RoundStopped, RoundVerified, RoundVoid, SeatDiffered, SeatPaid, SeatRevealed, SeatSilent, ShareAccepted, ShareCommitted, ShareCompared, ShareDrawn, ShareFoundWrong, ShareRejected, ShareSkipped, StageEnded, StageOpened
+from domain.events import Change, Counts
+from domain.vocabulary import read_event
+from domain.node.queries import LoggedEvent
+from domain.keys import RoundKey, ShareKey
+from domain.legs.records import LegState
+from domain.market.records import Order, OrderState
+from domain.proof.records import AuditKind, Place, Ruling, ShareState
 from pol.values import metric_values
 
 
@@ -97,7 +94,7 @@ class StageStory:
 
 @dataclass
 class RoundStory:
-    """A round of an attempt; it is open until it has a height at which it was closed."""
+    """A round of a leg; it is open until it has a height at which it was closed."""
 
     number: int
     shares: dict[tuple[int, int], ShareStory] = field(default_factory=dict)
@@ -131,8 +128,8 @@ class RoundStory:
 
 
 @dataclass
-class AttemptStory:
-    """One attempt of the order by one validator."""
+class LegStory:
+    """One leg of the order by one validator."""
 
     number: int
     validator: str
@@ -143,14 +140,14 @@ class AttemptStory:
     matched_at: int
     matched_height: int
     accept_deadline: int
-    state: AssignmentState = AssignmentState.MATCHED
+    state: LegState = LegState.MATCHED
     accepted_height: int = 0
     progress_deadline: int = 0
     proven_height: int = 0
     verified_height: int = 0
     settles_at: int = 0
     ended_height: int = 0
-    # AttemptEnd, 0 while it lives or where it was served to its end.
+    # LegEnd, 0 while it lives or where it was served to its end.
     reason: int = 0
     declined: bool = False
     rounds: dict[int, RoundStory] = field(default_factory=dict)
@@ -172,13 +169,13 @@ class AttemptStory:
 
 @dataclass(frozen=True, slots=True)
 class PaymentStory:
-    """Coins that left the order's escrow; without an attempt they come from the deposit, else from a bond."""
+    """Coins that left the order's escrow; without a leg they come from the deposit, else from a bond."""
 
     to: str
     kind: str
     amount: int
     round: int
-    attempt: int
+    leg: int
     slot: int
     issue: int
     height: int
@@ -197,12 +194,12 @@ class Story:
         self.opened_height = height
         self.expires_at = order.expires_at
         self.deadline = order.deadline
-        self.attempts: dict[int, AttemptStory] = {}
+        self.legs: dict[int, LegStory] = {}
         self.excluded: list[str] = []
         # What the last auction failed on, as long as the order is open.
         self.unmatched: Counts = ()
         self.payments: list[PaymentStory] = []
-        # Of an attempt that failed: withheld coins that are the deposit's again.
+        # Of a leg that failed: withheld coins that are the deposit's again.
         self.returned = 0
         self.close_reason = 0
         self.closed_height = 0
@@ -213,16 +210,16 @@ class Story:
         self._height = height
 
     @property
-    def current(self) -> AttemptStory | None:
-        """The current or last attempt."""
-        return self.attempts[max(self.attempts)] if self.attempts else None
+    def current(self) -> LegStory | None:
+        """The current or last leg."""
+        return self.legs[max(self.legs)] if self.legs else None
 
     @property
     def withheld(self) -> int:
         """What is kept for the validator until the order settles (uassay)."""
         kept = sum(
             r.withheld
-            for a in self.attempts.values()
+            for a in self.legs.values()
             for r in a.rounds.values()
             if r.verified_height
         )
@@ -250,30 +247,30 @@ class Story:
     # --- the order --------------------------------------------------------------------------
 
     @_take.register
-    def _(self, change: e.OrderOpened) -> None:
+    def _(self, change: OrderOpened) -> None:
         self.state, self.unmatched = OrderState.OPEN, ()
         self.opened_at, self.expires_at = change.opened_at, change.expires_at
         self.opened_height = self._height
 
     @_take.register
-    def _(self, change: e.OrderUnmatched) -> None:
+    def _(self, change: OrderUnmatched) -> None:
         self.unmatched = change.failed
 
     @_take.register
-    def _(self, change: e.OrderExcluded) -> None:
+    def _(self, change: OrderExcluded) -> None:
         if change.validator not in self.excluded:
             self.excluded.append(change.validator)
 
     @_take.register
-    def _(self, change: e.DeadlineMoved) -> None:
+    def _(self, change: DeadlineMoved) -> None:
         self.deadline = change.deadline
 
     @_take.register
-    def _(self, change: e.OrderMatched) -> None:
+    def _(self, change: OrderMatched) -> None:
         self.state, self.unmatched = OrderState.MATCHED, ()
         self.bonds_in += change.job_bond
-        self.attempts[change.attempt] = AttemptStory(
-            change.attempt,
+        self.legs[change.leg] = LegStory(
+            change.leg,
             change.validator,
             change.bid,
             change.price,
@@ -285,53 +282,53 @@ class Story:
         )
 
     @_take.register
-    def _(self, change: e.OrderAccepted) -> None:
+    def _(self, change: OrderAccepted) -> None:
         self.state = OrderState.RUNNING
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.accepted_height = AssignmentState.RUNNING, self._height
+        leg = self.legs[change.leg]
+        leg.state, leg.accepted_height = LegState.RUNNING, self._height
 
     @_take.register
-    def _(self, change: e.ProgressRestarted) -> None:
-        self.attempts[change.attempt].progress_deadline = change.deadline
+    def _(self, change: ProgressRestarted) -> None:
+        self.legs[change.leg].progress_deadline = change.deadline
 
     @_take.register
-    def _(self, change: e.OrderDeclined | e.AttemptFailed) -> None:
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.reason = AssignmentState.FAILED, change.reason
-        attempt.ended_height, attempt.declined = self._height, isinstance(change, e.OrderDeclined)
+    def _(self, change: OrderDeclined | LegFailed) -> None:
+        leg = self.legs[change.leg]
+        leg.state, leg.reason = LegState.FAILED, change.reason
+        leg.ended_height, leg.declined = self._height, isinstance(change, OrderDeclined)
 
     @_take.register
-    def _(self, change: e.OrderProven) -> None:
+    def _(self, change: OrderProven) -> None:
         self.state = OrderState.PROVEN
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.proven_height = AssignmentState.PROVEN, self._height
+        leg = self.legs[change.leg]
+        leg.state, leg.proven_height = LegState.PROVEN, self._height
 
     @_take.register
-    def _(self, change: e.OrderVerified) -> None:
-        attempt = self.attempts[change.attempt]
-        attempt.verified_height, attempt.settles_at = self._height, change.settles_at
+    def _(self, change: OrderVerified) -> None:
+        leg = self.legs[change.leg]
+        leg.verified_height, leg.settles_at = self._height, change.settles_at
 
     @_take.register
-    def _(self, change: e.OrderSettled) -> None:
-        attempt = self.attempts[change.attempt]
-        attempt.state, attempt.reason = AssignmentState.DONE, change.reason
-        attempt.ended_height = self._height
+    def _(self, change: OrderSettled) -> None:
+        leg = self.legs[change.leg]
+        leg.state, leg.reason = LegState.DONE, change.reason
+        leg.ended_height = self._height
 
     @_take.register
-    def _(self, change: e.OrderClosed) -> None:
+    def _(self, change: OrderClosed) -> None:
         self.state, self.close_reason = OrderState.CLOSED, change.reason
         self.closed_height, self.refunded = self._height, change.refunded
         self.unmatched = change.failed
 
     @_take.register
-    def _(self, change: e.PaymentMade) -> None:
+    def _(self, change: PaymentMade) -> None:
         self.payments.append(
             PaymentStory(
                 change.to,
                 change.kind,
                 change.amount,
                 change.round,
-                change.attempt,
+                change.leg,
                 change.slot,
                 change.issue,
                 self._height,
@@ -339,22 +336,22 @@ class Story:
         )
 
     @_take.register
-    def _(self, change: e.PartReturned) -> None:
+    def _(self, change: PartReturned) -> None:
         self.returned += change.amount
 
     # --- rounds and shares ------------------------------------------------------------------
 
     def _round(self, key: RoundKey) -> RoundStory:
-        return self.attempts[key.attempt].round(key.round)
+        return self.legs[key.leg].round(key.round)
 
     def _share(self, key: ShareKey) -> ShareStory:
-        return self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue]
+        return self.legs[key.leg].round(key.round).shares[key.slot, key.issue]
 
     @_take.register
-    def _(self, change: e.ShareCommitted) -> None:
+    def _(self, change: ShareCommitted) -> None:
         key = change.share
         self.bonds_in += change.bond
-        self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue] = ShareStory(
+        self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = ShareStory(
             key.slot,
             key.issue,
             change.provider,
@@ -365,9 +362,9 @@ class Story:
         )
 
     @_take.register
-    def _(self, change: e.ShareSkipped) -> None:
+    def _(self, change: ShareSkipped) -> None:
         key = change.share
-        shares = self.attempts[key.attempt].round(key.round).shares
+        shares = self.legs[key.leg].round(key.round).shares
         # One that is there already stays as it is: only the second try was skipped.
         shares.setdefault(
             (key.slot, key.issue),
@@ -384,70 +381,70 @@ class Story:
         )
 
     @_take.register
-    def _(self, change: e.ShareDrawn) -> None:
+    def _(self, change: ShareDrawn) -> None:
         self._share(change.share).drawn = change.segments
 
     @_take.register
-    def _(self, change: e.ShareRejected) -> None:
+    def _(self, change: ShareRejected) -> None:
         share = self._known(change.share, change.provider)
         share.state, share.reason = ShareState.REJECTED, change.reason
 
     def _known(self, key: ShareKey, provider: str) -> ShareStory:
         """Return a share, which may never have been committed: its provider was silent."""
-        shares = self.attempts[key.attempt].round(key.round).shares
+        shares = self.legs[key.leg].round(key.round).shares
         made = ShareStory(key.slot, key.issue, provider, 0, 0, self._height)
         return shares.setdefault((key.slot, key.issue), made)
 
     @_take.register
-    def _(self, change: e.ShareAccepted) -> None:
+    def _(self, change: ShareAccepted) -> None:
         share = self._share(change.share)
         share.state, share.segments = ShareState.ACCEPTED, change.segments
         share.metrics, share.trace_root = metric_values(change.metrics), change.trace_root
 
     @_take.register
-    def _(self, change: e.ShareCompared) -> None:
+    def _(self, change: ShareCompared) -> None:
         share = self._share(change.share)
         share.state = ShareState.RIGHT if change.right else ShareState.WRONG
         share.paid, share.burnt = change.paid, change.burnt
 
     @_take.register
-    def _(self, change: e.ShareFoundWrong) -> None:
+    def _(self, change: ShareFoundWrong) -> None:
         self._share(change.share).found_wrong = True
 
     @_take.register
-    def _(self, change: e.RoundClosed) -> None:
+    def _(self, change: RoundClosed) -> None:
         found = self._round(change.round)
         found.closed_height, found.closed_at = self._height, change.closed_at
         found.window_ends = change.window_ends
 
     @_take.register
-    def _(self, change: e.RoundStopped) -> None:
+    def _(self, change: RoundStopped) -> None:
         where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
         self._round(change.round).stopped = where
 
     @_take.register
-    def _(self, change: e.RoundVerified) -> None:
+    def _(self, change: RoundVerified) -> None:
         found = self._round(change.round)
         found.verified_height, found.price = self._height, change.price
         found.withheld, found.audit_fee = change.withheld, change.audit_fee
 
     @_take.register
-    def _(self, change: e.RoundVoid) -> None:
+    def _(self, change: RoundVoid) -> None:
         self._round(change.round).void = True
 
     # --- panels -----------------------------------------------------------------------------
 
     @_take.register
-    def _(self, change: e.PanelWaits) -> None:
+    def _(self, change: PanelWaits) -> None:
         self._round(change.round).waits = True
 
     @_take.register
-    def _(self, change: e.PlaceDrawn) -> None:
+    def _(self, change: PlaceDrawn) -> None:
         place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
         self._round(change.round).places.append(PlaceStory(place, change.stops, change.claim))
 
     @_take.register
-    def _(self, change: e.StageOpened) -> None:
+    def _(self, change: StageOpened) -> None:
         found = self._round(change.round)
         found.waits = False
         found.stages.append(
@@ -466,7 +463,7 @@ class Story:
         ]
 
     @_take.register
-    def _(self, change: e.StageEnded) -> None:
+    def _(self, change: StageEnded) -> None:
         stage = self._round(change.round).stages[-1]
         stage.ended, stage.wanted = True, change.wanted
 
@@ -478,47 +475,47 @@ class Story:
         )
 
     @_take.register
-    def _(self, change: e.AnswerCommitted) -> None:
+    def _(self, change: AnswerCommitted) -> None:
         self._seat(change.round, change.auditor, change.stage).committed = True
         stage = self._round(change.round).stages[-1]
         stage.commits_end, stage.reveals_end = change.commits_end, change.reveals_end
 
     @_take.register
-    def _(self, change: e.AnswerRevealed) -> None:
+    def _(self, change: AnswerRevealed) -> None:
         seat = self._seat(change.round, change.auditor, change.stage)
         seat.answers[change.place] = (change.kind, change.root)
 
     @_take.register
-    def _(self, change: e.SeatRevealed) -> None:
+    def _(self, change: SeatRevealed) -> None:
         self._seat(change.round, change.auditor, change.stage).revealed = True
         self._round(change.round).stages[-1].reveals_end = change.reveals_end
 
     @_take.register
-    def _(self, change: e.SeatSilent) -> None:
+    def _(self, change: SeatSilent) -> None:
         seat = self._seat(change.round, change.auditor, change.stage)
         seat.silent, seat.cut = change.places, seat.cut + change.cut
 
     @_take.register
-    def _(self, change: e.SeatDiffered) -> None:
+    def _(self, change: SeatDiffered) -> None:
         seat = self._seat(change.round, change.auditor, change.stage)
         seat.differed, seat.cut = change.places, seat.cut + change.cut
 
     @_take.register
-    def _(self, change: e.PlaceRuled) -> None:
+    def _(self, change: PlaceRuled) -> None:
         place = self._round(change.round).places[change.place]
         place.ruling, place.stage, place.step = Ruling(change.ruling), change.stage, change.step
         place.root = change.root
 
     @_take.register
-    def _(self, change: e.LeafShown) -> None:
+    def _(self, change: LeafShown) -> None:
         self._round(change.round).places[change.place].claim = change.claim
 
     @_take.register
-    def _(self, change: e.SeatPaid) -> None:
+    def _(self, change: SeatPaid) -> None:
         self._seat(change.round, change.auditor, change.stage).paid += change.paid
 
     @_take.register
-    def _(self, change: e.PanelEnded) -> None:
+    def _(self, change: PanelEnded) -> None:
         found = self._round(change.round)
         found.panel_over, found.burnt = True, change.burnt
 
@@ -528,7 +525,7 @@ def tell(events: Iterable[LoggedEvent]) -> Story | None:
     rest = iter(events)
     for event in rest:
         change = read_event(event)
-        if isinstance(change, e.OrderSubmitted):
+        if isinstance(change, OrderSubmitted):
             story = Story(change.record, change.deposit, event.height)
             story.next = event.number + 1
             story.follow(rest)

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from console.index import order_of
 from console.known import Known
-from domain.events import read_event
+from domain.vocabulary import read_event
 
 STREAMS_MAX: Final = 32
 """Pages that may listen at once."""

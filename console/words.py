@@ -7,8 +7,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from domain.amount import PFLOP
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AuditKind, OrderState, Place, ShareState
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.proof.reasons import ShareReason
+from domain.market.records import OrderState
+from domain.proof.records import AuditKind, Place, ShareState
 from matching_engine.conditions import CONDITIONS
 
 UASSAY: Final = 1_000_000
@@ -137,28 +140,28 @@ CLOSED: Final = MappingProxyType(
         CloseReason.SETTLED: "all rounds verified and paid",
         CloseReason.EXPIRED: "no bid took it within its time to live",
         CloseReason.DEADLINE: "its deadline passed before a match",
-        CloseReason.UNSERVED: "every attempt that it may have has failed",
-        CloseReason.FAILED: "the attempt failed, and it was not to be matched again",
+        CloseReason.UNSERVED: "every leg that it may have has failed",
+        CloseReason.FAILED: "the leg failed, and it was not to be matched again",
         CloseReason.UNVERIFIED: "nobody could tell whether a round is right",
     }
 )
 ENDS: Final = MappingProxyType(
     {
-        AttemptEnd.PAYLOAD_NOT_DELIVERED: "the consumer did not deliver the job's files",
-        AttemptEnd.DECLINED_BAD_JOB: "declined: the job does not load",
-        AttemptEnd.DECLINED_WORK_MISMATCH: "declined: the job is another amount of work than the order says",
-        AttemptEnd.DECLINED_TOO_SLOW: "declined: a trial was slower than its work at the bid's speed",
-        AttemptEnd.DECLINED_NOT_FINITE: "declined: a trial ended in what is no number",
-        AttemptEnd.STOPPED_BY_JOB: "all that there is of the job was done",
-        AttemptEnd.DECLINED_NO_CAPACITY: "declined: no room for it",
-        AttemptEnd.NOT_ACCEPTED: "the validator did not accept in time",
-        AttemptEnd.NO_PROGRESS: "the validator did not close a round in time",
-        AttemptEnd.STOPPED_BY_VALIDATOR: "the validator stopped",
-        AttemptEnd.WRONG_ROUND: "strangers found wrong what the validator answers for",
-        AttemptEnd.WRONG_SHARE: "strangers found wrong what a provider did",
-        AttemptEnd.DECLINED_BY_CHOICE: "declined by choice",
-        AttemptEnd.ORDER_DEADLINE: "the order's deadline passed",
-        AttemptEnd.UNDECIDED: "nobody could tell whether a place is right",
+        LegEnd.PAYLOAD_NOT_DELIVERED: "the consumer did not deliver the job's files",
+        LegEnd.DECLINED_BAD_JOB: "declined: the job does not load",
+        LegEnd.DECLINED_WORK_MISMATCH: "declined: the job is another amount of work than the order says",
+        LegEnd.DECLINED_TOO_SLOW: "declined: a trial was slower than its work at the bid's speed",
+        LegEnd.DECLINED_NOT_FINITE: "declined: a trial ended in what is no number",
+        LegEnd.STOPPED_BY_JOB: "all that there is of the job was done",
+        LegEnd.DECLINED_NO_CAPACITY: "declined: no room for it",
+        LegEnd.NOT_ACCEPTED: "the validator did not accept in time",
+        LegEnd.NO_PROGRESS: "the validator did not close a round in time",
+        LegEnd.STOPPED_BY_VALIDATOR: "the validator stopped",
+        LegEnd.WRONG_ROUND: "strangers found wrong what the validator answers for",
+        LegEnd.WRONG_SHARE: "strangers found wrong what a provider did",
+        LegEnd.DECLINED_BY_CHOICE: "declined by choice",
+        LegEnd.ORDER_DEADLINE: "the order's deadline passed",
+        LegEnd.UNDECIDED: "nobody could tell whether a place is right",
     }
 )
 SHARE_REASONS: Final = MappingProxyType(
@@ -179,7 +182,7 @@ SHARE_REASONS: Final = MappingProxyType(
         ShareReason.SLOT_TAKEN: "another share stands there",
         ShareReason.NO_BOND: "its provider had too few coins for the bond",
         ShareReason.WRONG_ISSUE: "its issue number is used",
-        ShareReason.ATTEMPT_ENDED: "the attempt ended, and its bond returned",
+        ShareReason.LEG_ENDED: "the leg ended, and its bond returned",
     }
 )
 SHARES: Final = MappingProxyType(
@@ -232,7 +235,7 @@ _KINDS: Final = MappingProxyType(
         "order.accepted": "The validator accepted: training begins",
         "order.progress": "The open round has a new deadline",
         "order.declined": "The validator declined",
-        "order.failed": "The attempt failed",
+        "order.failed": "The leg failed",
         "order.proven": "The last round is closed",
         "order.verified": "All rounds are verified",
         "order.deadline_moved": "The order has more time, because its panels waited",
@@ -280,8 +283,8 @@ def close_reason(code: int) -> str:
     return _say(CLOSED, code)
 
 
-def attempt_end(code: int) -> str:
-    """Say why an attempt ended; empty while it lives."""
+def leg_end(code: int) -> str:
+    """Say why a leg ended; empty while it lives."""
     return _say(ENDS, code)
 
 

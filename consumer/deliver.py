@@ -8,8 +8,10 @@ from pathlib import Path
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
-from domain.queries import OrderRequest, ValidatorsRequest
-from domain.records import OrderState, Validator
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import Validator
 from link.client import connect
 from link.types import (
     OFFER_PAYLOAD,
@@ -60,7 +62,7 @@ def find_validator(client: ChainClient, operator: str) -> Validator:
 
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
-    """Return the validator of the order's current attempt; ConsumerError where it has none."""
+    """Return the validator of the order's current leg; ConsumerError where it has none."""
     current = client.query(OrderRequest(order_id)).current
     if current is None:
         raise ConsumerError("the order is not matched yet", "watch it: assay order watch")

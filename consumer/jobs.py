@@ -9,7 +9,7 @@ from os import strerror
 from pathlib import Path
 
 from consumer.errors import ConsumerError
-from domain.records import Order
+from domain.market.records import Order
 from host.files import write_durably
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.files import check_folder, read_file

@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError, InvalidId
 from domain.limits import QUERY_LIMIT_MAX
-from domain.queries import BidsRequest, OrdersRequest
-from domain.records import Bid, Order
+from domain.market.queries import BidsRequest, OrdersRequest
+from domain.market.records import Bid, Order
 
 
 class _HasId(Protocol):

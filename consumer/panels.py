@@ -1,8 +1,8 @@
 """What panels say of an order's rounds, for people."""
 
 from chain.client.client import ChainClient
-from domain.queries import OrderResponse, SeatsRequest
-from domain.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
+from domain.proof.queries import OrderResponse, SeatsRequest
+from domain.proof.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
 
 _RULINGS = {
     Ruling.OPEN: "open",
@@ -18,7 +18,7 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
     for panel in on_chain.panels:
         found: list[PanelSeat] = []
         while len(found) < panel.seats:
-            request = SeatsRequest(panel.order_id, panel.attempt, panel.round, len(found))
+            request = SeatsRequest(panel.order_id, panel.leg, panel.round, len(found))
             page = client.query(request).seats
             if not page:
                 break
@@ -38,7 +38,7 @@ def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[ob
             ruling = _RULINGS[place.ruling]
             rows.append(
                 (
-                    panel.attempt,
+                    panel.leg,
                     panel.round,
                     number,
                     name_place(place.place) + (", where the job stops" if place.stops else ""),
@@ -69,8 +69,8 @@ def _tell_ruling(place: PanelPlace) -> str:
 
 
 def stopped_round(on_chain: OrderResponse) -> Round | None:
-    """Return the round of the current attempt in which the job stopped, unless that was found wrong."""
-    rounds = on_chain.rounds_of(on_chain.order.attempt)
+    """Return the round of the current leg in which the job stopped, unless that was found wrong."""
+    rounds = on_chain.rounds_of(on_chain.order.legs)
     return next((found for found in rounds if found.stopped is not None and not found.void), None)
 
 
@@ -83,7 +83,7 @@ def tell_stop(on_chain: OrderResponse) -> str:
     if not closed.verified:
         says = f"its validator says that the job stops in round {closed.round}"
         return f"{says}, because the {place} has no result; strangers recompute that"
-    panel = on_chain.panel(closed.attempt, closed.round)
+    panel = on_chain.panel(closed.leg, closed.round)
     found = panel.places[0].found if panel is not None and panel.places else None
     # Of an update and an aggregation there is no step.
     inside = closed.stopped.kind is AuditKind.SEGMENT and found is not None
@@ -96,7 +96,7 @@ def tell_stop(on_chain: OrderResponse) -> str:
 
 def tell_panel(panel: Panel) -> list[str]:
     """Return what a panel waits for, and what it found wrong; nothing of one that found all as it should be."""
-    where = f"round {panel.round} of attempt {panel.attempt}"
+    where = f"round {panel.round} of leg {panel.leg}"
     lines = [
         f"{where}: {name_place(place.place)} {_tell_ruling(place)}"
         for place in panel.places

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict, Unpack
 
 from consumer.errors import ConsumerError
-from domain.records import Conditions
+from domain.market.records import Conditions
 
 
 class OrderOptions(TypedDict, total=False):

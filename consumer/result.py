@@ -18,8 +18,10 @@ from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered, write_result
 from consumer.panels import stopped_round, tell_stop
 from consumer.submit import recover_secret
-from domain.queries import OrderRequest, OrderResponse
-from domain.records import Assignment, AssignmentState, OrderState, Round
+from domain.legs.records import Leg, LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import Round
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import (
@@ -62,7 +64,7 @@ class Result:
     state: State
     locals: tuple[State, ...]
     root: bytes
-    attempt: int
+    leg: int
     round: int
     validator: str
 
@@ -71,8 +73,8 @@ class Result:
         return write_result(self.state, Path(path))
 
 
-def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assignment, Round]:
-    """Return the current attempt and the round whose states it handed over: the last one, if none is named.
+def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, Round]:
+    """Return the current leg and the round whose states it handed over: the last one, if none is named.
 
     ConsumerError where there is none (yet).
     """
@@ -82,16 +84,16 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assign
         raise ConsumerError(f"the job has no round {wanted}", f"name one of 0 to {rounds - 1}")
     stop = stopped_round(answer)
     if stop is not None and (round is None or round >= stop.round):
-        left = [r.round for r in answer.rounds_of(stop.attempt) if r.ciphertext_root]
+        left = [r.round for r in answer.rounds_of(stop.leg) if r.ciphertext_root]
         remedy = (
             f"fetch what a round before it left (--round {left[-1]}, or round={left[-1]})"
             if left
             else ""
         )
         raise ConsumerError(tell_stop(answer), remedy or "no round before it handed anything over")
-    lives = (AssignmentState.RUNNING, AssignmentState.PROVEN, AssignmentState.DONE)
+    lives = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
     if current is not None and current.state in lives:
-        found = answer.round(current.attempt, wanted)
+        found = answer.round(current.number, wanted)
         if found is not None and found.ciphertext_root:
             return current, found
         if found is not None:
@@ -139,16 +141,16 @@ def fetch_result(
         result = assay.fetch_result(client, key, order_id, job, "results")
     """
     scratch, answer = Path(scratch), client.query(OrderRequest(order_id))
-    attempt, closed = handed_over(answer, round)
+    leg, closed = handed_over(answer, round)
     check_ordered(job, answer.order)
-    validator = find_validator(client, attempt.validator)
+    validator = find_validator(client, leg.validator)
     chain_id = client.status().chain_id
     secret = recover_secret(client, key, answer.order)
     terms = answer.order.terms
     count = terms.result_chunks
     with connect(validator, key, chain_id) as link:
         manifest = _manifest(link, order_id, closed.round, count)
-        if (manifest.attempt, manifest.round) != (attempt.attempt, closed.round):
+        if (manifest.leg, manifest.round) != (leg.number, closed.round):
             raise HandoverError(-1, "the validator offers another result than the chain has")
         size = terms.result_bytes + count * TAG_SIZE
         if manifest.ciphertext.size != size:
@@ -156,13 +158,11 @@ def fetch_result(
             raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
         ciphertext = _fetched(link, manifest.ciphertext, scratch, progress)
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
-    handover = HandoverId(chain_id, order_id, attempt.attempt, closed.round)
+    handover = HandoverId(chain_id, order_id, leg.number, closed.round)
     with _on_disk(scratch):
         left = _left(job, answer, closed)
         states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, left)
-    return Result(
-        states[0], states[1:], closed.next_root, attempt.attempt, closed.round, attempt.validator
-    )
+    return Result(states[0], states[1:], closed.next_root, leg.number, closed.round, leg.validator)
 
 
 def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> ResultManifest:

@@ -12,9 +12,11 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
-from domain.queries import OrderRequest, OrderResponse
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, OrderState, ShareState
+from domain.legs.records import LegState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import ShareState
 from link.errors import ClusterError
 from pol.job.document import Job
 from wire.keys import Key
@@ -39,9 +41,9 @@ class Summary:
     state: OrderState
     # Of closing, in words; empty while it lives.
     reason: str
-    attempt: int
+    leg: int
     validator: str
-    # Rounds closed, of the job, and verified, in the current attempt.
+    # Rounds closed, of the job, and verified, in the current leg.
     round: int
     rounds: int
     verified: int
@@ -64,12 +66,12 @@ class Summary:
 def summarise(answer: OrderResponse) -> Summary:
     """Return the summary of what the chain answers about an order."""
     order = answer.order
-    current, rounds = answer.current, answer.rounds_of(order.attempt)
-    shares = [s for s in answer.shares if s.claim.attempt == order.attempt]
+    current, rounds = answer.current, answer.rounds_of(order.legs)
+    shares = [s for s in answer.shares if s.claim.leg == order.legs]
     return Summary(
         state=order.state,
         reason=CloseReason(order.close_reason).name.lower() if order.close_reason else "",
-        attempt=order.attempt,
+        leg=order.legs,
         validator=current.validator if current else "",
         round=len(rounds),
         rounds=order.terms.rounds,
@@ -125,7 +127,7 @@ def _still(answer: OrderResponse | None) -> StillWaiting:
 
 @dataclass
 class Delivery:
-    """Keeps delivering the payload to whoever has to be given it, attempt by attempt.
+    """Keeps delivering the payload to whoever has to be given it, leg by leg.
 
     Example::
 
@@ -140,19 +142,19 @@ class Delivery:
     job: Job
     progress: Progress | None = None
     note: Callable[[str], None] = lambda text: None
-    # The attempt that has everything.
+    # The leg that has everything.
     _delivered: int = 0
     _trouble: str = ""
     # Said once it comes twice, and not again.
     _said: str = ""
 
     def step(self, answer: OrderResponse) -> None:
-        """Deliver if the order is matched and its attempt lacks the payload; what fails is tried again."""
+        """Deliver if the order is matched and its leg lacks the payload; what fails is tried again."""
         order = answer.order
-        if order.state != OrderState.MATCHED or order.attempt == self._delivered:
+        if order.state != OrderState.MATCHED or order.legs == self._delivered:
             return
         current = answer.current
-        if current is None or current.state != AssignmentState.MATCHED:
+        if current is None or current.state != LegState.MATCHED:
             return
         try:
             state = deliver(
@@ -167,7 +169,7 @@ class Delivery:
             self._trouble = trouble
             return
         if state.complete:
-            self._delivered = order.attempt
+            self._delivered = order.legs
             self.note(f"delivered the payload to {current.validator}")
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from chain.client.client import ChainClient
 from consumer.panels import tell_panel, tell_stop
 from domain.amount import in_assay
-from domain.queries import OrderRequest, OrderResponse, SimulateMatchRequest
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState
+from domain.legs.reasons import LegEnd
+from domain.market.queries import SimulateMatchRequest
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +20,14 @@ class Why:
 
         found = order.why()
         print(found)
-        print(found.unmatched, found.attempts)
+        print(found.unmatched, found.legs)
     """
 
     state: OrderState
     # None while it lives.
     closed: CloseReason | None
-    # Attempts that ended before the order, by number.
-    attempts: dict[int, AttemptEnd]
+    # Legs that ended before the order, by number.
+    legs: dict[int, LegEnd]
     # How many bids failed on which condition when it was tried last.
     unmatched: dict[str, int]
     # Where the job has no result; empty where it has.
@@ -40,9 +42,7 @@ class Why:
         """Return the reasons, one on each line."""
         closed = f": {self.closed.name.lower()}" if self.closed else ""
         lines = [f"the order is {self.state.name.lower()}{closed}"]
-        lines += [
-            f"attempt {number} ended: {end.name.lower()}" for number, end in self.attempts.items()
-        ]
+        lines += [f"leg {number} ended: {end.name.lower()}" for number, end in self.legs.items()]
         lines += [self.stopped] if self.stopped else []
         lines += [
             f"{count} bid{'s fail' if count > 1 else ' fails'} on {name}"
@@ -75,7 +75,7 @@ def why(on_chain: OrderResponse, cheapest: int = 0) -> Why:
     return Why(
         order.state,
         CloseReason(order.close_reason) if order.close_reason else None,
-        {a.attempt: AttemptEnd(a.end_reason) for a in on_chain.assignments if a.end_reason},
+        {a.number: LegEnd(a.end_reason) for a in on_chain.legs if a.end_reason},
         dict(order.unmatched),
         tell_stop(on_chain),
         tuple(line for panel in on_chain.panels for line in tell_panel(panel)),

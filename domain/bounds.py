@@ -151,7 +151,7 @@ ByteCount = Annotated[int, Range(0, 2**63 - 1)]
 Number = Annotated[int, Range(0, 2**64 - 1)]
 """A height, a time on the chain clock, a sequence: what the chain counts in eight bytes."""
 Count = Annotated[int, Range(0, 2**32 - 1)]
-"""An attempt, a round, an issue: what travels in four bytes."""
+"""A leg, a round, an issue: what travels in four bytes."""
 Bits = Annotated[int, Range(0, 2**32 - 1)]
 """The bit pattern of an FP32 number."""
 Slot = Annotated[int, Range(0, SLOTS_MAX - 1)]

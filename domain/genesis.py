@@ -14,9 +14,10 @@ from domain.bounds import (
     Size,
     Text,
 )
+from domain.ledger.records import Coin
 from domain.limits import CERTIFICATE_BYTES_MAX
 from domain.params import Params
-from domain.records import Coin, Promise
+from domain.registry.records import Promise
 
 AUDIT_SPEED = 200_000_000
 """FLOP/s of exact work that any machine reaches which runs several daemons at once."""

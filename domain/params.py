@@ -25,7 +25,7 @@ BlockGas = Annotated[int, Range(GAS_MAX, 10**12)]
 """A block has room for any transaction."""
 DueGas = Annotated[int, Range(1, 10**12)]
 Blocks = Annotated[int, Range(1, 10**9)]
-Attempts = Annotated[int, Range(1, 100)]
+Legs = Annotated[int, Range(1, 100)]
 Rounds = Annotated[int, Range(1, ROUNDS_MAX)]
 Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
@@ -43,7 +43,7 @@ class OrderParams:
     accept_rate: Rate
     progress_base: Wait
     round_window: Duration
-    max_attempts: Attempts
+    max_attempts: Legs
     auditors: Auditors
     audit_places_max: AuditPlaces
     segments_drawn: SegmentsDrawn
@@ -84,7 +84,7 @@ class Params:
     # To close a round: this, and three times what the round takes at the promised speed.
     progress_base: Wait = 3_600
     round_window: Duration = 300  # the least time that a closed round stays open to its panel
-    max_attempts: Attempts = 3  # failed attempts after which an order closes unserved
+    max_attempts: Legs = 3  # failed legs after which an order closes unserved
     auditors: Auditors = 3  # seats of a panel's first stage
     audit_places_max: AuditPlaces = 16  # places of a round that a panel recomputes at most
     segments_drawn: SegmentsDrawn = 4  # of a share, that its validator must replay

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from domain.ledger.records import Coin
 from domain.messages import Message
-from domain.records import Coin
 
 VerifySignature = Callable[[bytes, bytes, bytes], bool]
 """(compressed public key, message, 64-byte compact signature) -> holds; SHA-256 inside, high-s refused."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from domain.amount import PFLOP, money
-from domain.records import Depositor, Escrow
+from domain.ledger.records import Depositor, Escrow
 
 
 class Pot(StrEnum):

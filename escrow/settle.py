@@ -66,7 +66,7 @@ def decline_fee(job_bond: int, bps: int) -> int:
 
 
 def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
-    """Return what a failed attempt costs: the part of the job bond for work that was not done, rounded up.
+    """Return what a failed leg costs: the part of the job bond for work that was not done, rounded up.
 
     All rounds have the same work, and one that runs has at least one open.
     """

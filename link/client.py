@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from domain.records import Validator
+from domain.registry.records import Validator
 from link import types as t
 from link.blobs import BlobStore
 from link.calls import SERVICE, Call, decode_newer, encode

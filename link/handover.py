@@ -2,10 +2,10 @@
 
 A hand-over round leaves a global state and the local state of each slot; their canonical chunks, one state after the
 other, are numbered i. Each has its own point R_i = r_i·G. Both sides know S_i = r_i·P_o = p_o·R_i (ElGamal key
-agreement on secp256k1), and the chunk's key is k_i = SHA-256 over (tag, chain, order, attempt, round, i, S_i
+agreement on secp256k1), and the chunk's key is k_i = SHA-256 over (tag, chain, order, leg, round, i, S_i
 compressed). The cipher is libsodium's ChaCha20-Poly1305 (RFC 8439) with a zero nonce: each key is used once, because
 r_i is made from the place and the chunk's own hash, so that a restart repeats it and another content never does.
-The ciphertext root is the RFC 6962 root over the leaves (tag, order, attempt, round, i, R_i, length, ciphertext).
+The ciphertext root is the RFC 6962 root over the leaves (tag, order, leg, round, i, R_i, length, ciphertext).
 """
 
 import hmac
@@ -51,11 +51,11 @@ class HandoverError(Expected):
 
 @dataclass(frozen=True, slots=True)
 class HandoverId:
-    """What binds a result's keys and leaves: one round of one attempt of one order on one chain."""
+    """What binds a result's keys and leaves: one round of one leg of one order on one chain."""
 
     chain_id: str
     order_id: bytes
-    attempt: int
+    leg: int
     round: int
 
     def fields(self, index: int) -> tuple[bytes | str, ...]:
@@ -64,7 +64,7 @@ class HandoverId:
 
     def place(self, index: int) -> tuple[bytes, ...]:
         """Return the fields that bind chunk ``index`` on one chain."""
-        return (self.order_id, u32(self.attempt), u32(self.round), u32(index))
+        return (self.order_id, u32(self.leg), u32(self.round), u32(index))
 
 
 @dataclass(frozen=True, slots=True)

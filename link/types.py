@@ -24,6 +24,7 @@ from domain.bounds import (
     Size,
     Slot,
 )
+from domain.keys import ShareKey
 from domain.limits import (
     METRICS_MAX,
     PAYLOAD_BYTES_MAX,
@@ -33,7 +34,7 @@ from domain.limits import (
     SLOTS_MAX,
     TEXT_MAX,
 )
-from domain.records import ShareClaim, ShareKey, ShareRoots, TraceLeaf
+from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -68,7 +69,7 @@ class Role(IntEnum):
     """What a caller is to this validator; one caller may have several roles."""
 
     PROVIDER = 1  # admitted to this cluster
-    CONSUMER = 2  # of an order with an assignment of this validator
+    CONSUMER = 2  # of an order with a leg of this validator
     AUDITOR = 3  # another validator with a seat in a panel about a round of this one
     APPLICANT = 4  # asked on chain to be in this cluster
 
@@ -403,7 +404,7 @@ class ResultManifest:
     """What the consumer needs to fetch, check and decrypt the result; ``count`` leaves in all."""
 
     order_id: Hash
-    attempt: Bits
+    leg: Bits
     round: Bits
     ciphertext: BlobRef
     count: Bits
@@ -418,7 +419,7 @@ class OpeningRequest:
     """What is needed to replay a place of a panel (``place_index``: its number there)."""
 
     order_id: Hash
-    attempt: Bits
+    leg: Bits
     round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
     place_index: Annotated[int, Range(0, 1023)]
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from domain.errors import Expected
 from domain.genesis import LOCAL_PREFIX
-from domain.records import ShareClaim, ShareKey
+from domain.keys import ShareKey
+from domain.proof.records import ShareClaim
 from host.daemon import on_stop_signal
 from link.types import TrainTask
 from pol.rules.commitment import boundary_root

@@ -13,8 +13,8 @@ from chain.app.comet_files import LOCAL_TIMING, Ports
 from chain.app.homes import NodeSpec, beacon_keys_path, init_network
 from chain.client.keyring import Keyring, KeyringBackend
 from domain.genesis import DENOM, LOCAL_PREFIX, GenesisAccount
+from domain.ledger.records import Coin
 from domain.params import Params, local_params
-from domain.records import Coin
 from localnet.layout import (
     Layout,
     NetworkError,

@@ -19,10 +19,13 @@ from consumer.result import fetch_result
 from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, wait_for
 from consumer.why import why
-from domain.events import OrderOpened, changes_of
-from domain.queries import EventsRequest, OrderRequest, OrderResponse, SeatsRequest
-from domain.reasons import ShareReason
-from domain.records import Conditions, OrderState, PanelSeat, ShareState
+from domain.market.events import OrderOpened
+from domain.vocabulary import changes_of
+from domain.node.queries import EventsRequest
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.proof.reasons import ShareReason
+from domain.market.records import Conditions, OrderState
+from domain.proof.records import PanelSeat, ShareState
 from localnet.create import KEY, create, network_params, test_keyring
 from localnet.layout import NetworkError
 from localnet.market import open_market
@@ -223,11 +226,11 @@ class Demo:
                     f"local network (logs: {self._directory}/logs)",
                     _BUSY,
                 )
-            if any(tried.end_reason for tried in on_chain.assignments):
+            if any(tried.end_reason for tried in on_chain.legs):
                 # At its price nobody else takes it.
                 self._moment(network, client, on_chain, None)
                 raise NetworkError(
-                    "the first order's attempt ended: the machine was too busy for the deadlines of a local network; "
+                    "the first order's leg ended: the machine was too busy for the deadlines of a local network; "
                     f"run the demo again when less runs beside it (logs: {self._directory}/logs)"
                 )
             other = client.query(OrderRequest(second.order_id)) if second else None
@@ -332,7 +335,7 @@ def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
             store = ValidatorStore(path)
             rows += store.verdicts(order_id)
             store.close()
-    return sorted(rows, key=lambda v: (v.attempt, v.round, v.slot, v.issue))
+    return sorted(rows, key=lambda v: (v.leg, v.round, v.slot, v.issue))
 
 
 def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
@@ -342,7 +345,7 @@ def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
     holds the rounds whose windows are open; on chain there are only the leaves' hashes.
     """
     order = on_chain.order
-    closed = {found.round for found in on_chain.rounds_of(order.attempt)}
+    closed = {found.round for found in on_chain.rounds_of(order.leg)}
     points: dict[float, list[float]] = {}
     for spec in network.layout.validators:
         path = Path(spec.home) / "validator" / "validator.db"

@@ -6,9 +6,10 @@ from types import MappingProxyType
 
 from chain.client.sender import TxSender
 from compute_provider.api import status
-from domain.messages import MsgDepositBond, MsgPlaceBid
-from domain.queries import ProvidersRequest, ValidatorsRequest
-from domain.records import Offer
+from domain.ledger.messages import MsgDepositBond
+from domain.market.messages import MsgPlaceBid
+from domain.market.records import Offer
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from localnet.create import KEY, test_keyring
 from localnet.layout import ProviderSpec, ValidatorSpec
 from localnet.network import Network

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any
 
 from domain.amount import price_ceil
-from domain.records import Histogram
+from domain.market.records import Histogram
 from matching_engine.conditions import CONDITIONS, PRICE, AtLeast, AtLeastFor, Condition, OneOf
 from matching_engine.records import Asked, Fill, Standing
 

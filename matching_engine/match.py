@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from domain.hashing import hash_fields
-from domain.records import Bid, Histogram
+from domain.market.records import Bid, Histogram
 from matching_engine.book import Book
 from matching_engine.conditions import fitting
 from matching_engine.records import Asked, Fill, Standing

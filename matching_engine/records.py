@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from domain.amount import BPS, ceil_div, price_ceil
 from domain.limits import DURATION_MAX
-from domain.records import Bid, Conditions
+from domain.market.records import Bid, Conditions
 
 
 @dataclass(frozen=True, slots=True)

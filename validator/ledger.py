@@ -10,7 +10,7 @@ from link.types import BlobRef
 from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.journal import tell
 from validator.decide.records import (
-    AttemptKey,
+    LegKey,
     LocalOrder,
     LocalSeat,
     LocalUpkeep,
@@ -31,20 +31,20 @@ class Ledger:
         self.lock = RLock()
         self._changed = changed
 
-    def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
-        """Return the record of an attempt."""
-        return self.store.load(order_id, attempt)
+    def load(self, order_id: bytes, leg: int) -> LocalOrder | None:
+        """Return the record of a leg."""
+        return self.store.load(order_id, leg)
 
-    def begin(self, order_id: bytes, attempt: int) -> None:
-        """Make the record of an attempt, unless there is one."""
+    def begin(self, order_id: bytes, leg: int) -> None:
+        """Make the record of a leg, unless there is one."""
         with self.lock:
-            if self.store.load(order_id, attempt) is None:
-                self.store.save(new_order(order_id, attempt))
+            if self.store.load(order_id, leg) is None:
+                self.store.save(new_order(order_id, leg))
 
     def change(
         self,
         order_id: bytes,
-        attempt: int,
+        leg: int,
         change: Callable[[LocalOrder], LocalOrder],
         needs: Iterable[BlobRef] = (),
         sender: str = "",
@@ -56,7 +56,7 @@ class Ledger:
         WRONG_STATE where one is missing.
         """
         with self.lock:
-            now = self.store.load(order_id, attempt)
+            now = self.store.load(order_id, leg)
             if now is None or (after := change(now)) == now:
                 return now
             self.hold(after, needs, sender)
@@ -65,7 +65,7 @@ class Ledger:
         return after
 
     def hold(self, local: LocalOrder, needs: Iterable[BlobRef], sender: str = "") -> None:
-        """Hold blobs that are here for an attempt; they stay until the record does not need them any more."""
+        """Hold blobs that are here for a leg; they stay until the record does not need them any more."""
         for blob in needs:
             # What is held is no longer counted as unclaimed, so nobody gets a hold by naming what is not here.
             if self.blobs.sent(blob, sender):
@@ -85,15 +85,15 @@ class Ledger:
             self.blobs.hold(digest, str(local.key))
         self.blobs.keep_only(str(local.key), digests)
 
-    def tidy(self, attempt: AttemptKey, needed: frozenset[bytes]) -> None:
-        """Release the blobs that an attempt does not need any more."""
-        self.blobs.keep_only(str(attempt), needed)
+    def tidy(self, leg: LegKey, needed: frozenset[bytes]) -> None:
+        """Release the blobs that a leg does not need any more."""
+        self.blobs.keep_only(str(leg), needed)
 
-    def forget(self, attempt: AttemptKey) -> None:
-        """Forget an attempt and all its blobs."""
+    def forget(self, leg: LegKey) -> None:
+        """Forget a leg and all its blobs."""
         with self.lock:
-            self.blobs.release(str(attempt))
-            self.store.forget(attempt.order_id, attempt.attempt)
+            self.blobs.release(str(leg))
+            self.store.forget(leg.order_id, leg.leg)
 
     # Seats in panels of others
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
-from domain.queries import AccountResponse
+from domain.ledger.queries import AccountResponse
 from host.lanes import Lanes, Outcome
 from host.metrics import Kind, Meters, Metric
 from link.blobs import BlobStore
@@ -82,8 +82,8 @@ SEATS_MISSED = Metric(
 SEATS_ANSWERED = Metric(
     "assay_validator_seats_answered", Kind.GAUGE, "Seats that it answered rightly, by the chain."
 )
-ATTEMPTS_FAILED = Metric(
-    "assay_validator_attempts_failed", Kind.GAUGE, "Orders that it won and failed, by the chain."
+LEGS_FAILED = Metric(
+    "assay_validator_legs_failed", Kind.GAUGE, "Orders that it won and failed, by the chain."
 )
 JAILED = Metric("assay_validator_jailed", Kind.GAUGE, "1 while it is jailed.")
 BALANCE = Metric("assay_validator_balance_uassay", Kind.GAUGE, "Coins of the operator's account.")
@@ -122,7 +122,7 @@ METRICS = (
     FAILURES,
     SEATS_MISSED,
     SEATS_ANSWERED,
-    ATTEMPTS_FAILED,
+    LEGS_FAILED,
     JAILED,
     BALANCE,
     STAKE,
@@ -232,9 +232,9 @@ class DaemonLook:
         return [] if self.published else ["its endpoint is not on chain yet"]
 
     def _show_duties(self, view: ChainView) -> None:
-        assignments = [found for order in view.orders.values() if (found := order.current)]
+        legs = [found for order in view.orders.values() if (found := order.current)]
         left: dict[DutyKind, list[int | None]] = {kind: [] for kind in DutyKind}
-        for duty in open_duties(assignments, view.duties.values(), view.clock, self.me):
+        for duty in open_duties(legs, view.duties.values(), view.clock, self.me):
             left[duty.kind].append(duty.left)
         self.meters.show_all(DUTIES, {(kind.value,): len(each) for kind, each in left.items()})
         nearest: dict[tuple[str, ...], float] = {}
@@ -249,7 +249,7 @@ class DaemonLook:
         if own is not None:
             show(SEATS_MISSED, own.audits_missed)
             show(SEATS_ANSWERED, own.audits_answered)
-            show(ATTEMPTS_FAILED, own.attempts_failed)
+            show(LEGS_FAILED, own.legs_failed)
             show(JAILED, own.jailed)
             show(STAKE, own.stake)
         account = None if self.away else self._account()

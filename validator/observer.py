@@ -7,21 +7,22 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.keys import RoundKey
+from domain.legs.queries import DutiesRequest
 from domain.limits import SLOTS_MAX
-from domain.queries import (
-    DutiesRequest,
+from domain.market.records import OrderState
+from domain.proof.queries import (
     OrderRequest,
     OrderResponse,
     PanelDutiesRequest,
     PanelDuty,
     PanelRequest,
     PanelResponse,
-    ProviderRequest,
-    ProvidersRequest,
     SeatsRequest,
-    ValidatorsRequest,
 )
-from domain.records import OrderState, Panel, PanelSeat, Provider, RoundKey
+from domain.proof.records import Panel, PanelSeat
+from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
+from domain.registry.records import Provider
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel
@@ -62,7 +63,7 @@ class Observer:
         duties = self.client.query(DutiesRequest(self.me))
         self._check_clock(duties.clock)
         orders: dict[bytes, OrderResponse] = {}
-        for order_id in sorted({assignment.order_id for assignment in duties.assignments}):
+        for order_id in sorted({leg.order_id for leg in duties.legs}):
             orders[order_id] = self.client.query(OrderRequest(order_id))
         fresh = set(orders)
         validators, providers = view.validators, view.providers
@@ -76,9 +77,9 @@ class Observer:
         else:
             orders = {**view.orders, **orders}
         for order_id, on_chain in orders.items():
-            for assignment in on_chain.assignments:
-                if assignment.validator == self.me and on_chain.order.state != OrderState.CLOSED:
-                    self.ledger.begin(order_id, assignment.attempt)
+            for leg in on_chain.legs:
+                if leg.validator == self.me and on_chain.order.state != OrderState.CLOSED:
+                    self.ledger.begin(order_id, leg.number)
         seats = {seat_key(duty): duty for duty in self._read_duties()}
         known = frozenset() if self.slow else view.applicants
         applicants = {name for name in asking if name in known or self._asks(name)}
@@ -102,7 +103,7 @@ class Observer:
     def _read_duties(self) -> list[PanelDuty]:
         found: list[PanelDuty] = []
         while True:
-            last = (found[-1].order_id, found[-1].attempt, found[-1].round) if found else ()
+            last = (found[-1].order_id, found[-1].leg, found[-1].round) if found else ()
             page = self.client.query(PanelDutiesRequest(self.me, _PAGE, *last)).duties
             found += page
             if len(page) < _PAGE:
@@ -116,7 +117,7 @@ class Observer:
         return self._subjects
 
     def _read_subject(self, key: SeatKey) -> PanelResponse | None:
-        where = (key.order_id, key.attempt, key.round)
+        where = (key.order_id, key.leg, key.round)
         subject = self._ask_panel(PanelRequest(*where, limit=_PAGE))
         page = subject.shares if subject else ()
         while subject is not None and len(page) == _PAGE:
@@ -143,11 +144,11 @@ class Observer:
         """
         known, self._panels = self._panels, {}
         for order_id, on_chain in orders.items():
-            mine = {a.attempt for a in on_chain.assignments if a.validator == self.me}
+            mine = {a.number for a in on_chain.legs if a.validator == self.me}
             for closed in on_chain.rounds:
-                if closed.attempt not in mine or (closed.verified and clock >= closed.window_ends):
+                if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
-                key, panel = closed.key, on_chain.panel(closed.attempt, closed.round)
+                key, panel = closed.key, on_chain.panel(closed.leg, closed.round)
                 before = known.get(key)
                 if before is not None and before.panel.is_decided:
                     panel = before.panel
@@ -159,7 +160,7 @@ class Observer:
 
     def _ask_own(self, key: RoundKey) -> Panel | None:
         # The shares are this validator's own: none of them from there on.
-        where = (key.order_id, key.attempt, key.round)
+        where = (key.order_id, key.leg, key.round)
         found = self._ask_panel(PanelRequest(*where, SLOTS_MAX, 1))
         return found.panel if found else None
 
@@ -167,7 +168,7 @@ class Observer:
         """Return the seats of all stages; who sits never changes."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
-            request = SeatsRequest(panel.order_id, panel.attempt, panel.round, len(seats), _PAGE)
+            request = SeatsRequest(panel.order_id, panel.leg, panel.round, len(seats), _PAGE)
             page = self.client.query(request).seats
             if not page:
                 break
@@ -190,7 +191,7 @@ class Observer:
         self._newest = clock
 
     def _waiting(self, live: dict[bytes, OrderResponse]) -> dict[bytes, OrderResponse]:
-        """Return the orders that are in the records and have no live assignment of this validator."""
+        """Return the orders that are in the records and have no live leg of this validator."""
         found: dict[bytes, OrderResponse] = {}
         held = {order_id for order_id, _ in self.ledger.store.all_orders()}
         self._closed = {order_id: self._closed[order_id] for order_id in held & self._closed.keys()}

@@ -1,6 +1,6 @@
 """The validator's records on disk, written before anything is acted on.
 
-The record of an attempt lies in pieces: what grows or changes by itself has rows of its own, so that a change writes
+The record of a leg lies in pieces: what grows or changes by itself has rows of its own, so that a change writes
 what changed, however many leaves and places the record has. In memory it is one value again.
 """
 
@@ -14,14 +14,14 @@ from threading import RLock
 
 from domain import codec
 from domain.errors import Expected
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host import lock
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
-    AttemptKey,
     CheckedSegment,
+    LegKey,
     LocalOrder,
     LocalRound,
     LocalSeat,
@@ -48,7 +48,7 @@ _PACKETS = RecordTable("packets", ShareDelivery, (bytes, int, int, int))
 _OPENINGS = RecordTable("openings", Opening, (bytes, int, int, int, int))
 _CHECKED = RecordTable("checked", CheckedSegment, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
-_OF_ATTEMPTS = (_ORDERS, _ROUNDS, *_OF_WORKS)
+_OF_LEGS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
 _SEATS = RecordTable("seats", LocalSeat, (bytes, int, int, int))
 _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
@@ -84,7 +84,7 @@ class ValidatorStore:
 
     def __init__(self, path: Path) -> None:
         """Open or make the database; StoreError where the file is none, or of another form."""
-        tables = (*_OF_ATTEMPTS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
+        tables = (*_OF_LEGS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
         except Unusable as error:
@@ -123,8 +123,8 @@ class ValidatorStore:
     def get(self, duty: Duty) -> Record | None:
         """Return the record of a duty."""
         match duty:
-            case AttemptKey(order_id, attempt):
-                return self.load(order_id, attempt)
+            case LegKey(order_id, leg):
+                return self.load(order_id, leg)
             case SeatKey():
                 return self.seat(duty)
             case _:
@@ -140,7 +140,7 @@ class ValidatorStore:
             case _:
                 self._unstored[duty] = record
 
-    # Records of attempts
+    # Records of legs
 
     def set_aside_damaged(self) -> None:
         """Move records that cannot be read out of the way, so that they cost their own orders only."""
@@ -148,50 +148,50 @@ class ValidatorStore:
             lost = self._records.set_aside_damaged()
             for damage in lost:
                 _log.error("lost a record of %s: %s", damage.table, damage.reason)
-            names = {table.name for table in _OF_ATTEMPTS}
-            for order_id, attempt in {d.key[:2] for d in lost if d.table in names}:
-                _log.error("lost attempt %d of order %s", attempt, order_id.hex())
-                self.forget(order_id, attempt)
+            names = {table.name for table in _OF_LEGS}
+            for order_id, leg in {d.key[:2] for d in lost if d.table in names}:
+                _log.error("lost leg %d of order %s", leg, order_id.hex())
+                self.forget(order_id, leg)
 
-    def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
-        """Return the record of an attempt."""
+    def load(self, order_id: bytes, leg: int) -> LocalOrder | None:
+        """Return the record of a leg."""
         with self._lock:
-            cached = self._cache.get((order_id, attempt))
+            cached = self._cache.get((order_id, leg))
             if cached is not None:
-                self._cache.move_to_end((order_id, attempt))
+                self._cache.move_to_end((order_id, leg))
                 return cached
-            local = self._read(order_id, attempt)
+            local = self._read(order_id, leg)
             if local is not None:
                 self._remember(local)
             return local
 
     def latest(self, order_id: bytes) -> LocalOrder | None:
-        """Return the record of the last attempt that was this validator's."""
-        attempts = self.attempts(order_id)
-        return self.load(order_id, attempts[0]) if attempts else None
+        """Return the record of the last leg that was this validator's."""
+        legs = self.legs(order_id)
+        return self.load(order_id, legs[0]) if legs else None
 
-    def attempts(self, order_id: bytes) -> list[int]:
-        """Return the attempts of an order that are held, the last one first."""
-        return sorted((attempt for o, attempt in self.all_orders(order_id)), reverse=True)
+    def legs(self, order_id: bytes) -> list[int]:
+        """Return the legs of an order that are held, the last one first."""
+        return sorted((leg for o, leg in self.all_orders(order_id)), reverse=True)
 
     def save(self, local: LocalOrder) -> None:
         """Write what is new or changed in a record, all or nothing."""
         with self._lock:
-            before = self.load(local.order_id, local.attempt)
+            before = self.load(local.order_id, local.leg)
             with self._records.transaction():
                 self._write(before, local)
             self._remember(local)
 
-    def forget(self, order_id: bytes, attempt: int) -> None:
+    def forget(self, order_id: bytes, leg: int) -> None:
         """Delete a record; verdicts stay, they are history."""
         with self._lock, self._records.transaction():
-            self._cache.pop((order_id, attempt), None)
-            for table in _OF_ATTEMPTS:
-                self._records.delete(table, order_id, attempt)
+            self._cache.pop((order_id, leg), None)
+            for table in _OF_LEGS:
+                self._records.delete(table, order_id, leg)
 
     def all_orders(self, *order_id: bytes) -> list[tuple[bytes, int]]:
-        """Return what is held, of one order if given, as (order id, attempt)."""
-        return [(o, attempt) for o, attempt in self._records.keys(_ORDERS, *order_id)]
+        """Return what is held, of one order if given, as (order id, leg)."""
+        return [(o, leg) for o, leg in self._records.keys(_ORDERS, *order_id)]
 
     # Seats in panels of others
 
@@ -223,19 +223,19 @@ class ValidatorStore:
         """Write or replace verdicts on shares."""
         with self._records.transaction():
             for row in rows:
-                key = (row.order_id, row.attempt, row.round, row.slot, row.issue)
+                key = (row.order_id, row.leg, row.round, row.slot, row.issue)
                 self._records.put(_VERDICTS, row, *key)
 
     def verdicts(self, *order_id: bytes) -> list[VerdictRow]:
         """Return the verdicts, of one order if given, by round, slot and issue."""
         return [row for _, row in self._records.scan(_VERDICTS, *order_id)]
 
-    def save_answered(self, order_id: bytes, attempt: int, round: int, agreed: bool) -> None:
+    def save_answered(self, order_id: bytes, leg: int, round: int, agreed: bool) -> None:
         """Remember that this validator showed the answers of a seat, and whether it found what the chain has."""
-        self._records.put(_ANSWERED, agreed, order_id, attempt, round)
+        self._records.put(_ANSWERED, agreed, order_id, leg, round)
 
     def answered(self) -> list[tuple[bytes, int, int, bool]]:
-        """Return the panels that this validator answered in: order, attempt, round, agreed."""
+        """Return the panels that this validator answered in: order, leg, round, agreed."""
         return [(*key, agreed) for key, agreed in self._records.scan(_ANSWERED)]
 
     # Providers
@@ -250,13 +250,13 @@ class ValidatorStore:
 
     # A record and its pieces
 
-    def _read(self, order_id: bytes, attempt: int) -> LocalOrder | None:
-        local = self._records.get(_ORDERS, order_id, attempt)
+    def _read(self, order_id: bytes, leg: int) -> LocalOrder | None:
+        local = self._records.get(_ORDERS, order_id, leg)
         if local is None:
             return None
         rounds = (
-            replace(found, works=tuple(self._works(order_id, attempt, found.round)))
-            for _, found in self._records.scan(_ROUNDS, order_id, attempt)
+            replace(found, works=tuple(self._works(order_id, leg, found.round)))
+            for _, found in self._records.scan(_ROUNDS, order_id, leg)
         )
         return replace(local, rounds=tuple(rounds))
 
@@ -270,7 +270,7 @@ class ValidatorStore:
             )
 
     def _write(self, before: LocalOrder | None, after: LocalOrder) -> None:
-        key = (after.order_id, after.attempt)
+        key = (after.order_id, after.leg)
         bare = replace(after, rounds=())
         if before is None or replace(before, rounds=()) != bare:
             self._records.put(_ORDERS, bare, *key)
@@ -319,8 +319,8 @@ class ValidatorStore:
             return self._known_seats
 
     def _remember(self, local: LocalOrder) -> None:
-        self._cache[local.order_id, local.attempt] = local
-        self._cache.move_to_end((local.order_id, local.attempt))
+        self._cache[local.order_id, local.leg] = local
+        self._cache.move_to_end((local.order_id, local.leg))
         while len(self._cache) > CACHED:
             self._cache.popitem(last=False)
 
@@ -347,15 +347,15 @@ class TraceReader:
     def shares(self, known: Callable[[ShareKey], bool]) -> Iterator[tuple[ShareKey, SlotWork]]:
         """Yield all shares of rounds that go on, without the trace of those of which it is ``known``."""
         for where, work in self._records.scan(_WORKS):
-            order_id, attempt, round, _ = where
-            key = ShareKey(order_id, attempt, round, work.slot, work.issue)
+            order_id, leg, round, _ = where
+            key = ShareKey(order_id, leg, round, work.slot, work.issue)
             packet = None if known(key) else self._records.get(_PACKETS, *where)
             checked = tuple(found for _, found in self._records.scan(_CHECKED, *where))
             yield key, replace(work, packet=packet, checked=checked)
 
 
 def _key_of(key: SeatKey) -> Key:
-    return key.order_id, key.attempt, key.round, key.stage
+    return key.order_id, key.leg, key.round, key.stage
 
 
 def _bare(work: SlotWork) -> SlotWork:

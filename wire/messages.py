@@ -1,7 +1,7 @@
 """Messages of transactions: type url -> protobuf and domain class, and the way between."""
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 from cosmpy.protos.cosmos.bank.v1beta1 import tx_pb2 as bank
 from google.protobuf.any_pb2 import Any as AnyProto
@@ -12,6 +12,7 @@ from assay.pol.v1 import tx_pb2 as pol
 from assay.registry.v1 import tx_pb2 as registry
 from domain.errors import UNKNOWN_REQUEST, Refusal
 from domain.messages import Message
+from domain.vocabulary import MESSAGES
 from wire.canonical import parse
 from wire.convert import reader, writer
 from wire.reveal import REVEAL_URL
@@ -26,7 +27,7 @@ def _table() -> dict[str, tuple[Any, Any]]:
         for file in _FILES
         for proto in file.message_types_by_name.values()
     }
-    return {cls.URL: (protos[cls.URL], cls) for cls in get_args(Message)}
+    return {cls.URL: (protos[cls.URL], cls) for cls in MESSAGES}
 
 
 TYPE_URLS: dict[str, tuple[Any, Any]] = _table()

@@ -11,9 +11,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from assay.market.v1 import query_pb2 as market
 from assay.registry.v1 import query_pb2 as registry
-from domain import queries
 from domain.errors import TX_DECODE, Refusal
 from domain.queries import Query
+from domain.vocabulary import QUERIES
 from wire.canonical import UNREADABLE, parse
 from wire.convert import reader, writer
 
@@ -34,7 +34,7 @@ class QueryMethod:
 
 
 def _method(service: Any, method: Any) -> QueryMethod:
-    request = getattr(queries, method.input_type.name)
+    request: Any = QUERIES[method.input_type.name]
     (response,) = get_args(request.__orig_bases__[0])
     return QueryMethod(
         f"/{service.full_name}/{method.name}",

@@ -38,9 +38,9 @@ from domain.errors import (
     UNAUTHORIZED,
     Refusal,
 )
+from domain.ledger.records import Coin
 from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import Message
-from domain.records import Coin
 from domain.tx import SignerInfo as Signer
 from domain.tx import Tx, sign_doc
 from wire.address import PUB_KEY_BYTES, address_of, check_address

@@ -12,14 +12,15 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
-from domain.events import BidPlaced, changes_of
+from domain.market.events import BidPlaced
+from domain.vocabulary import changes_of
 from domain.limits import PROVIDERS_BPS_MAX
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from chain.client.client import ChainClient
-    from domain.records import Bid
+    from domain.market.records import Bid
 
 
 @click.group(help="Place and change standing bids.")
@@ -55,7 +56,7 @@ def place(
     context: CommandContext, capacity: int, providers_bps: int, lasts: int, **values: Any
 ) -> None:
     """Place a bid."""
-    from domain.messages import MsgPlaceBid
+    from domain.market.messages import MsgPlaceBid
 
     key = context.key()
     with context.client() as client:
@@ -78,7 +79,7 @@ def place(
 @common_options
 def list_(context: CommandContext, validator: str) -> None:
     """List the book."""
-    from domain.queries import BidsRequest
+    from domain.market.queries import BidsRequest
 
     with context.client() as client:
         bids, clock = client.query(BidsRequest(validator, 1000, b"")).bids, client.status().clock
@@ -141,7 +142,7 @@ def change(
     context: CommandContext, bid: str, price: int | None, capacity: int | None, lasts: int
 ) -> None:
     """Change a bid."""
-    from domain.messages import MsgChangeBid
+    from domain.market.messages import MsgChangeBid
 
     key = context.key()
     with context.client() as client:
@@ -163,9 +164,9 @@ def change(
 @click.argument("bid")
 @common_options
 def withdraw(context: CommandContext, bid: str) -> None:
-    """Withdraw a bid; running assignments go on."""
+    """Withdraw a bid; running legs go on."""
     from consumer.lookup import find_bid
-    from domain.messages import MsgWithdrawBid
+    from domain.market.messages import MsgWithdrawBid
 
     key = context.key()
     with context.client() as client:
@@ -176,7 +177,7 @@ def withdraw(context: CommandContext, bid: str) -> None:
 
 def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, int]:
     """Return (slots, FLOP/s of a slot) that the certificates of a validator's providers are good for."""
-    from domain.queries import ProvidersRequest
+    from domain.registry.queries import ProvidersRequest
     from validator.decide.offer import best_offer
 
     found = best_offer(client.query(ProvidersRequest(validator, 1000, "")).providers, slots)

@@ -11,7 +11,7 @@ from matching_engine.conditions import CONDITIONS, Option, OptionKind
 
 if TYPE_CHECKING:
     from consumer.request import Request
-    from domain.records import Offer
+    from domain.market.records import Offer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ _LIFE = (
         "--rematch/--no-rematch",
         default=True,
         show_default=True,
-        help="Try another validator after a failed attempt.",
+        help="Try another validator after a failed leg.",
     ),
 )
 
@@ -75,7 +75,7 @@ def offer_options(command: F) -> F:
 
 def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
     """Take the options out of ``values`` and return the offer; ``others`` are its fields that no order asks for."""
-    from domain.records import Offer
+    from domain.market.records import Offer
 
     return Offer(**_take(values, _OFFERED), **others)
 

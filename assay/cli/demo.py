@@ -18,7 +18,7 @@ from assay.cli.output import flops, load_line, money, short, stderr, table
 
 if TYPE_CHECKING:
     from assay.cli.story import Story
-    from domain.queries import OrderResponse
+    from domain.proof.queries import OrderResponse
     from localnet.demo import Finished, Moment
     from localnet.layout import Layout
     from localnet.network import Network
@@ -328,7 +328,7 @@ def _did(finished: "Finished", address: str) -> str:
     shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
     if shares:
         return f"trained {shares} accepted shares"
-    if any(a.validator == address and a.settles_at for a in on_chain.assignments):
+    if any(a.validator == address and a.settles_at for a in on_chain.legs):
         return f"ran the cluster, verified and proved {len(on_chain.rounds)} rounds"
     sat = [seat for seat in finished.seats if seat.validator == address and seat.answers]
     return f"recomputed {sum(len(seat.answers) for seat in sat)} places of {len(sat)} rounds"

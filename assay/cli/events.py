@@ -31,7 +31,7 @@ from domain.limits import EVENTS_LIMIT_MAX
 def command(context: CommandContext, since: int, limit: int, follow: bool) -> None:
     """Print events, one line each."""
     from chain.client.events import follow_events
-    from domain.queries import EventsRequest
+    from domain.node.queries import EventsRequest
 
     with context.client() as client:
         found = (

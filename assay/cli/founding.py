@@ -25,8 +25,8 @@ def found_chain(
     """
     from chain.app.homes import new_genesis
     from domain.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
+    from domain.ledger.records import Coin
     from domain.params import Params, local_params
-    from domain.records import Coin
 
     params = local_params() if chain_id.startswith(LOCAL_PREFIX) else Params()
     params = params.for_founders(len(validators))

@@ -8,8 +8,9 @@ from fractions import Fraction
 from assay.cli.outlook import duration
 from assay.cli.output import cut, money
 from chain.app.comet_rpc import CometStanding, Votes
-from domain.queries import AccountResponse, StatusResponse
-from domain.records import Provider, Validator
+from domain.ledger.queries import AccountResponse
+from domain.node.queries import StatusResponse
+from domain.registry.records import Provider, Validator
 from validator.decide.deadlines import OpenDuty
 
 LATE_SECONDS = 60

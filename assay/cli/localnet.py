@@ -142,8 +142,8 @@ def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> Non
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.genesis import DENOM
-    from domain.messages import MsgSend
-    from domain.records import Coin
+    from domain.ledger.messages import MsgSend
+    from domain.ledger.records import Coin
     from localnet.create import KEY, test_keyring
     from localnet.layout import load_layout
     from wire.address import check_address

@@ -233,7 +233,7 @@ def new_beacon_key(context: CommandContext) -> None:
     from chain.app.beacon_keys import add_beacon_keys
     from chain.app.homes import beacon_keys_path, read_node_table
     from domain.beacon import possession_sign_bytes
-    from domain.messages import MsgSetBeaconKey
+    from domain.registry.messages import MsgSetBeaconKey
     from wire.keys import Key
 
     read_node_table(context.home)
@@ -263,7 +263,7 @@ def new_beacon_key(context: CommandContext) -> None:
 @common_options
 def revoke_beacon_key(context: CommandContext, beacon_key: bytes) -> None:
     """Send the message; the file of keys stays as it is."""
-    from domain.messages import MsgRevokeBeaconKey
+    from domain.registry.messages import MsgRevokeBeaconKey
 
     key = context.key()
     with context.client() as client:

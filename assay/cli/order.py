@@ -14,8 +14,8 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, Interrupted
 from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
-from domain.queries import OrderResponse
-from domain.records import Histogram, Order, OrderState
+from domain.proof.queries import OrderResponse
+from domain.market.records import Histogram, Order, OrderState
 
 if TYPE_CHECKING:
     from consumer.watch import Summary
@@ -137,8 +137,8 @@ class Telling:
 
         order, current = answer.order, answer.current
         is_matched = order.state is OrderState.MATCHED
-        if is_matched and current and current.attempt not in self._matched:
-            self._matched.append(current.attempt)
+        if is_matched and current and current.leg not in self._matched:
+            self._matched.append(current.leg)
             self._note(
                 f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the payload, "
                 "and tries the job"
@@ -150,14 +150,14 @@ class Telling:
 
 @command.command("list", help="List orders.\n\nExample: assay order list --consumer assay1…")
 @click.option("--consumer", default="", help="Only of this consumer.")
-@click.option("--validator", default="", help="Only with an assignment of this validator.")
+@click.option("--validator", default="", help="Only with a leg of this validator.")
 @common_options
 def list_(context: CommandContext, consumer: str, validator: str) -> None:
     """List orders with state and reason, and the job directory of those that this home ordered."""
     from consumer.errors import ConsumerError
     from consumer.jobs import recall
     from consumer.lookup import all_orders
-    from domain.reasons import CloseReason
+    from domain.market.reasons import CloseReason
 
     with context.client() as client:
         orders = list(all_orders(client, consumer, validator))
@@ -174,12 +174,12 @@ def list_(context: CommandContext, consumer: str, validator: str) -> None:
             job_of(order),
             order.state.name.lower(),
             CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
-            order.attempt,
+            order.leg,
             money(order.price_limit),
         )
         for order in orders
     ]
-    columns = ("order", "job", "state", "closed", "attempt", "price limit of a PFLOP")
+    columns = ("order", "job", "state", "closed", "leg", "price limit of a PFLOP")
     context.output.result(orders, table("Orders", columns, rows))
 
 
@@ -193,8 +193,8 @@ def show(context: CommandContext, order: str) -> None:
     from consumer.lookup import find_order
     from consumer.panels import panel_rows, read_seats, tell_stop
     from consumer.watch import summarise
-    from domain.queries import OrderRequest
-    from domain.reasons import ShareReason
+    from domain.proof.queries import OrderRequest
+    from domain.proof.reasons import ShareReason
     from pol.rules.schedule import share_segments, total_work
 
     with context.client() as client:
@@ -204,7 +204,7 @@ def show(context: CommandContext, order: str) -> None:
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
         ("validator", summary.validator or "-"),
-        ("attempt", summary.attempt),
+        ("leg", summary.leg),
         ("work", flops(total_work(terms))),
         (
             "rounds closed / verified / all",
@@ -220,7 +220,7 @@ def show(context: CommandContext, order: str) -> None:
         head.append(("stopped", stop))
     shares = [
         (
-            s.claim.attempt,
+            s.claim.leg,
             s.claim.round,
             s.claim.slot,
             s.claim.issue,
@@ -237,9 +237,9 @@ def show(context: CommandContext, order: str) -> None:
         for p in on_chain.payments
     ]
     share_columns = (
-        "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
+        "leg", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
-    panel_columns = ("attempt", "round", "place", "what", "ruling", "stage", "seats", "said")
+    panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "said")
     context.output.result(
         on_chain,
         [
@@ -295,7 +295,7 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
 
 def _watched(summary: "Summary") -> str:
     return (
-        f"{summary.state.name.lower():8} attempt {summary.attempt} "
+        f"{summary.state.name.lower():8} leg {summary.leg} "
         f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
         f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
         f"panels open {summary.panels_open} "
@@ -309,7 +309,7 @@ def _watched(summary: "Summary") -> str:
 @click.argument("order")
 @common_options
 def why(context: CommandContext, order: str) -> None:
-    """Print the reasons: unmatched histogram, failed attempts, what panels wait for or found wrong, closing."""
+    """Print the reasons: unmatched histogram, failed legs, what panels wait for or found wrong, closing."""
     from consumer.lookup import find_order
     from consumer.why import ask_why
 
@@ -318,7 +318,7 @@ def why(context: CommandContext, order: str) -> None:
     value = {
         "state": found.state,
         "closed": found.closed or "",
-        "attempts": found.attempts,
+        "legs": found.legs,
         "unmatched": found.unmatched,
         "stopped": found.stopped,
         "panels": found.panels,
@@ -336,7 +336,7 @@ def why(context: CommandContext, order: str) -> None:
 def cancel(context: CommandContext, order: str) -> None:
     """Cancel and get the deposit back."""
     from consumer.lookup import find_order
-    from domain.messages import MsgCancelOrder
+    from domain.market.messages import MsgCancelOrder
 
     key = context.key()
     with context.client() as client:

@@ -13,8 +13,8 @@ from assay.cli.output import counted, flops
 from domain.limits import SLOTS_MAX
 
 if TYPE_CHECKING:
+    from domain.market.records import JobTerms
     from domain.params import Params
-    from domain.records import JobTerms
     from pol.rules.outlook import Outlook
 
 F = TypeVar("F", bound=Callable[..., Any])

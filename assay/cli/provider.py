@@ -240,7 +240,7 @@ def asked_node(context: CommandContext) -> str:
 def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any]:
     """Return what the chain has of the provider now, in the place of what the daemon wrote last, and say it."""
     from chain.client.errors import ChainError
-    from domain.queries import ProviderRequest
+    from domain.registry.queries import ProviderRequest
 
     try:
         with context.client(node) as client:

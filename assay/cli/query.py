@@ -18,7 +18,7 @@ def command() -> None:
 @common_options
 def account(context: CommandContext, address: str) -> None:
     """Show balance, sequence and bond."""
-    from domain.queries import AccountRequest
+    from domain.ledger.queries import AccountRequest
 
     with context.client() as client:
         found = client.query(AccountRequest(address))
@@ -37,7 +37,7 @@ def account(context: CommandContext, address: str) -> None:
 def params(context: CommandContext) -> None:
     """Show all parameters."""
     from domain.codec import to_plain
-    from domain.queries import ParamsRequest
+    from domain.node.queries import ParamsRequest
 
     with context.client() as client:
         found = client.query(ParamsRequest()).params
@@ -52,7 +52,7 @@ def params(context: CommandContext) -> None:
 @common_options
 def providers(context: CommandContext, validator: str, address: str | None) -> None:
     """List providers with measured speed and record."""
-    from domain.queries import ProviderRequest, ProvidersRequest
+    from domain.registry.queries import ProviderRequest, ProvidersRequest
 
     with context.client() as client:
         if address:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from assay.cli.health import ProviderSeen, Seen
     from chain.client.client import ChainClient
-    from domain.queries import PanelDuty
-    from domain.records import Validator
+    from domain.proof.queries import PanelDuty
+    from domain.registry.records import Validator
     from validator.decide.deadlines import OpenDuty
 
 ANSWER_SECONDS = 3.0
@@ -112,7 +112,7 @@ def _look(context: CommandContext) -> "Seen":
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
-    from domain.queries import ValidatorsRequest
+    from domain.registry.queries import ValidatorsRequest
 
     home = context.home
     operated = [home / part for part in PARTS if (home / part).is_dir()]
@@ -184,7 +184,7 @@ def _own_validator(
 def _of_validator(
     context: CommandContext, client: "ChainClient", me: "Validator"
 ) -> dict[str, Any]:
-    from domain.queries import DutiesRequest
+    from domain.legs.queries import DutiesRequest
     from validator.decide.deadlines import open_duties
 
     duties = client.query(DutiesRequest(me.operator))
@@ -193,7 +193,7 @@ def _of_validator(
         "account": client.account(me.operator),
         "duties": tuple(
             open_duties(
-                duties.assignments, _panel_duties(client, me.operator), duties.clock, me.operator
+                duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator
             )
         ),
         "listens": listens,
@@ -202,7 +202,7 @@ def _of_validator(
 
 
 def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
-    from domain.queries import PanelDutiesRequest
+    from domain.proof.queries import PanelDutiesRequest
 
     last: tuple[Any, ...] = ()
     while True:
@@ -210,13 +210,13 @@ def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
         yield from page
         if len(page) < _PAGE:
             return
-        last = page[-1].order_id, page[-1].attempt, page[-1].round
+        last = page[-1].order_id, page[-1].leg, page[-1].round
 
 
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":
     from assay.cli.health import ProviderSeen
     from compute_provider import api
-    from domain.queries import ProviderRequest
+    from domain.registry.queries import ProviderRequest
 
     try:
         found = api.status(home / "provider")

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.cli.output import money, short
-from console.words import attempt_end, share_reason
-from domain.queries import OrderResponse
-from domain.reasons import CloseReason, ShareReason
-from domain.records import OrderState, Round, Share, ShareState
+from console.words import leg_end, share_reason
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Round, Share, ShareState
 
 _REJECTED = (ShareState.REJECTED, ShareState.WRONG)
 _PAID = ("provider", "auditor", "protocol")
@@ -28,7 +30,7 @@ class Story:
         lines = self._matched(on_chain)
         lines += [line for share in on_chain.shares for line in self._rejected(share)]
         lines += self._ended(on_chain)
-        for found in on_chain.rounds_of(on_chain.order.attempt):
+        for found in on_chain.rounds_of(on_chain.order.legs):
             lines += self._closed(on_chain, found, loss)
             lines += self._verified(on_chain, found)
         if on_chain.order.close_reason and self._is_new("closed"):
@@ -40,7 +42,7 @@ class Story:
         current, state = on_chain.current, on_chain.order.state
         if current is None or state < OrderState.MATCHED:
             return []
-        who, key = self._name(current.validator), current.attempt
+        who, key = self._name(current.validator), current.number
         lines: list[str] = []
         if self._is_new("matched", key):
             price = money(current.price)
@@ -51,7 +53,7 @@ class Story:
 
     def _rejected(self, share: Share) -> list[str]:
         claim = share.claim
-        if share.state not in _REJECTED or share.reason == ShareReason.ATTEMPT_ENDED:
+        if share.state not in _REJECTED or share.reason == ShareReason.LEG_ENDED:
             return []
         if not self._is_new("rejected", claim.key):
             return []
@@ -59,11 +61,11 @@ class Story:
         return [f"{where} is rejected: {share_reason(share.reason)}; somebody else trains the slot"]
 
     def _ended(self, on_chain: OrderResponse) -> list[str]:
-        """Tell of attempts that failed."""
+        """Tell of legs that failed."""
         return [
-            f"{self._name(tried.validator)} loses {self.order}: {attempt_end(tried.end_reason)}"
-            for tried in on_chain.assignments
-            if tried.end_reason and self._is_new("ended", tried.attempt)
+            f"{self._name(tried.validator)} loses {self.order}: {leg_end(tried.end_reason)}"
+            for tried in on_chain.legs
+            if tried.end_reason and self._is_new("ended", tried.number)
         ]
 
     def _closed(self, on_chain: OrderResponse, found: Round, loss: float | None) -> list[str]:
@@ -73,7 +75,7 @@ class Story:
         providers = [s.claim.provider for s in on_chain.shares if s.claim.key in accepted]
         text = f"{self._round(found)} is closed, trained by {self._names(providers)}"
         # Of an earlier one the loss is another.
-        newest = found is on_chain.rounds_of(found.attempt)[-1]
+        newest = found is on_chain.rounds_of(found.leg)[-1]
         return [f"{text}; loss {loss:.3f}" if loss is not None and newest else text]
 
     def _verified(self, on_chain: OrderResponse, found: Round) -> list[str]:
@@ -81,7 +83,7 @@ class Story:
             return []
         paid = [p for p in on_chain.payments if p.round == found.round and p.kind in _PAID]
         auditors = self._names([p.to for p in paid if p.kind == "auditor"])
-        panel = on_chain.panel(found.attempt, found.round)
+        panel = on_chain.panel(found.leg, found.round)
         places = len(panel.places) if panel else 0
         total = money(sum(p.amount for p in paid))
         return [

@@ -27,8 +27,8 @@ def command() -> None:
 def send(context: CommandContext, to: str, coins: int) -> None:
     """Move uassay to another account."""
     from domain.genesis import DENOM
-    from domain.messages import MsgSend
-    from domain.records import Coin
+    from domain.ledger.messages import MsgSend
+    from domain.ledger.records import Coin
 
     moved = (Coin(DENOM, coins),)
     _send(context, lambda address: MsgSend(address, to, moved))
@@ -44,7 +44,7 @@ def send(context: CommandContext, to: str, coins: int) -> None:
 @common_options
 def deposit_bond(context: CommandContext, coins: int) -> None:
     """Deposit a bond."""
-    from domain.messages import MsgDepositBond
+    from domain.ledger.messages import MsgDepositBond
 
     _send(context, lambda address: MsgDepositBond(address, coins))
 
@@ -59,7 +59,7 @@ def deposit_bond(context: CommandContext, coins: int) -> None:
 @common_options
 def withdraw_bond(context: CommandContext, coins: int) -> None:
     """Withdraw a bond."""
-    from domain.messages import MsgWithdrawBond
+    from domain.ledger.messages import MsgWithdrawBond
 
     _send(context, lambda address: MsgWithdrawBond(address, coins))
 

@@ -117,8 +117,8 @@ def dismiss(context: CommandContext, address: str) -> None:
 def _name(context: CommandContext, address: str, *, admit: bool) -> None:
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
-    from domain.messages import MsgAdmitProvider, MsgDismissProvider
-    from domain.queries import ProviderRequest
+    from domain.registry.messages import MsgAdmitProvider, MsgDismissProvider
+    from domain.registry.queries import ProviderRequest
     from validator.store import ValidatorStore
 
     key = context.key()
@@ -160,7 +160,7 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
 @common_options
 def promise(context: CommandContext, speed: int | None, rate: int | None, backend: str) -> None:
     """Measure what is not given, and send it."""
-    from domain.messages import MsgPromiseAudits
+    from domain.registry.messages import MsgPromiseAudits
 
     key = context.key()
     with context.client() as client:
@@ -183,7 +183,7 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
     """Return bytes/s from the slowest of a few other validators that answer."""
     from compute_provider.work.bench import measure_bandwidth
-    from domain.queries import ValidatorsRequest
+    from domain.registry.queries import ValidatorsRequest
     from link.client import connect
     from link.errors import ClusterError
 
@@ -213,7 +213,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
 @common_options
 def status(context: CommandContext) -> None:
     """Read the daemon's database."""
-    from domain.reasons import ShareReason
+    from domain.proof.reasons import ShareReason
     from validator.store import COMPUTING, ValidatorStore
 
     path: Path = context.home / "validator" / "validator.db"
@@ -247,16 +247,16 @@ def status(context: CommandContext) -> None:
     context.output.result(
         {
             "computing": computing,
-            "orders": [{"order": order_id, "attempt": attempt} for order_id, attempt in orders],
+            "orders": [{"order": order_id, "leg": leg} for order_id, leg in orders],
             "verdicts": verdicts,
             "audits": [
-                {"order": order_id, "attempt": attempt, "round": number, "agreed": agreed}
-                for order_id, attempt, number, agreed in audits
+                {"order": order_id, "leg": leg, "round": number, "agreed": agreed}
+                for order_id, leg, number, agreed in audits
             ],
             "seats": [
                 {
                     "order": seat.duty.order_id,
-                    "attempt": seat.duty.attempt,
+                    "leg": seat.duty.leg,
                     "round": seat.duty.round,
                     "stage": seat.duty.stage,
                     "places": len(seat.places),
@@ -268,7 +268,7 @@ def status(context: CommandContext) -> None:
             ],
         },
         [
-            f"{len(orders)} attempts, {len(audits)} panels answered in, "
+            f"{len(orders)} legs, {len(audits)} panels answered in, "
             f"{sum(not agreed for *_, agreed in audits)} of them not as on chain",
             *([f"computing with {computing}"] if computing else []),
             *(_told(seat) for seat in seats),

@@ -33,7 +33,8 @@ from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
 from domain.limits import EVENTS_LIMIT_MAX
-from domain.queries import EventsResponse, SimulateMatchRequest, SimulateMatchResponse
+from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.node.queries import EventsResponse
 from domain.tx import Tx
 from wire.keys import SignatureVerifier
 from wire.reveal import decode_reveal, encode_reveal

@@ -12,7 +12,8 @@ from typing import Final, Protocol
 from chain.state_machine.store import Reader
 from domain.block import BroadcastResult, TxResult
 from domain.errors import Code
-from domain.queries import EventsResponse, SimulateMatchRequest, SimulateMatchResponse
+from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.node.queries import EventsResponse
 from domain.tx import Tx
 
 

@@ -20,7 +20,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.limits import EVENTS_LIMIT_MAX
-from domain.records import OrderState
+from domain.market.records import OrderState
 from escrow.moves import Pot
 from host.metrics import Kind, Meters, Metric
 

@@ -13,13 +13,9 @@ from chain.app.cosmos_services import (
 from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
 from chain.state_machine.queries import answer
 from domain.errors import Refusal
-from domain.queries import (
-    EventsRequest,
-    Query,
-    SimulateMatchRequest,
-    StatusRequest,
-    StatusResponse,
-)
+from domain.market.queries import SimulateMatchRequest
+from domain.node.queries import EventsRequest, StatusRequest, StatusResponse
+from domain.queries import Query
 from wire.queries import METHODS, QueryMethod, decode_request, encode_response
 
 

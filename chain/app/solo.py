@@ -17,7 +17,7 @@ from domain.block import BroadcastResult
 from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, Code
 from domain.genesis import Genesis
 from domain.hashing import hash_fields, u64
-from domain.queries import ValidatorsRequest, ValidatorsResponse
+from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
 
 log = logging.getLogger(__name__)
 

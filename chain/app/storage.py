@@ -22,7 +22,7 @@ from domain import codec
 from domain.block import TxResult
 from domain.errors import Expected
 from domain.events import Event
-from domain.queries import LoggedEvent
+from domain.node.queries import LoggedEvent
 
 # --- how heads, transactions and events are written ----------------------------------------------
 

@@ -10,10 +10,12 @@ from google.protobuf.message import DecodeError
 
 from chain.client.channel import Channel
 from chain.client.errors import ChainError, ErrorKind
-from domain import queries as q
 from domain.block import BroadcastResult
 from domain.errors import Refusal
 from domain.events import Event
+from domain.ledger.queries import AccountRequest, AccountResponse
+from domain.node.queries import StatusRequest, StatusResponse
+from domain.proof.queries import OrderRequest, OrderResponse
 from domain.queries import Query
 from wire.queries import decode_response, encode_request, method_of
 
@@ -95,17 +97,17 @@ class ChainClient:
             raise self._bad_response(str(refusal)) from None
         return response
 
-    def status(self) -> q.StatusResponse:
+    def status(self) -> StatusResponse:
         """Where the chain stands."""
-        return self.query(q.StatusRequest())
+        return self.query(StatusRequest())
 
-    def order(self, order_id: bytes) -> q.OrderResponse:
-        """One order with everything about its attempts."""
-        return self.query(q.OrderRequest(order_id))
+    def order(self, order_id: bytes) -> OrderResponse:
+        """One order with everything about its legs."""
+        return self.query(OrderRequest(order_id))
 
-    def account(self, address: str) -> q.AccountResponse:
+    def account(self, address: str) -> AccountResponse:
         """An account with its balance and bonds."""
-        return self.query(q.AccountRequest(address))
+        return self.query(AccountRequest(address))
 
     def block(self, height: int) -> BlockHead:
         """When a block was made, and by whom; ChainError (not_found) for one that the node has not."""

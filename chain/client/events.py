@@ -8,7 +8,7 @@ from chain.client.away import is_away
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from domain.limits import EVENTS_LIMIT_MAX
-from domain.queries import EventsRequest, LoggedEvent
+from domain.node.queries import EventsRequest, LoggedEvent
 
 _LONGEST_PAUSE: Final = 5.0
 

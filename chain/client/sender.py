@@ -25,10 +25,10 @@ from chain.client.errors import (
 from domain import errors
 from domain.errors import UNAUTHORIZED, Refusal
 from domain.genesis import DENOM
+from domain.ledger.records import Coin
 from domain.limits import GAS_MAX
 from domain.messages import Message, signer_of
-from domain.queries import ParamsRequest
-from domain.records import Coin
+from domain.node.queries import ParamsRequest
 from wire.keys import HedgedKey, Key
 from wire.tx import build_tx, build_unsigned_tx
 

@@ -25,9 +25,9 @@ from domain.errors import (
     WRONG_SEQUENCE,
     Refusal,
 )
+from domain.ledger.records import Account
 from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import signer_of
-from domain.records import Account
 from domain.tx import SignerInfo, Tx, sign_doc
 
 MILLION = 1_000_000

@@ -18,7 +18,7 @@ from chain.state_machine.gas import DUE_GAS, LANE_PERCENT, LOTS_PERCENT
 from chain.state_machine.ledger.balances import on_withdrawal
 from chain.state_machine.market.book import on_bid
 from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
-from chain.state_machine.proof.attempts import (
+from chain.state_machine.proof.legs import (
     on_accept,
     on_order,
     on_progress,

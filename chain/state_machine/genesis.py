@@ -11,7 +11,7 @@ from domain.amount import MONEY_MAX
 from domain.block import ValidatorUpdate
 from domain.errors import BAD_FIELD, Refusal
 from domain.genesis import Genesis, GenesisValidator
-from domain.records import BeaconKey, Validator
+from domain.registry.records import BeaconKey, Validator
 from escrow.moves import Pot
 
 # --- coins ---------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
         endpoint=genesis.endpoint,
         certificate=genesis.certificate,
         orders_settled=0,
-        attempts_failed=0,
+        legs_failed=0,
         audits_answered=0,
         audits_missed=0,
         beacon_keys=(BeaconKey(genesis.beacon_key, 1),),

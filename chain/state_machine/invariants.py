@@ -20,10 +20,10 @@ from chain.state_machine.ledger.tables import (
     TALLIES,
 )
 from chain.state_machine.market.tables import (
-    ASSIGNMENTS,
     BIDS,
     BIDS_OF,
-    LIVE_ASSIGNMENTS,
+    LEGS,
+    LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
     ORDERS,
@@ -48,8 +48,10 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
+from domain.keys import RoundKey
 from domain.limits import SEATS_MAX
-from domain.records import Order, OrderState, Round, RoundKey, Ruling, ShareState
+from domain.market.records import Order, OrderState
+from domain.proof.records import Round, Ruling, ShareState
 from escrow.moves import FROM_DEPOSITS, Pot, locked
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
@@ -154,12 +156,12 @@ def check_rounds(store: Overlay, order: Order) -> None:
     name = order.id.hex()
     ordered = total_work(order.terms)
     _check(order.work_verified <= ordered, f"order {name} verified more than ordered")
-    for assignment in ASSIGNMENTS.scan(store, order.id):
-        _check(assignment.work <= ordered, f"order {name} matched more than ordered")
+    for leg in LEGS.scan(store, order.id):
+        _check(leg.work <= ordered, f"order {name} matched more than ordered")
     rounds = ROUNDS.scan(store, order.id)
     verified = sum(closed.work for closed in rounds if closed.verified)
     _check(verified == order.work_verified, f"order {name} counts its work wrong")
-    for _, group in groupby(rounds, key=lambda closed: closed.attempt):
+    for _, group in groupby(rounds, key=lambda closed: closed.leg):
         flags = [closed.verified for closed in group]
         in_order = flags == sorted(flags, reverse=True)
         _check(in_order, f"order {name} verified a round before its predecessor")
@@ -171,10 +173,10 @@ def check_rounds(store: Overlay, order: Order) -> None:
         both = closed.void and closed.verified
         _check(not both, f"order {name} has a round that is void and verified")
     for before, closed in pairwise(rounds):
-        behind = before.attempt == closed.attempt and before.void and not closed.void
+        behind = before.leg == closed.leg and before.void and not closed.void
         going_on = behind and order.id in _get_voiding(store)
         _check(not behind or going_on, f"order {name} has a round behind a void one")
-    void = sum(closed.void for closed in rounds if closed.attempt == order.attempt)
+    void = sum(closed.void for closed in rounds if closed.leg == order.legs)
     counted = TALLIES.must(store, order.id).void
     _check(void == counted, f"order {name} counts {counted} void rounds of {void}")
 
@@ -195,49 +197,49 @@ def _check_round(store: Overlay, order: Order, closed: Round) -> None:
         return
     weighed = closed.work == sum(SHARES.must(store, *key).work for key in closed.share_keys)
     _check(weighed, f"order {name} has a stopped round of other work than its shares")
-    closed_rounds = ASSIGNMENTS.must(store, order.id, closed.attempt).round
+    closed_rounds = LEGS.must(store, order.id, closed.leg).round
     _check(closed.round + 1 == closed_rounds, f"order {name} went on where its job stopped")
 
 
 def check_capacity(store: Overlay) -> None:
-    """Reserved capacity = sum of running assignments, for each validator and each bid."""
+    """Reserved capacity = sum of running legs, for each validator and each bid."""
     work: dict[str, int] = {}
     value: dict[str, int] = {}
     sold: dict[bytes, int] = {}
-    for assignment in ASSIGNMENTS.scan(store):
-        if assignment.is_live:
-            name = assignment.validator
-            work[name] = work.get(name, 0) + assignment.work
-            worth = price_ceil(assignment.work, assignment.price)
+    for leg in LEGS.scan(store):
+        if leg.is_live:
+            name = leg.validator
+            work[name] = work.get(name, 0) + leg.work
+            worth = price_ceil(leg.work, leg.price)
             value[name] = value.get(name, 0) + worth
-            sold[assignment.bid_id] = sold.get(assignment.bid_id, 0) + assignment.work
+            sold[leg.bid_id] = sold.get(leg.bid_id, 0) + leg.work
     for load in LOADS.scan(store):
         _check(
             load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount"
         )
         same = load.value == value.pop(load.validator, 0)
         _check(same, f"{load.validator} reserves a wrong value")
-    _check(not work, "a running assignment reserves nothing")
+    _check(not work, "a running leg reserves nothing")
     for bid in BIDS.scan(store):
         same = bid.reserved == sold.get(bid.id, 0)
         _check(same, f"bid {bid.id.hex()} reserves a wrong amount")
 
 
 def check_state(store: Overlay, order: Order) -> None:
-    """State of an order and of its current assignment fit each other, and nothing ends without a reason."""
+    """State of an order and of its current leg fit each other, and nothing ends without a reason."""
     name = order.id.hex()
     closed = order.state is OrderState.CLOSED
     _check(closed == (order.close_reason != 0), f"order {name} ended without a reason")
-    if not order.attempt:
+    if not order.legs:
         fits = order.state in (OrderState.OPEN, OrderState.CLOSED)
         _check(fits, f"order {name} runs without a match")
         return
-    assignment = ASSIGNMENTS.must(store, order.id, order.attempt)
+    leg = LEGS.must(store, order.id, order.legs)
     ending = TALLIES.must(store, order.id).ending != 0
     if order.state in (OrderState.OPEN, OrderState.CLOSED):
-        _check(not assignment.is_live, f"order {name} has an attempt that runs on")
+        _check(not leg.is_live, f"order {name} has a leg that runs on")
     elif order.state is OrderState.MATCHED:
-        same = assignment.state.name == "MATCHED"
+        same = leg.state.name == "MATCHED"
         _check(same or ending, f"order {name} is matched to nobody")
 
 
@@ -288,7 +290,7 @@ def _has_overdue(store: Overlay, clock: int) -> bool:
 def check_shares(store: Overlay, order: Order) -> None:
     """One share stands for a slot, and is of the order's work; what is drawn is inside the share."""
     shares = SHARES.scan(store, order.id)
-    for _, group in groupby(shares, key=lambda s: (s.claim.attempt, s.claim.round)):
+    for _, group in groupby(shares, key=lambda s: (s.claim.leg, s.claim.round)):
         standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
         slots = [share.claim.slot for share in standing]
         _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
@@ -314,11 +316,11 @@ def check_shares(store: Overlay, order: Order) -> None:
 def check_panels(store: Overlay, order: Order) -> None:
     """No answer without a seat, no seat for a party, nobody sits twice; counts and rulings fit the seats."""
     for panel in PANELS.scan(store, order.id):
-        assignment = ASSIGNMENTS.must(store, panel.order_id, panel.attempt)
+        leg = LEGS.must(store, panel.order_id, panel.leg)
         seats = SEATS.scan(store, *panel.key)
         name = f"the panel of round {panel.round} of order {panel.order_id.hex()}"
         sitting = [seat.validator for seat in seats]
-        parties = {assignment.validator, order.consumer}
+        parties = {leg.validator, order.consumer}
         _check(not parties.intersection(sitting), f"a party sits in {name}")
         _check(len(set(sitting)) == len(sitting), f"somebody sits twice in {name}")
         _check([seat.number for seat in seats] == list(range(panel.seats)), f"{name} lost a seat")
@@ -350,8 +352,8 @@ def check_room(store: Overlay) -> None:
     total = sum(panel.load for panel in panels)
     _check(total == AUDIT_LOAD.get(store), "the load of auditors is counted wrong")
     waiting = sorted(
-        RoundKey(order_id, number_of(attempt), number_of(round))
-        for _, order_id, attempt, round in WAITING_PANELS.keys(store)
+        RoundKey(order_id, number_of(leg), number_of(round))
+        for _, order_id, leg, round in WAITING_PANELS.keys(store)
     )
     for key in waiting:
         panel = PANELS.must(store, *key)
@@ -369,30 +371,30 @@ def check_room(store: Overlay) -> None:
 
 def check_duties(store: Overlay) -> None:
     """Only seats of an open stage that have not revealed have something to do; no pot outlives its round."""
-    for name, order_id, attempt, round in PANEL_DUTIES.keys(store):
-        key = RoundKey(order_id, number_of(attempt), number_of(round))
+    for name, order_id, leg, round in PANEL_DUTIES.keys(store):
+        key = RoundKey(order_id, number_of(leg), number_of(round))
         panel = PANELS.must(store, *key)
         _check(panel.is_open, f"order {order_id.hex()} wants answers for a stage that is over")
         seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
         mine = seat.validator == name.decode() and not seat.revealed
         _check(mine, f"order {order_id.hex()} has a duty of another seat")
-    for order_id, attempt, round in PANEL_POTS.keys(store):
-        closed = ROUNDS.must(store, order_id, number_of(attempt), number_of(round))
+    for order_id, leg, round in PANEL_POTS.keys(store):
+        closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         over = ended or closed.void or closed.verified
         _check(not over, f"order {order_id.hex()} keeps the pot of a panel that is over")
 
 
 def check_book(store: Overlay) -> None:
-    """The index of open orders is the set of open orders, and the indices of bids and live assignments are right."""
+    """The index of open orders is the set of open orders, and the indices of bids and live legs are right."""
     indexed = {order_id for *_, order_id in OPEN_ORDERS.keys(store)}
     orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
     _check(indexed == orders, "the book has not exactly the open orders")
     bids = {bid_id for _, bid_id in BIDS_OF.keys(store)}
     _check(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
-    live = {(order_id, number_of(n)) for _, order_id, n in LIVE_ASSIGNMENTS.keys(store)}
-    found = {(a.order_id, a.attempt) for a in ASSIGNMENTS.scan(store) if a.is_live}
-    _check(live == found, "the index of live assignments is wrong")
+    live = {(order_id, number_of(n)) for _, order_id, n in LIVE_LEGS.keys(store)}
+    found = {(a.order_id, a.number) for a in LEGS.scan(store) if a.is_live}
+    _check(live == found, "the index of live legs is wrong")
 
 
 def _in_book(store: Overlay, order: Order) -> bool:

@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from chain.state_machine.context import Context
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Part, number_of
-from domain.records import RoundKey
+from domain.keys import RoundKey
 
 
 class Due(IntEnum):
@@ -23,17 +23,17 @@ class Due(IntEnum):
 
     # Purpose, id of the subject.
     LOT = 0
-    # Order, attempt, round: a part of a panel's stage is over.
+    # Order, leg, round: a part of a panel's stage is over.
     STAGE = 1
-    # Order, attempt, round.
+    # Order, leg, round.
     WINDOW = 2
-    # Order, attempt, round: where voiding has come to.
+    # Order, leg, round: where voiding has come to.
     VOID = 3
-    # Order, attempt, round, and how many of its shares have theirs back.
+    # Order, leg, round, and how many of its shares have theirs back.
     BONDS = 4
     # Nothing: there may be audit room.
     ROOM = 5
-    # Order, attempt.
+    # Order, leg.
     ACCEPT = 10
     PROGRESS = 11
     # Order.

@@ -1,22 +1,17 @@
 """What the chain says about a task: the validator's word is not enough to work for.
 
 Pure functions over the answer to the order query. A provider trains only for an order that runs,
-in the attempt and round that are open, with its own validator, from the states the chain knows,
+in the leg and round that are open, with its own validator, from the states the chain knows,
 while the escrow still holds what the share will earn.
 """
 
 from domain.amount import price_ceil
+from domain.keys import ShareKey
+from domain.legs.records import Leg, LegState
 from domain.limits import EXECUTOR_VERSION
-from domain.queries import OrderResponse
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    JobTerms,
-    OrderState,
-    ShareClaim,
-    ShareKey,
-    ShareState,
-)
+from domain.market.records import JobTerms, OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import ShareClaim, ShareState
 from link.types import TrainTask
 from pol.rules.schedule import share_segments, share_work
 
@@ -26,38 +21,38 @@ _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
     """Return why the chain does not bear out the task, or an empty string."""
     terms = order.order.terms
-    assignment = order.assignment(task.key.attempt)
-    if assignment is None or assignment.validator != validator:
-        return "the chain has no such attempt of this validator"
+    leg = order.leg(task.key.leg)
+    if leg is None or leg.validator != validator:
+        return "the chain has no such leg of this validator"
     for holds, reason in (
         (order.order.state is OrderState.RUNNING, "the order is not running"),
-        (order.order.attempt == task.key.attempt, "the attempt is not the current one"),
-        (assignment.state is AssignmentState.RUNNING, "the attempt is not running"),
-        (assignment.round == task.key.round, "the round is not the open one"),
+        (order.order.legs == task.key.leg, "the leg is not the current one"),
+        (leg.state is LegState.RUNNING, "the leg is not running"),
+        (leg.round == task.key.round, "the round is not the open one"),
         (terms.executor_version == EXECUTOR_VERSION, "another executor version"),
         (task.key.slot < terms.slots, "the job has no such slot"),
-        (assignment.global_in == task.global_in.root, "global_in is not the chain's"),
+        (leg.global_in == task.global_in.root, "global_in is not the chain's"),
         (_local_root(order, task) == task.local_in.root, "local_in is not the slot's"),
         (_job_file(task) == terms.job_id, "job.json is not the order's"),
         (_payload_bytes(task) <= terms.delivered_bytes, "more bytes than the order's payload has"),
         (task.global_in.blob.size == terms.global_bytes, "global_in is not as large as a state"),
         (task.local_in.blob.size == terms.local_bytes, "local_in is not as large as a state"),
-        (_free(order) >= price(terms, assignment), "the escrow is too low"),
+        (_free(order) >= price(terms, leg), "the escrow is too low"),
     ):
         if not holds:
             return reason
     return ""
 
 
-def price(terms: JobTerms, assignment: Assignment) -> int:
+def price(terms: JobTerms, leg: Leg) -> int:
     """Return what a share's work costs, which is also its bond."""
-    return price_ceil(share_work(terms), assignment.price)
+    return price_ceil(share_work(terms), leg.price)
 
 
 def bond_of(task: TrainTask, order: OrderResponse) -> int:
     """Return the bond that the share will need."""
-    assignment = order.assignment(task.key.attempt)
-    return price(order.order.terms, assignment) if assignment else 0
+    leg = order.leg(task.key.leg)
+    return price(order.order.terms, leg) if leg else 0
 
 
 def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
@@ -81,13 +76,13 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     share = order.share(key)
     if share is not None and share.state in _REJECTED:
         return True
-    closed = order.round(key.attempt, key.round)
+    closed = order.round(key.leg, key.round)
     if closed is not None:
         accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
-    # A round that did not close will not close once its attempt has ended.
-    assignment = order.assignment(key.attempt)
-    return assignment is None or assignment.state in (AssignmentState.FAILED, AssignmentState.DONE)
+    # A round that did not close will not close once its leg has ended.
+    leg = order.leg(key.leg)
+    return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
 
 
 def earned(order: OrderResponse, provider: str) -> int:
@@ -105,7 +100,7 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
         share.claim.round: share.roots
         for share in order.shares
         if share.roots is not None
-        and (share.claim.attempt, share.claim.slot) == (task.key.attempt, task.key.slot)
+        and (share.claim.leg, share.claim.slot) == (task.key.leg, task.key.slot)
         and share.claim.round < task.key.round
     }
     if not accepted:
@@ -122,7 +117,7 @@ def still_promised(
         other: bond
         for other, bond in promised.items()
         if other.order_id != key.order_id
-        or ((other.attempt, other.round) == (key.attempt, key.round) and other not in committed)
+        or ((other.leg, other.round) == (key.leg, key.round) and other not in committed)
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compute_provider.decide.shares import Stage, State
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from link.types import TrainTask
 
 

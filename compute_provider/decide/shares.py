@@ -11,7 +11,7 @@ says that it is over.
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from link.types import NAN_BITS, Doing, OpenTask, Phase, TrainTask
 
 TRIES_MAX = 3

@@ -19,7 +19,7 @@ from typing import Any
 
 from compute_provider.work.worker import ENDS, LOCAL_OUT, UPDATE, WorkOrder, boundary_files
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host import sandbox
 from host.files import move_durably
 

@@ -17,7 +17,7 @@ from domain import codec
 from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
 from domain.errors import Refusal
 from domain.limits import EXECUTOR_VERSION
-from domain.records import JobTerms
+from domain.market.records import JobTerms
 from pol.errors import JobError, StateError
 from pol.job import cost
 from pol.job.program import Program, parse_program, program_json

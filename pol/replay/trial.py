@@ -10,8 +10,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import TypeVar
 
-from domain.reasons import AttemptEnd
-from domain.records import JobTerms
+from domain.legs.reasons import LegEnd
+from domain.market.records import JobTerms
 from host import sandbox
 from pol.errors import JobError, Stopped
 from pol.executor.backend import backend
@@ -50,18 +50,18 @@ def try_payload(
             needed = memory_size(loaded.job.document)
             if memory and needed > memory:
                 text = f"the job needs {needed} bytes of memory, a device of the bid has {memory}"
-                return Trial(terms=terms, decline=AttemptEnd.DECLINED_BAD_JOB, text=text)
+                return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
             return Trial(terms=terms, times=try_job(loaded, slot, engine))
     except JobError as error:
-        return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=str(error))
+        return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=str(error))
     except Stopped as error:
-        return Trial(decline=AttemptEnd.DECLINED_NOT_FINITE, text=f"a trial of the job: {error}")
+        return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text=f"a trial of the job: {error}")
     except MemoryError:
         text = "a trial of the job needs more memory than there is"
-        return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=text)
+        return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
     except Exception as error:  # noqa: BLE001  (a stranger's job must not be tried again and again)
         text = f"a trial of the job failed: {error!r}"
-        return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=text)
+        return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
 
 
 def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:

@@ -18,7 +18,8 @@ from domain.hashing import (
     u64,
     verify_path,
 )
-from domain.records import ShareClaim, ShareKey, ShareRoots, TraceLeaf
+from domain.keys import ShareKey
+from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 
 
 def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] = ()) -> bytes:
@@ -104,7 +105,7 @@ def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
 
 
 def _share_fields(share: ShareKey, provider: str) -> tuple[bytes | str, ...]:
-    numbers = (share.attempt, share.round, share.slot, share.issue)
+    numbers = (share.leg, share.round, share.slot, share.issue)
     return (share.order_id, *(u32(number) for number in numbers), provider)
 
 

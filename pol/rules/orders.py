@@ -12,8 +12,8 @@ from domain.errors import (
     Refusal,
 )
 from domain.limits import EXECUTOR_VERSION, TIERS
+from domain.market.records import Conditions, JobTerms
 from domain.params import OrderParams, Params
-from domain.records import Conditions, JobTerms
 from pol.rules.panels import (
     Promised,
     audit_floor,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from domain.amount import ceil_div
 from domain.genesis import AUDIT_RATE, AUDIT_SPEED
+from domain.market.records import JobTerms
 from domain.params import Params
-from domain.records import JobTerms
 from pol.rules.panels import compute_window, promised_ms
 from pol.rules.schedule import (
     progress_seconds,

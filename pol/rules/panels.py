@@ -13,17 +13,10 @@ from hashlib import sha256
 
 from domain.amount import BPS, PFLOP, ceil_div, price_ceil, price_floor
 from domain.hashing import encode_fields, hash_fields, u32, u64
+from domain.keys import RoundKey
+from domain.market.records import JobTerms
 from domain.params import OrderParams
-from domain.records import (
-    AnswerKind,
-    AuditKind,
-    Finding,
-    JobTerms,
-    Place,
-    RoundKey,
-    Ruling,
-    SeatAnswer,
-)
+from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Ruling, SeatAnswer
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments
 from pol.rules.stops import AGGREGATION
@@ -282,7 +275,7 @@ def answer_commitment(
     answers: Iterable[SeatAnswer],
 ) -> bytes:
     """Return the hash by which a seat commits to its answers; another seat's cannot be copied."""
-    order_id, attempt, round = key.order_id, key.attempt, key.round
+    order_id, leg, round = key.order_id, key.leg, key.round
     parts = [
         encode_fields(
             "assay/panel/answer",
@@ -298,7 +291,7 @@ def answer_commitment(
         "assay/panel/commitment",
         chain_id,
         order_id,
-        u32(attempt),
+        u32(leg),
         u32(round),
         u32(stage),
         auditor,

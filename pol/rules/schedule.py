@@ -9,7 +9,7 @@ from domain.amount import WORK_MAX, ceil_div, critical_work
 from domain.bounds import check, inside
 from domain.errors import BAD_FIELD, Refusal
 from domain.limits import RESULT_CHUNKS_MAX, SAMPLES_MAX, SHARE_SEGMENTS_MAX
-from domain.records import JobTerms
+from domain.market.records import JobTerms
 
 PROGRESS_SLACK = 3
 """How often a round may take what it takes at the bid's slot speed and slots."""

@@ -8,7 +8,8 @@ Slots are trained at once, so several shares may end where they stop; what each 
 
 from collections.abc import Iterable
 
-from domain.records import AuditKind, JobTerms, Place, ShareRoots
+from domain.market.records import JobTerms
+from domain.proof.records import AuditKind, Place, ShareRoots
 from pol.rules.schedule import segment_work, share_segments
 
 AGGREGATION = Place(AuditKind.AGGREGATION, 0, 0, 0)

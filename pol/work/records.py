@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from domain import bounds
 from domain.bounds import Bits, Count, Hash, Length
-from domain.records import TraceLeaf
+from domain.proof.records import TraceLeaf
 
 # A daemon reads these records, and does without NumPy.
 if TYPE_CHECKING:

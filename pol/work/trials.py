@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from domain.records import JobTerms
+from domain.market.records import JobTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class TrialTimes:
 class Trial:
     """What came of a trial: the terms of the job, if it loads; how long it took, or why nobody should run it.
 
-    ``decline`` is an AttemptEnd, 0 where there is nothing against the job.
+    ``decline`` is an LegEnd, 0 where there is nothing against the job.
     """
 
     terms: JobTerms | None = None

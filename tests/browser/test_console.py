@@ -10,7 +10,7 @@ import pytest
 from console.records import Watcher
 from console.server import Console
 from consumer.jobs import read_job
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from tests.browser.chromium import Page
 from tests.support.chain_market import make_terms, submit
 from tests.support.told_market import (

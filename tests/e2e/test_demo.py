@@ -22,9 +22,10 @@ from chain.app.homes import comet_home
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
 from domain.errors import Exit
-from domain.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, PanelSeat, Ruling, ShareState
+from domain.legs.records import LegState
+from domain.market.reasons import CloseReason
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
+from domain.proof.records import PanelSeat, Ruling, ShareState
 from localnet.demo import RIVAL
 from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
@@ -228,7 +229,7 @@ def test_ctrl_c_ends_everything_in_the_middle(tmp_path: Path) -> None:
 def test_two_clusters_train_the_same_model_at_once(demo: Run) -> None:
     summary, layout = demo.summary, demo.layout
     second = summary["second_order"]
-    won = demo.on_chain().assignments[-1].validator
+    won = demo.on_chain().legs[-1].validator
     assert second["closed"] == CloseReason.SETTLED
     assert second["validator"] != won
     assert second["price_per_pflop"] > summary["order"]["price_per_pflop"]
@@ -289,7 +290,7 @@ def test_the_cheat_is_named_and_cut(demo: Run) -> None:
 
 def test_strangers_recomputed_every_round_and_are_paid(demo: Run) -> None:
     on_chain = demo.on_chain()
-    winner = on_chain.assignments[-1].validator
+    winner = on_chain.legs[-1].validator
     operators = {spec.operator for spec in demo.layout.validators}
     assert len(on_chain.panels) == demo.summary["rounds"]
     for panel in on_chain.panels:
@@ -305,7 +306,7 @@ def test_the_result_is_the_verified_state_and_loads(demo: Run) -> None:
     path = Path(result["path"])
     assert sha256(path.read_bytes()).hexdigest() == result["sha256"]
     on_chain = demo.on_chain()
-    assert on_chain.assignments[-1].state is AssignmentState.DONE
+    assert on_chain.legs[-1].state is LegState.DONE
     # The file's tensors have the root that was audited and proven.
     assert state_tree(load_file(path)).root == on_chain.rounds[-1].next_root
     assert on_chain.rounds[-1].ciphertext_root

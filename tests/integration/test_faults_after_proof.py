@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from consumer.result import fetch_result
-from domain.reasons import AttemptEnd
-from domain.records import AnswerKind, OrderState, Ruling
+from domain.legs.reasons import LegEnd
+from domain.market.records import OrderState
+from domain.proof.records import AnswerKind, Ruling
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 
@@ -87,7 +88,7 @@ def test_a_winner_that_vanishes_before_anybody_recomputed_its_round(market: Mark
     assert all(answer.kind is AnswerKind.UNAVAILABLE for answer in answers)
     on_chain = market.look(order)
     assert not any(closed.verified for closed in on_chain.rounds)
-    (attempt, *_) = on_chain.assignments
-    assert attempt.end_reason == AttemptEnd.WRONG_ROUND
+    (leg, *_) = on_chain.legs
+    assert leg.end_reason == LegEnd.WRONG_ROUND
     paid = {payment.kind for payment in on_chain.payments}
     assert paid.isdisjoint({"provider", "validator", "protocol"})

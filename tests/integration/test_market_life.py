@@ -15,9 +15,14 @@ import requests
 
 from consumer.result import fetch_result
 from domain.errors import Exit
-from domain.queries import AccountRequest, EventsRequest, ValidatorsRequest
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState, ShareState, Validator
+from domain.ledger.queries import AccountRequest
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.node.queries import EventsRequest
+from domain.proof.records import ShareState
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import Validator
 from tests.support.market_network import (
     MARKET_BOND,
     PRICE,
@@ -169,11 +174,11 @@ def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None
     for order in (alone, pair):
         on_chain = order.wait_closed(SECONDS)
         assert order.close_reason is CloseReason.SETTLED
-        assert len(on_chain.assignments) == 1
+        assert len(on_chain.legs) == 1
         # Every share that was ever given out was trained by whom it was given to, and accepted.
         assert {share.claim.issue for share in on_chain.shares} == {1}
         assert {share.state for share in on_chain.shares} == {ShareState.ACCEPTED}
-        moniker = market.moniker_of(on_chain.assignments[0].validator)
+        moniker = market.moniker_of(on_chain.legs[0].validator)
         assert {row.reason for row in market.verdicts(moniker, order.id)} == {0}
         assert accounted(order)
     result = fetch_result(market.client, market.key, pair.id, market.job, scratch(market))
@@ -229,7 +234,7 @@ def test_nobody_matches(world: World) -> None:
     order = world.too_cheap
     on_chain = order.wait_closed(SECONDS)
     assert order.close_reason is CloseReason.EXPIRED
-    assert on_chain.assignments == ()
+    assert on_chain.legs == ()
     assert order.paid("refund", to=on_chain.order.consumer) == order.deposit
     histogram = dict(on_chain.order.unmatched)
     assert histogram["price"] > 0
@@ -243,29 +248,29 @@ def test_a_payload_that_is_never_delivered(world: World) -> None:
     """The validator declines in time; nobody can prove who lied, so both burn the same small fee."""
     order = world.undelivered
     on_chain = order.wait_closed(SECONDS)
-    (attempt,) = on_chain.assignments
-    assert attempt.end_reason == AttemptEnd.PAYLOAD_NOT_DELIVERED
-    assert attempt.validator == world.market.operator("val1")
+    (leg,) = on_chain.legs
+    assert leg.end_reason == LegEnd.PAYLOAD_NOT_DELIVERED
+    assert leg.validator == world.market.operator("val1")
     assert order.close_reason is CloseReason.EXPIRED
     assert on_chain.order.failures == 1
     fee = PARAMS.payload_fee
     assert fee > 0
     assert order.paid("deposit_burn") == order.paid("burn") == fee
     assert order.paid("refund", to=on_chain.order.consumer) == order.deposit - fee
-    assert order.paid("bond_return", to=attempt.validator) == attempt.job_bond - fee
+    assert order.paid("bond_return", to=leg.validator) == leg.job_bond - fee
     assert accounted(order)
 
 
 def test_a_winner_that_never_accepts_when_nobody_else_bids(world: World) -> None:
     order = world.dead_end
     on_chain = order.wait_closed(SECONDS)
-    (attempt,) = on_chain.assignments
-    assert attempt.end_reason == AttemptEnd.NOT_ACCEPTED
+    (leg,) = on_chain.legs
+    assert leg.end_reason == LegEnd.NOT_ACCEPTED
     assert order.close_reason is CloseReason.EXPIRED
     assert order.paid("refund", to=on_chain.order.consumer) == order.deposit
     # What the order cost comes back, and no more.
     assert 0 < order.paid("compensation", to=on_chain.order.consumer) < 1_000
-    assert order.paid("compensation", "burn") == attempt.job_bond
+    assert order.paid("compensation", "burn") == leg.job_bond
     assert accounted(order)
     # Its bid is closed, and it is excluded: the histogram says that nothing is left for these conditions.
     assert dict(on_chain.order.unmatched).get("regions", 0) > 0
@@ -275,8 +280,8 @@ def test_a_winner_that_never_accepts_when_nobody_else_bids(world: World) -> None
 def test_a_winner_that_never_accepts_is_replaced(world: World) -> None:
     order, market = world.dead_winner, world.market
     on_chain = order.wait_closed(SECONDS)
-    first, second = on_chain.assignments
-    assert (first.validator, first.end_reason) == (market.operator("val0"), AttemptEnd.NOT_ACCEPTED)
+    first, second = on_chain.legs
+    assert (first.validator, first.end_reason) == (market.operator("val0"), LegEnd.NOT_ACCEPTED)
     assert second.validator == market.operator("val1")
     assert order.close_reason is CloseReason.SETTLED
     assert (on_chain.order.failures, on_chain.order.excluded) == (1, (first.validator,))
@@ -286,9 +291,9 @@ def test_a_winner_that_never_accepts_is_replaced(world: World) -> None:
     assert order.paid("provider", to=market.members("val1")[0].address) > 0
     assert accounted(order)
     world.dead_end.wait_closed(SECONDS)
-    lost = sum(o.on_chain.assignments[0].job_bond for o in (order, world.dead_end))
+    lost = sum(o.on_chain.legs[0].job_bond for o in (order, world.dead_end))
     assert world.free_bond("val0") == MARKET_BOND - lost
-    assert world.validator("val0").attempts_failed == 2
+    assert world.validator("val0").legs_failed == 2
 
 
 def scratch(market: MarketNetwork) -> Path:

@@ -25,8 +25,10 @@ from compute_provider.interfaces import Behaviour, ProviderError
 from compute_provider.store import Store, name_of, read_status
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import WorkOrder
-from domain.queries import OrderResponse
-from domain.records import OrderState, Share, ShareKey, ShareState
+from domain.keys import ShareKey
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import Share, ShareState
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats

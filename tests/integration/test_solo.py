@@ -14,7 +14,7 @@ from chain.app.beacon_keys import BeaconKeys
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from chain.state_machine.queries import get_balance
-from domain.records import Coin
+from domain.ledger.records import Coin
 from tests.support.small_chain import (
     COINS,
     GENESIS_TIME_NS,
@@ -202,7 +202,7 @@ def test_a_bug_in_a_block_ends_the_chain_loudly(
 
 
 def test_events_are_read_without_gaps_and_cut_at_the_limit(solo: Solo) -> None:
-    from domain.messages import MsgDepositBond
+    from domain.ledger.messages import MsgDepositBond
     from tests.support.small_chain import CHAIN_ID, FEE, GAS
     from wire.tx import build_tx
 

@@ -8,8 +8,10 @@ import pytest
 from consumer.errors import ConsumerError
 from consumer.panels import tell_stop
 from consumer.result import fetch_result
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AnswerKind, AuditKind, Ruling, ShareState
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
 from pol.errors import NotFiniteStep
 from pol.local.run import run_locally
 from pol.rules.schedule import segment_work
@@ -57,7 +59,7 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     order = market.submit("here", deadline=1_200)
     on_chain = order.wait_closed(SECONDS)
     assert order.close_reason is CloseReason.STOPPED_BY_JOB
-    assert order.assignment.end_reason == AttemptEnd.STOPPED_BY_JOB
+    assert order.leg.end_reason == LegEnd.STOPPED_BY_JOB
     first, last = on_chain.rounds
     assert first.next_root.hex() == before.rounds[0].state_root
     assert last.stopped is not None

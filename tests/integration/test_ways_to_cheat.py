@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from domain.queries import AccountRequest, OrderResponse
-from domain.reasons import CloseReason, ShareReason
-from domain.records import AuditKind, Ruling, Share, ShareState
+from domain.ledger.queries import AccountRequest
+from domain.market.reasons import CloseReason
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind, Ruling, Share, ShareState
 from localnet.layout import ProviderSpec
 from localnet.network import PROVIDER_BOND
 from tests.support.market_network import MarketNetwork, MarketOrder, market_network, quick_params
@@ -173,14 +175,14 @@ def test_every_order_is_finished_by_the_others(world: World) -> None:
     for moniker, order in world.orders.items():
         on_chain = order.wait_closed(0)
         assert order.close_reason is CloseReason.SETTLED
-        assert len(on_chain.assignments) == 1  # within the first attempt
+        assert len(on_chain.legs) == 1  # within the first leg
         assert [r.round for r in on_chain.rounds if r.verified] == [0, 1]
         honest = next(s for s in world.market.members(moniker) if not s.misbehave)
         assert standing_providers(on_chain) == {honest.address}
         assert ShareReason.NONE in reasons(world.verdicts(honest))
         # The honest provider has earned its part of all rounds, and nobody else in the cluster anything.
         earned = sum(
-            share.work * on_chain.assignments[0].price // 10**15 for share in world.shares(honest)
+            share.work * on_chain.legs[0].price // 10**15 for share in world.shares(honest)
             if share.state is ShareState.ACCEPTED
         )  # fmt: skip
         assert 0 < order.paid("provider") < earned

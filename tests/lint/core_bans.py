@@ -115,7 +115,7 @@ def _allowed(module: str) -> bool:
 
 
 def _mutable_globals(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Assignments of mutable values to names of a module or a class."""
+    """Legs of mutable values to names of a module or a class."""
     scopes = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef)]
     for scope in scopes:
         for statement in scope.body:

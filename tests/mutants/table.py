@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "submit-gas",
         "an order costs the gas of any message",
-        "domain/messages.py",
+        "domain/market/messages.py",
         "GAS_EXTRA: ClassVar[int] = 14",
         "GAS_EXTRA: ClassVar[int] = 0",
         (TRANSACTIONS, MARKET),
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "share-gas",
         "the second signature of a share costs nothing",
-        "domain/messages.py",
+        "domain/proof/messages.py",
         '{"shares": 5, "rejections": 6}',
         '{"shares": 1, "rejections": 6}',
         (TRANSACTIONS, MARKET),
@@ -444,15 +444,15 @@ MUTANTS = (
     Mutant(
         "emptied-book",
         "whoever declines loses its bid",
-        "chain/state_machine/proof/attempts.py",
-        "    if reason is AttemptEnd.DECLINED_NO_CAPACITY:\n",
+        "chain/state_machine/proof/legs.py",
+        "    if reason is LegEnd.DECLINED_NO_CAPACITY:\n",
         "    if reason:\n",
         (f"{_MATCHED}::test_one_order_that_is_never_delivered_does_not_empty_the_book",),
     ),
     Mutant(
         "blame-for-ever",
         "an order that is never delivered goes round all validators",
-        "chain/state_machine/proof/attempts.py",
+        "chain/state_machine/proof/legs.py",
         "        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)\n"
         "        fee = order.params.payload_fee\n",
         "        fee = order.params.payload_fee\n",
@@ -461,7 +461,7 @@ MUTANTS = (
     Mutant(
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
-        "chain/state_machine/proof/attempts.py",
+        "chain/state_machine/proof/legs.py",
         "source, paid = order.id.hex(), min(cut, lost)",
         "source, paid = order.id.hex(), cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
@@ -469,8 +469,8 @@ MUTANTS = (
     Mutant(
         "deadline-in-a-match",
         "the order's deadline ends a match without fault",
-        "chain/state_machine/proof/attempts.py",
-        "        miss_accept(ctx, order, assignment)\n    elif",
+        "chain/state_machine/proof/legs.py",
+        "        miss_accept(ctx, order, leg)\n    elif",
         "        end_order(ctx, order, CloseReason.DEADLINE)\n    elif",
         (
             f"{_MATCHED}::test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance",
@@ -479,7 +479,7 @@ MUTANTS = (
     Mutant(
         "proven-unpaid",
         "a proven order is closed at its deadline",
-        "chain/state_machine/proof/attempts.py",
+        "chain/state_machine/proof/legs.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
         "        return\n    last =",
         "if order.state is OrderState.PROVEN:\n"
@@ -555,7 +555,7 @@ MUTANTS = (
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
         "chain/state_machine/proof/handlers/commit_traces.py",
-        "LOCAL_ROOTS.get(ctx.store, order.id, attempt, slot) or order.terms.local_root",
+        "LOCAL_ROOTS.get(ctx.store, order.id, leg, slot) or order.terms.local_root",
         "order.terms.local_root",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
@@ -658,11 +658,11 @@ MUTANTS = (
         "stop-too-late",
         "a validator replays until the round's deadline, and loses its bond for a job that stops",
         "validator/decide/rounds.py",
-        "    if not (all(verified) or (current.suspects and _is_pressed(view, assignment))):\n",
+        "    if not (all(verified) or (current.suspects and _is_pressed(view, leg))):\n",
         "    if not all(verified):\n",
         (
             "tests/unit/validator/test_decide.py"
-            "::test_a_stop_goes_out_before_the_attempt_fails_for_want_of_time",
+            "::test_a_stop_goes_out_before_the_leg_fails_for_want_of_time",
         ),
     ),
     Mutant(
@@ -724,41 +724,39 @@ MUTANTS = (
         "    withhold_part(ctx, order.id, earnings.validator)\n",
         "    withhold_part(ctx, order.id, earnings.validator)\n"
         "    part = Transfer(\n"
-        "        Move.VALIDATOR, order.id.hex(), assignment.validator, earnings.validator\n"
+        "        Move.VALIDATOR, order.id.hex(), leg.validator, earnings.validator\n"
         "    )\n"
         "    pay_from_deposits(ctx, order.id, [part], closed.round)\n",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(
         "part-kept",
-        "what was withheld is the validator's also where the attempt has failed",
+        "what was withheld is the validator's also where the leg has failed",
         "chain/state_machine/market/orders.py",
-        "        _lose_part(ctx, order, assignment)\n        # What failed",
-        "        pay_part(ctx, order.id, assignment.validator)\n        # What failed",
+        "        _lose_part(ctx, order, leg)\n        # What failed",
+        "        pay_part(ctx, order.id, leg.validator)\n        # What failed",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(
         "part-returned-twice",
         "what returns to the deposit is made good by the job bond once more",
-        "chain/state_machine/proof/attempts.py",
-        "compute_round_cost(order, assignment) - part",
-        "compute_round_cost(order, assignment)",
+        "chain/state_machine/proof/legs.py",
+        "compute_round_cost(order, leg) - part",
+        "compute_round_cost(order, leg)",
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
         "void-in-order",
-        "an attempt ends with its first void round, while one before or behind it is still audited",
+        "a leg ends with its first void round, while one before or behind it is still audited",
         "chain/state_machine/proof/settlement.py",
-        "verified + tally.void == assignment.round",
-        "tally.void > 0 or verified == assignment.round",
-        (
-            f"{_PANELS}::test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too",
-        ),
+        "verified + tally.void == leg.round",
+        "tally.void > 0 or verified == leg.round",
+        (f"{_PANELS}::test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too",),
     ),
     Mutant(
         "made-good-twice",
-        "each round of an attempt that is found wrong pays for what the consumer lost once",
-        "chain/state_machine/proof/attempts.py",
+        "each round of a leg that is found wrong pays for what the consumer lost once",
+        "chain/state_machine/proof/legs.py",
         "max(0, paid - tally.made_good)",
         "max(0, paid)",
         (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),
@@ -823,8 +821,8 @@ MUTANTS = (
         "settled-at-once",
         "an order settles before its consumer had time to fetch the result",
         "chain/state_machine/proof/settlement.py",
-        "        if ctx.clock < assignment.settles_at:\n",
-        "        if ctx.clock > assignment.settles_at:\n",
+        "        if ctx.clock < leg.settles_at:\n",
+        "        if ctx.clock > leg.settles_at:\n",
         (f"{_SETTLEMENT}::test_an_order_waits_for_its_hand_over_before_it_settles",),
     ),
     Mutant(
@@ -867,8 +865,8 @@ MUTANTS = (
         "old-result",
         "an earlier hand-over can be served as the last one",
         "link/handover.py",
-        "        return (self.order_id, u32(self.attempt), u32(self.round), u32(index))\n",
-        "        return (self.order_id, u32(self.attempt), u32(index))\n",
+        "        return (self.order_id, u32(self.leg), u32(self.round), u32(index))\n",
+        "        return (self.order_id, u32(self.leg), u32(index))\n",
         ("tests/unit/consumer/test_result.py::test_what_one_round_left_is_no_result_of_another",),
     ),
     Mutant(
@@ -914,7 +912,7 @@ MUTANTS = (
     Mutant(
         "data-in-time",
         "the time to accept forgets the data",
-        "domain/records.py",
+        "domain/market/records.py",
         "return self.payload_bytes + self.data_bytes",
         "return self.payload_bytes",
         ("tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py",),
@@ -1813,7 +1811,7 @@ MUTANTS = (
         "far-ahead",
         "any number of rounds is closed and not verified",
         "chain/state_machine/proof/rounds.py",
-        "return assignment.round - verified >= order.params.rounds_ahead",
+        "return leg.round - verified >= order.params.rounds_ahead",
         "return False",
         (
             f"{_PANELS}::test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody",
@@ -1904,7 +1902,7 @@ MUTANTS = (
     Mutant(
         "to-address",
         "coins can be sent to any text",
-        "domain/messages.py",
+        "domain/ledger/messages.py",
         "    to_address: Address\n",
         "    to_address: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n",
         (ADDRESS_FIELDS,),
@@ -1912,7 +1910,7 @@ MUTANTS = (
     Mutant(
         "auditor",
         "an auditor can be any text",
-        "domain/messages.py",
+        "domain/proof/messages.py",
         'SIGNER: ClassVar[str] = "auditor"\n    auditor: Address\n',
         'SIGNER: ClassVar[str] = "auditor"\n    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n',
         (ADDRESS_FIELDS,),
@@ -1920,7 +1918,7 @@ MUTANTS = (
     Mutant(
         "signer",
         "a provider certifies itself",
-        "domain/messages.py",
+        "domain/registry/messages.py",
         'SIGNER: ClassVar[str] = "validator"\n    validator: Address\n    provider: Address\n    device_class',
         'SIGNER: ClassVar[str] = "provider"\n    provider: Address\n    validator: Address\n    device_class',
         (TRANSACTIONS,),
@@ -2254,8 +2252,8 @@ MUTANTS = (
         "commit-without-admission",
         "who only asked commits to shares",
         "chain/state_machine/proof/handlers/commit_traces.py",
-        "not provider.is_in(assignment.validator)",
-        "provider.validator != assignment.validator",
+        "not provider.is_in(leg.validator)",
+        "provider.validator != leg.validator",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
     Mutant(
@@ -2367,8 +2365,8 @@ MUTANTS = (
         "trial-own-speed",
         "a job is called slow because this machine is",
         "validator/decide/trial.py",
-        "turns * segments * times.segment * times.speed // assignment.slot_speed",
-        "turns * segments * times.segment * 10**9 // assignment.slot_speed",
+        "turns * segments * times.segment * times.speed // leg.slot_speed",
+        "turns * segments * times.segment * 10**9 // leg.slot_speed",
         (f"{_TRIAL}::test_the_speed_of_this_machine_says_nothing_about_the_job",),
     ),
     Mutant(
@@ -2423,7 +2421,7 @@ MUTANTS = (
         "trial-one-slot",
         "a consumer knows which slot is tried",
         "validator/decide/trial.py",
-        'int.from_bytes(hash_fields("assay/trial-slot", secret, str(attempt))) % slots',
+        'int.from_bytes(hash_fields("assay/trial-slot", secret, str(leg))) % slots',
         "0",
         (f"{_TRIAL}::test_every_slot_may_be_tried_and_a_restart_tries_the_same",),
     ),
@@ -2458,7 +2456,7 @@ MUTANTS = (
         "event-progress",
         "no event tells of a progress deadline that starts again",
         "chain/state_machine/market/orders.py",
-        "    ctx.emit(ProgressRestarted(order.id, assignment.attempt, deadline))\n",
+        "    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))\n",
         "",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
     ),

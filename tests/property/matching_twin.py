@@ -11,7 +11,7 @@ from math import ceil
 from random import Random
 
 from domain.amount import PFLOP
-from domain.records import Bid, Conditions, Offer
+from domain.market.records import Bid, Conditions, Offer
 from matching_engine.records import Asked, Fill, Standing
 
 

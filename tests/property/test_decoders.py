@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from domain.bounds import check
 from domain.errors import Refusal
-from domain.messages import Message, MsgSend
-from domain.records import Coin
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
+from domain.messages import Message
 from domain.tx import Tx
 from tests.support.bad_transactions import field
 from tests.support.bounded import values

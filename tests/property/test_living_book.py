@@ -23,7 +23,9 @@ from chain.state_machine.market.tables import BIDS, LOADS, Load
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
 from domain.amount import PFLOP
-from domain.records import Bid, BondAccount, Conditions, Offer, Validator
+from domain.ledger.records import BondAccount
+from domain.market.records import Bid, Conditions, Offer
+from domain.registry.records import Validator
 from matching_engine import book as indexed
 from matching_engine.match import match, quote
 from matching_engine.records import Asked

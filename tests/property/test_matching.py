@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain.amount import PFLOP, WORK_MAX
-from domain.records import Bid, Conditions, Offer
+from domain.market.records import Bid, Conditions, Offer
 from matching_engine.book import Book
 from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.match import Matched, match, quote

@@ -12,24 +12,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from chain.state_machine.ledger.tables import POTS, SUPPLY, TALLIES
-from domain import queries as q
-from domain.messages import (
-    Message,
-    MsgAcceptOrder,
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.queries import BidsRequest, OrdersRequest
+from domain.market.records import Order, OrderState
+from domain.messages import Message
+from domain.params import local_params
+from domain.proof.queries import PanelDutiesRequest
+from domain.proof.records import ShareState
+from domain.registry.messages import (
     MsgAdmitProvider,
-    MsgCancelOrder,
-    MsgChangeBid,
-    MsgDeclineOrder,
-    MsgDepositBond,
     MsgDismissProvider,
     MsgLeaveCluster,
     MsgRegisterProvider,
-    MsgStopOrder,
-    MsgWithdrawBid,
-    MsgWithdrawBond,
 )
-from domain.params import local_params
-from domain.records import Order, OrderState, ShareState
 from tests.support.chain_market import PRICE, Market, Trace, bid, make_terms, submit
 
 VALIDATORS = st.sampled_from(("v0", "v1", "v2", "v3"))
@@ -63,7 +60,7 @@ class MoneyMachine(RuleBasedStateMachine):
     # --- helpers ---
 
     def orders(self, *states: OrderState) -> list[Order]:
-        found: tuple[Order, ...] = self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+        found: tuple[Order, ...] = self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         return [order for order in found if not states or order.state in states]
 
     def pick(self, index: int, *states: OrderState) -> Order | None:
@@ -102,9 +99,9 @@ class MoneyMachine(RuleBasedStateMachine):
         order = self.pick(index, OrderState.MATCHED, OrderState.RUNNING)
         if order is None:
             return
-        assignment = self.market.assignment(order.id)
+        leg = self.market.leg(order.id)
         if order.state is OrderState.MATCHED:
-            self.send(MsgAcceptOrder(assignment.validator, order.id, order.attempt))
+            self.send(MsgAcceptOrder(leg.validator, order.id, order.legs))
         else:
             shares = self.market.shares(order.id)
             taken = {s.claim.slot for s in shares if s.state is ShareState.COMMITTED}
@@ -117,10 +114,10 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def free_trace(self, order: Order, slot: int, **more: Any) -> Trace:
         """Return a trace with the slot's next issue number."""
-        round = self.market.assignment(order.id).round
-        where = (order.attempt, round, slot)
+        round = self.market.leg(order.id).round
+        where = (order.legs, round, slot)
         claims = (share.claim for share in self.market.shares(order.id))
-        issue = 1 + sum((claim.attempt, claim.round, claim.slot) == where for claim in claims)
+        issue = 1 + sum((claim.leg, claim.round, claim.slot) == where for claim in claims)
         return self.market.trace(order.id, slot, issue=issue, **more)
 
     def answer_some(self, most: int) -> None:
@@ -142,7 +139,7 @@ class MoneyMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX, capacity=st.sampled_from((0, 10**9)), withdraw=st.booleans())
     def change(self, index: int, capacity: int, withdraw: bool) -> None:
-        bids = self.chain.ask(q.BidsRequest("", 0, b"")).bids
+        bids = self.chain.ask(BidsRequest("", 0, b"")).bids
         if bids:
             found = bids[index % len(bids)]
             gone = MsgWithdrawBid(found.validator, found.id)
@@ -190,26 +187,24 @@ class MoneyMachine(RuleBasedStateMachine):
         if order := self.pick(index, OrderState.OPEN, OrderState.MATCHED):
             self.send(MsgCancelOrder(order.consumer, order.id))
 
-    # --- attempts ---
+    # --- legs ---
 
     @rule(index=INDEX)
     def accept(self, index: int) -> None:
         if order := self.pick(index, OrderState.MATCHED):
-            self.send(
-                MsgAcceptOrder(self.market.assignment(order.id).validator, order.id, order.attempt)
-            )
+            self.send(MsgAcceptOrder(self.market.leg(order.id).validator, order.id, order.legs))
 
     @rule(index=INDEX, reason=st.sampled_from((1, 2, 10_010)))
     def decline(self, index: int, reason: int) -> None:
         if order := self.pick(index, OrderState.MATCHED):
-            validator = self.market.assignment(order.id).validator
-            self.send(MsgDeclineOrder(validator, order.id, order.attempt, reason))
+            validator = self.market.leg(order.id).validator
+            self.send(MsgDeclineOrder(validator, order.id, order.legs, reason))
 
     @rule(index=INDEX)
     def stop(self, index: int) -> None:
         if order := self.pick(index, OrderState.RUNNING):
-            validator = self.market.assignment(order.id).validator
-            self.send(MsgStopOrder(validator, order.id, order.attempt))
+            validator = self.market.leg(order.id).validator
+            self.send(MsgStopOrder(validator, order.id, order.legs))
 
     # --- rounds ---
 
@@ -227,9 +222,7 @@ class MoneyMachine(RuleBasedStateMachine):
         order = self.pick(index, OrderState.RUNNING)
         if order is None:
             return
-        shares = [
-            share for share in self.market.shares(order.id) if share.claim.attempt == order.attempt
-        ]
+        shares = [share for share in self.market.shares(order.id) if share.claim.leg == order.legs]
         if not shares:
             return
         ref = shares[which % len(shares)].claim.key.ref
@@ -240,7 +233,7 @@ class MoneyMachine(RuleBasedStateMachine):
         self.answer(name, False)
 
     def answer(self, name: str, right: bool) -> None:
-        for duty in self.chain.ask(q.PanelDutiesRequest(name)).duties:
+        for duty in self.chain.ask(PanelDutiesRequest(name)).duties:
             said = (
                 self.market.answers(duty.order_id, duty.round)
                 if right

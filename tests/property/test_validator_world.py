@@ -10,10 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
+from domain.market.reasons import CloseReason
 from domain.params import local_params
-from domain.queries import OrderResponse
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import AssignmentState, Share, ShareState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareState
 from tests.simulator.actors.consumer import OrderPlan
 from tests.simulator.behaviours import (
     HABITS,
@@ -61,7 +64,7 @@ class Plan:
     habits: tuple[tuple[str, ...], ...]  # of the providers of every cluster; the last one is honest
     bidders: tuple[str, ...] = ("v0", "v1")
     poor: bool = False  # the first provider has no bond
-    deliver: tuple[bool, ...] = (True, True)  # whether the payload reaches the n-th attempt
+    deliver: tuple[bool, ...] = (True, True)  # whether the payload reaches the n-th leg
     crashes: tuple[int, ...] = ()  # seconds after which a bidder crashes
     silent_seats: int = 0
     absent: bool = False  # accepted providers are gone when their states are audited
@@ -126,7 +129,7 @@ def check_share(world: World, share: Share, *, lossless: bool) -> bool:
     if share.state == ShareState.ACCEPTED:
         assert habit not in REASONS or habit == "middle" or not lossless, habit
         return habit == "middle"
-    if share.reason != ShareReason.ATTEMPT_ENDED and lossless:
+    if share.reason != ShareReason.LEG_ENDED and lossless:
         assert share.reason == REASONS.get(habit), (habit, ShareReason(share.reason).name)
     return False
 
@@ -154,10 +157,10 @@ def test_every_order_ends_and_honest_work_is_paid(plan: Plan) -> None:
         able = any(plan.deliver) and bool(plan.habits or not plan.poor)
         if able and not any(missed):
             assert reason is CloseReason.SETTLED, (reason, world.refused[-3:])
-        for assignment in on_chain.assignments:
+        for leg in on_chain.legs:
             # A validator that does its part never loses more than the fee for a payload that did not come.
-            if assignment.state is AssignmentState.FAILED and able and not any(missed):
-                assert not plan.deliver[min(assignment.attempt, 2) - 1]
+            if leg.state is LegState.FAILED and able and not any(missed):
+                assert not plan.deliver[min(leg.number, 2) - 1]
 
 
 @pytest.mark.parametrize("habit", sorted({*HABITS} - {"middle"}))
@@ -182,8 +185,8 @@ def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
     else:
         raise AssertionError("no seed lets the cheat through to a panel")
     assert on_chain.order.work_verified == 0
-    (attempt,) = on_chain.assignments
-    assert attempt.end_reason == AttemptEnd.WRONG_SHARE
+    (leg,) = on_chain.legs
+    assert leg.end_reason == LegEnd.WRONG_SHARE
     (cheat,) = (s for s in on_chain.shares if world.habit_of(s.claim) == "middle")
     sums: dict[str, int] = {}
     for payment in on_chain.payments:

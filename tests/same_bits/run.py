@@ -10,8 +10,8 @@ from compute_provider.work.worker import UPDATE
 from consumer.jobs import write_result
 from consumer.result import fetch_result
 from domain.errors import Expected
-from domain.reasons import ShareReason
-from domain.records import OrderState
+from domain.market.records import OrderState
+from domain.proof.reasons import ShareReason
 from localnet.layout import ProviderSpec
 from pol.job.document import order_terms
 from pol.job.load import load_job

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from domain.messages import Message, MsgAcceptOrder, MsgCloseRound, MsgRevealAnswer
-from domain.reasons import ShareReason
-from domain.records import AnswerKind, SeatAnswer, ShareKey
+from domain.keys import ShareKey
+from domain.legs.messages import MsgAcceptOrder
+from domain.messages import Message
+from domain.proof.messages import MsgCloseRound, MsgRevealAnswer
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind, SeatAnswer
 from tests.support.chain_market import digest
 from validator.decide.duties import Duty
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
@@ -315,10 +318,10 @@ class Accomplice(HonestValidator):
 
 @dataclass(frozen=True)
 class ConsumerHabits:
-    """What a consumer does with an order: to which attempts it delivers (the last entry holds for all behind it)."""
+    """What a consumer does with an order: to which legs it delivers (the last entry holds for all behind it)."""
 
     deliver: tuple[bool, ...] = (True,)
     cancel_after: int | None = None  # ms
 
-    def delivers(self, attempt: int) -> bool:
-        return self.deliver[min(attempt, len(self.deliver)) - 1]
+    def delivers(self, leg: int) -> bool:
+        return self.deliver[min(leg, len(self.deliver)) - 1]

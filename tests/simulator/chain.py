@@ -11,7 +11,7 @@ from chain.state_machine.invariants import (
     check_order,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALLIES
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.tables import (
     PANEL_POTS,
     PANELS,
@@ -22,13 +22,13 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Space, parts_of
-from domain.records import OrderState
+from domain.market.records import OrderState
 from tests.support.chain_harness import Chain
 
 T = TypeVar("T")
 OF_ORDERS: tuple[Space, ...] = (
     ORDERS,
-    ASSIGNMENTS,
+    LEGS,
     SHARES,
     ROUNDS,
     PANELS,

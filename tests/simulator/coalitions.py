@@ -11,7 +11,7 @@ from math import sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
 
-from domain.messages import MsgPlaceBid
+from domain.market.messages import MsgPlaceBid
 from tests.simulator.behaviours import (
     Accomplice,
     Cheat,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from chain.state_machine.invariants import InvariantBroken
-from domain.reasons import CloseReason
+from domain.market.reasons import CloseReason
 from tests.simulator.scenario import Kind, Shape, make_setup
 from tests.simulator.world import World
 

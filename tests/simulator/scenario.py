@@ -5,8 +5,8 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
+from domain.market.records import Conditions, JobTerms
 from domain.params import Params, local_params
-from domain.records import Conditions, JobTerms
 from pol.rules.orders import least_deposit
 from tests.simulator.actors.consumer import OrderPlan
 from tests.simulator.behaviours import (

@@ -7,8 +7,9 @@ import pytest
 from chain.state_machine.invariants import InvariantBroken
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
-from domain.events import SeatSilent, changes_of
-from domain.reasons import CloseReason
+from domain.market.reasons import CloseReason
+from domain.proof.events import SeatSilent
+from domain.vocabulary import changes_of
 from tests.simulator.behaviours import VALIDATOR_CHEATS, Hider, HonestValidator
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play
@@ -76,9 +77,9 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
     for order in world.orders:
         on_chain = world.order(order.order_id)
         for closed in on_chain.rounds:
-            assignment = on_chain.assignment(closed.attempt)
-            assert assignment is not None
-            assert not closed.void or assignment.validator == "v1"
+            leg = on_chain.leg(closed.leg)
+            assert leg is not None
+            assert not closed.void or leg.validator == "v1"
 
 
 @pytest.mark.parametrize("seed", [2, 5])

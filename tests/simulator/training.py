@@ -6,7 +6,7 @@ What follows depends on the job, what was opened, the slot and the step alone, a
 from dataclasses import dataclass
 from functools import cache
 
-from domain.records import JobTerms
+from domain.market.records import JobTerms
 from link.types import BlobRef, PayloadFile, StateRef
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import batch_number, first_step, share_segments

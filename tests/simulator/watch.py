@@ -4,23 +4,19 @@ from typing import TYPE_CHECKING
 
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.tables import LOTS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.block import BlockResult
 from domain.bounds import check as check_record
-from domain.reasons import MISMATCHES, SILENCES, AttemptEnd, ShareReason
-from domain.records import (
-    AssignmentState,
-    OrderState,
-    PanelSeat,
-    Round,
-    Share,
-    ShareKey,
-    ShareState,
-)
+from domain.keys import ShareKey
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import PanelSeat, Round, Share, ShareState
 from tests.simulator.actors import auditor
 from tests.simulator.behaviours import BENT
 from tests.support.chain_harness import PUBLIC
@@ -29,13 +25,13 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 BLAMES = (
-    AttemptEnd.PAYLOAD_NOT_DELIVERED,
-    AttemptEnd.DECLINED_BAD_JOB,
-    AttemptEnd.DECLINED_WORK_MISMATCH,
-    AttemptEnd.DECLINED_TOO_SLOW,
-    AttemptEnd.DECLINED_NOT_FINITE,
+    LegEnd.PAYLOAD_NOT_DELIVERED,
+    LegEnd.DECLINED_BAD_JOB,
+    LegEnd.DECLINED_WORK_MISMATCH,
+    LegEnd.DECLINED_TOO_SLOW,
+    LegEnd.DECLINED_NOT_FINITE,
 )
-"""Ends of an attempt that cost a validator no more than a fee, because nobody can tell who is right."""
+"""Ends of a leg that cost a validator no more than a fee, because nobody can tell who is right."""
 
 
 class Broken(AssertionError):
@@ -52,7 +48,7 @@ class Watch:
         ] = {}  # of honest validators, where nobody can tell whose fault it was
         self._drawn: dict[ShareKey, Share] = {}
         self._right: set[ShareKey] = set()
-        # Attempts that go on from a wrong share which nobody drew.
+        # Legs that go on from a wrong share which nobody drew.
         self._bent: set[tuple[bytes, int]] = set()
         # What honest validators may lose for right shares that they rejected as silent.
         self._silent: dict[str, int] = {}
@@ -69,15 +65,15 @@ class Watch:
         store = Overlay(chain.store)
         for parts in chain.changed_in(SHARES):
             self._check_share(SHARES.must(store, parts[0], *map(number_of, parts[1:])))
-        for order_id, attempt, round in chain.changed_in(ROUNDS):
-            self._check_round(ROUNDS.must(store, order_id, number_of(attempt), number_of(round)))
+        for order_id, number, round in chain.changed_in(ROUNDS):
+            self._check_round(ROUNDS.must(store, order_id, number_of(number), number_of(round)))
         for (name,) in chain.changed_in(VALIDATORS):
             self._check_stake(name.decode(), VALIDATORS.must(store, name.decode()).stake)
-        for order_id, attempt in chain.changed_in(ASSIGNMENTS):
-            assignment = ASSIGNMENTS.must(store, order_id, number_of(attempt))
-            if assignment.state is AssignmentState.FAILED and self._honest(assignment.validator):
-                end = AttemptEnd(assignment.end_reason)
-                self._check_failed(order_id, assignment.validator, end, assignment.attempt)
+        for order_id, number in chain.changed_in(LEGS):
+            leg = LEGS.must(store, order_id, number_of(number))
+            if leg.state is LegState.FAILED and self._honest(leg.validator):
+                end = LegEnd(leg.end_reason)
+                self._check_failed(order_id, leg.validator, end, leg.number)
         for seat in auditor.seats_changed(chain):
             self._check_seat(seat)
 
@@ -101,7 +97,7 @@ class Watch:
         if share.state is ShareState.RIGHT and before is not None and key not in self._right:
             validator = self.world.chain.overlay()
             self._right.add(key)
-            name = ASSIGNMENTS.must(validator, key.order_id, key.attempt).validator
+            name = LEGS.must(validator, key.order_id, key.leg).validator
             if self._honest(name):
                 silent = ShareReason(share.reason) in SILENCES
                 _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
@@ -111,7 +107,7 @@ class Watch:
     def _check_rejected(self, share: Share, habit: str) -> None:
         """An honest validator finds no fault with what is right."""
         key = share.claim.key
-        name = ASSIGNMENTS.must(self.world.chain.overlay(), key.order_id, key.attempt).validator
+        name = LEGS.must(self.world.chain.overlay(), key.order_id, key.leg).validator
         fault = share.state is ShareState.REJECTED and ShareReason(share.reason) in MISMATCHES
         fair = habit in BENT or not self._honest(name)
         _hold(not fault or fair, f"{name}, honest, found fault with a share that is {habit}")
@@ -120,11 +116,11 @@ class Watch:
         """What an honest validator makes of right shares is what the job alone gives, whoever trained and crashed."""
         world, key = self.world, closed.key
         store = world.chain.overlay()
-        for share in SHARES.scan(store, key.order_id, key.attempt, key.round):
+        for share in SHARES.scan(store, key.order_id, key.leg, key.round):
             if share.state is ShareState.ACCEPTED and world.habit_of(share.claim) in BENT:
-                self._bent.add((key.order_id, key.attempt))
-        name = ASSIGNMENTS.must(store, key.order_id, key.attempt).validator
-        if self._honest(name) and (key.order_id, key.attempt) not in self._bent:
+                self._bent.add((key.order_id, key.leg))
+        name = LEGS.must(store, key.order_id, key.leg).validator
+        if self._honest(name) and (key.order_id, key.leg) not in self._bent:
             roots = world.job(key.order_id).result_roots()
             right = roots[key.round] if key.round < len(roots) else b""
             _hold(closed.next_root == right, f"{name}, honest, has another result than the job")
@@ -134,7 +130,7 @@ class Watch:
             least = self.world.setup.stake - self._silent.get(name, 0)
             _hold(stake >= least, f"{name}, honest, has {stake} of its stake of {least}")
 
-    def _check_failed(self, order_id: bytes, name: str, end: AttemptEnd, attempt: int) -> None:
+    def _check_failed(self, order_id: bytes, name: str, end: LegEnd, leg: int) -> None:
         """An honest validator fails where its consumer does not deliver, its job stops before it is begun, or its own
         providers cheat or stay away: whom it takes into its cluster is its own business.
         """
@@ -142,14 +138,14 @@ class Watch:
         order = next(o for o in world.orders if o.order_id == order_id)
         excused = end in BLAMES and not order.plan.honest
         excused |= any(
-            not provider.trustworthy and (order_id, attempt) in provider.asked
+            not provider.trustworthy and (order_id, leg) in provider.asked
             for provider in world.providers.values()
         )
         _hold(excused, f"{name}, honest, failed an order: {end.name}")
 
     def _check_seat(self, seat: PanelSeat) -> None:
         store = self.world.chain.overlay()
-        validator = ASSIGNMENTS.must(store, seat.order_id, seat.attempt).validator
+        validator = LEGS.must(store, seat.order_id, seat.leg).validator
         consumer = ORDERS.must(store, seat.order_id).consumer
         member = PROVIDERS.get(store, seat.validator)
         party = seat.validator in (validator, consumer) or (
@@ -184,16 +180,16 @@ class Watch:
         """Return what honest validators may have lost: fees, and halves of shares whose silence nobody can judge."""
         excused: dict[str, int] = {}
         store = Overlay(self.world.chain.store)
-        for assignment in ASSIGNMENTS.scan(store):
-            order = ORDERS.must(store, assignment.order_id)
+        for leg in LEGS.scan(store):
+            order = ORDERS.must(store, leg.order_id)
             lost = 0
-            if assignment.state is AssignmentState.FAILED:
-                blamed = assignment.end_reason in BLAMES
-                lost += order.params.payload_fee if blamed else assignment.job_bond
-            shares = SHARES.scan(store, assignment.order_id, assignment.attempt)
+            if leg.state is LegState.FAILED:
+                blamed = leg.end_reason in BLAMES
+                lost += order.params.payload_fee if blamed else leg.job_bond
+            shares = SHARES.scan(store, leg.order_id, leg.number)
             lost += sum(s.bond for s in shares if s.state is ShareState.RIGHT)
             if lost:
-                name = assignment.validator
+                name = leg.validator
                 excused[name] = excused.get(name, 0) + lost
         self.losses = excused
         return excused

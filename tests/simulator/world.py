@@ -11,22 +11,19 @@ from random import Random
 from typing import Any
 
 from chain.state_machine.context import HEAD, NS
-from chain.state_machine.market.tables import ASSIGNMENTS
+from chain.state_machine.market.tables import LEGS
 from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
-from domain.messages import (
-    Message,
-    MsgAdmitProvider,
-    MsgCertifyProvider,
-    MsgDepositBond,
-    MsgPlaceBid,
-    MsgRegisterProvider,
-)
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.market.messages import MsgPlaceBid
+from domain.messages import Message
 from domain.params import Params
-from domain.queries import AccountRequest, OrderRequest, OrderResponse
-from domain.records import ShareClaim
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import ShareClaim
+from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
 from tests.simulator.actors.consumer import OrderActor, OrderPlan
 from tests.simulator.actors.provider import ProviderActor
 from tests.simulator.actors.validator import ValidatorActor
@@ -202,8 +199,8 @@ class World:
         """Tell whether lots are to be drawn about an order of one of these validators."""
         store = self.chain.overlay()
         keys = (lot.subject.round for lot in LOTS.scan(store))
-        attempts = (ASSIGNMENTS.must(store, key.order_id, key.attempt) for key in keys)
-        return any(assignment.validator in names for assignment in attempts)
+        legs = (LEGS.must(store, key.order_id, key.leg) for key in keys)
+        return any(leg.validator in names for leg in legs)
 
     def registered(self, address: str, validator: str) -> bool:
         known = PROVIDERS.get(self.chain.overlay(), address)

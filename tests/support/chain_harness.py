@@ -18,7 +18,7 @@ from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
-from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
 from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
@@ -26,7 +26,6 @@ from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Table
 from chain.state_machine.transition import HANDLERS, apply_block, init_chain
-from domain import queries as q
 from domain.amount import ceil_div
 from domain.beacon import Reveal, next_beacon, reveal_message
 from domain.block import Block, BlockResult, TxResult
@@ -36,9 +35,14 @@ from domain.errors import Code, Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
-from domain.messages import Message, MsgSubmitOrder, signer_of
+from domain.ledger.queries import AccountRequest
+from domain.ledger.records import Account, Coin
+from domain.market.messages import MsgSubmitOrder
+from domain.market.records import Order
+from domain.messages import Message, signer_of
+from domain.node.queries import StatusRequest
 from domain.params import Params, local_params
-from domain.records import Account, Coin, Order
+from domain.proof.queries import OrderRequest
 from domain.tx import SignerInfo, Tx, sign_doc
 from pol.rules.commitment import possession_sign_bytes
 from tests.support.rebuilt import Rebuilt, adopt, check_books, check_changed
@@ -54,7 +58,7 @@ PUBLIC: tuple[Table[Any], ...] = (
     PROVIDERS,
     BIDS,
     ORDERS,
-    ASSIGNMENTS,
+    LEGS,
     SHARES,
     ROUNDS,
     PANELS,
@@ -391,7 +395,7 @@ class Chain:
 
     @property
     def clock(self) -> int:
-        clock: int = self.ask(q.StatusRequest()).clock
+        clock: int = self.ask(StatusRequest()).clock
         return clock
 
     def overlay(self) -> Overlay:
@@ -428,14 +432,14 @@ class Chain:
 
     def bond(self, address: str) -> int:
         """Return the free coins of a bond account."""
-        free: int = self.ask(q.AccountRequest(address)).bond.free
+        free: int = self.ask(AccountRequest(address)).bond.free
         return free
 
     def ask(self, request: Any) -> Any:
         return queries.answer(self.store, request)
 
     def order(self, order_id: bytes) -> Order:
-        found: Order = self.ask(q.OrderRequest(order_id)).order
+        found: Order = self.ask(OrderRequest(order_id)).order
         return found
 
     def seen(self, kind: str) -> list[Event]:

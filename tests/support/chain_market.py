@@ -14,34 +14,29 @@ from chain.state_machine import gas
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.queue import DEADLINES, Due
 from chain.state_machine.store import Overlay
-from domain import queries as q
 from domain.block import BlockResult
 from domain.hashing import merkle_path
-from domain.messages import (
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond
+from domain.legs.messages import MsgAcceptOrder
+from domain.legs.records import Leg
+from domain.market.messages import MsgPlaceBid, MsgSubmitOrder
+from domain.market.records import Conditions, JobTerms, Offer, Order
+from domain.params import Params
+from domain.proof.messages import (
     AcceptedShare,
-    MsgAcceptOrder,
-    MsgAdmitProvider,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
-    MsgDepositBond,
-    MsgPlaceBid,
-    MsgRegisterProvider,
     MsgRevealAnswer,
-    MsgSubmitOrder,
     Rejection,
     SignedShare,
 )
-from domain.params import Params
-from domain.reasons import ShareReason
-from domain.records import (
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
     AnswerKind,
-    Assignment,
     AuditKind,
-    Conditions,
-    JobTerms,
-    Offer,
-    Order,
     Panel,
     PanelSeat,
     Place,
@@ -49,12 +44,12 @@ from domain.records import (
     SeatAnswer,
     Share,
     ShareClaim,
-    ShareRef,
     ShareRoots,
     ShareState,
     ShownLeaf,
     TraceLeaf,
 )
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import (
     compute_trace_root,
     leaf_hashes,
@@ -237,29 +232,29 @@ class Market:
 
     # --- looking ---
 
-    def all_of(self, order_id: bytes) -> q.OrderResponse:
-        found: q.OrderResponse = self.chain.ask(q.OrderRequest(order_id))
+    def all_of(self, order_id: bytes) -> OrderResponse:
+        found: OrderResponse = self.chain.ask(OrderRequest(order_id))
         return found
 
     def order(self, order_id: bytes) -> Order:
         return self.all_of(order_id).order
 
-    def assignment(self, order_id: bytes) -> Assignment:
-        """Return the current attempt."""
-        return self.all_of(order_id).assignments[-1]
+    def leg(self, order_id: bytes) -> Leg:
+        """Return the current leg."""
+        return self.all_of(order_id).legs[-1]
 
     def shares(self, order_id: bytes) -> tuple[Share, ...]:
         return self.all_of(order_id).shares
 
     def round(self, order_id: bytes, round: int) -> Round:
-        """Return a closed round of the current attempt."""
-        attempt = self.order(order_id).attempt
+        """Return a closed round of the current leg."""
+        leg = self.order(order_id).legs
         rounds = self.all_of(order_id).rounds
-        return next(r for r in rounds if (r.attempt, r.round) == (attempt, round))
+        return next(r for r in rounds if (r.leg, r.round) == (leg, round))
 
-    def round_of(self, order_id: bytes, attempt: int, round: int) -> Round:
-        """Return a closed round of any attempt."""
-        found = self.all_of(order_id).round(attempt, round)
+    def round_of(self, order_id: bytes, leg: int, round: int) -> Round:
+        """Return a closed round of any leg."""
+        found = self.all_of(order_id).round(leg, round)
         if found is None:
             raise AssertionError("the round is not closed")
         return found
@@ -288,8 +283,8 @@ class Market:
         return self.chain.block(seconds=0)
 
     def accept(self, order_id: bytes) -> BlockResult:
-        assignment = self.assignment(order_id)
-        return self.chain.ok(MsgAcceptOrder(assignment.validator, order_id, assignment.attempt))
+        leg = self.leg(order_id)
+        return self.chain.ok(MsgAcceptOrder(leg.validator, order_id, leg.number))
 
     def run(self, message: MsgSubmitOrder | None = None) -> bytes:
         """Submit an order that is matched at once, and accept it."""
@@ -309,28 +304,28 @@ class Market:
         **changes: Any,
     ) -> ShareClaim:
         """Return a claim that holds, in the open round; ``opening`` and ``version`` are what it commits to."""
-        order, assignment = self.order(order_id), self.assignment(order_id)
-        cluster = self.clusters[assignment.validator]
+        order, leg = self.order(order_id), self.leg(order_id)
+        cluster = self.clusters[leg.validator]
         name = provider or cluster[slot % len(cluster)]
-        key = assignment.open_round.share(slot, issue)
+        key = leg.open_round.share(slot, issue)
         made = share_commitment(
             CHAIN_ID,
             key,
             name,
-            opening or (assignment.global_in, self.local_in(order_id, slot)),
+            opening or (leg.global_in, self.local_in(order_id, slot)),
             version or order.terms.executor_version,
-            roots or make_work(order, assignment.round, slot, "right")[0],
+            roots or make_work(order, leg.round, slot, "right")[0],
         )
-        claim = ShareClaim(order_id, key.attempt, key.round, slot, issue, name, made)
+        claim = ShareClaim(order_id, key.leg, key.round, slot, issue, name, made)
         return replace(claim, **changes)
 
     def local_in(self, order_id: bytes, slot: int) -> bytes:
         """Return the local state that the slot's last accepted share left, or the order's initial one."""
-        attempt = self.order(order_id).attempt
+        leg = self.order(order_id).legs
         left = [
             share.roots.local_out
             for share in self.shares(order_id)
-            if share.roots and (share.claim.attempt, share.claim.slot) == (attempt, slot)
+            if share.roots and (share.claim.leg, share.claim.slot) == (leg, slot)
         ]
         return left[-1] if left else self.order(order_id).terms.local_root
 
@@ -347,11 +342,11 @@ class Market:
         ``work`` is the same for all who trained rightly; whoever did something else has another one. The job stops in
         segment ``stop``, if one is given.
         """
-        round = self.assignment(order_id).round
+        round = self.leg(order_id).round
         roots, leaves = make_work(self.order(order_id), round, slot, work, stop)
         claim = self.claim(order_id, slot, **{"roots": roots, **more})
         trace = Trace(sign_share(claim), roots, leaves)
-        self.traces[order_id, claim.attempt, claim.round, trace.ref] = trace
+        self.traces[order_id, claim.leg, claim.round, trace.ref] = trace
         return trace
 
     def traces_of_round(self, order_id: bytes) -> list[Trace]:
@@ -364,12 +359,12 @@ class Market:
         *traces: Trace | SignedShare,
         reject: Sequence[tuple[ShareRef, int]] = (),
     ) -> MsgCommitTraces:
-        assignment = self.assignment(order_id)
+        leg = self.leg(order_id)
         return MsgCommitTraces(
-            validator=assignment.validator,
+            validator=leg.validator,
             order_id=order_id,
-            attempt=assignment.attempt,
-            round=assignment.round,
+            leg=leg.number,
+            round=leg.round,
             rejections=tuple(Rejection(ref, reason) for ref, reason in reject),
             shares=tuple(t.signed if isinstance(t, Trace) else t for t in traces),
         )
@@ -391,22 +386,20 @@ class Market:
         raise AssertionError("shares are not drawn")
 
     def close_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
-        assignment = self.assignment(order_id)
+        leg = self.leg(order_id)
         standing = [
-            self.traces[
-                order_id, assignment.attempt, assignment.round, share.claim.key.ref
-            ].accepted
+            self.traces[order_id, leg.number, leg.round, share.claim.key.ref].accepted
             for share in self.shares(order_id)
             if share.state is ShareState.COMMITTED
         ]
         message = MsgCloseRound(
-            validator=assignment.validator,
+            validator=leg.validator,
             order_id=order_id,
-            attempt=assignment.attempt,
-            round=assignment.round,
+            leg=leg.number,
+            round=leg.round,
             shares=tuple(standing),
-            next_root=digest("next", order_id, assignment.attempt, assignment.round),
-            ciphertext_root=self.sealed_root(order_id, assignment.round),
+            next_root=digest("next", order_id, leg.number, leg.round),
+            ciphertext_root=self.sealed_root(order_id, leg.round),
         )
         return replace(message, **changes)
 
@@ -444,8 +437,8 @@ class Market:
     # --- panels ---
 
     def panel(self, order_id: bytes, round: int) -> Panel:
-        """Return the panel of a round of the current attempt."""
-        found = self.all_of(order_id).panel(self.order(order_id).attempt, round)
+        """Return the panel of a round of the current leg."""
+        found = self.all_of(order_id).panel(self.order(order_id).legs, round)
         if found is None:
             raise AssertionError("the round has no panel")
         return found
@@ -453,7 +446,7 @@ class Market:
     def seats(self, order_id: bytes, round: int, stage: int = 0) -> tuple[PanelSeat, ...]:
         """Return the seats of a round's panel, of one stage if given."""
         key = self.panel(order_id, round).key
-        found = self.chain.ask(q.SeatsRequest(*key)).seats
+        found = self.chain.ask(SeatsRequest(*key)).seats
         return tuple(seat for seat in found if stage in (0, seat.stage))
 
     def seated(self, order_id: bytes, round: int = 0, stage: int = 0) -> list[str]:
@@ -462,7 +455,7 @@ class Market:
 
     def first_seats(self, order_id: bytes) -> list[str]:
         """Return who sat in the panel of the very first round."""
-        found = self.chain.ask(q.SeatsRequest(order_id, 1, 0)).seats
+        found = self.chain.ask(SeatsRequest(order_id, 1, 0)).seats
         return [seat.validator for seat in found]
 
     def wait_stage(self, order_id: bytes, round: int = 0, stage: int = 1) -> Panel:
@@ -478,9 +471,9 @@ class Market:
         """Return what recomputing a place gives, where everything was right."""
         closed = self.round(order_id, round)
         if place.kind is AuditKind.AGGREGATION:
-            return digest("next", order_id, closed.attempt, round)
+            return digest("next", order_id, closed.leg, round)
         ref = ShareRef(place.slot, place.issue)
-        trace = self.traces[order_id, closed.attempt, round, ref]
+        trace = self.traces[order_id, closed.leg, round, ref]
         if place.kind is AuditKind.UPDATE:
             return update_claim(trace.roots.update_root, trace.roots.local_out)
         return trace.leaves[place.segment].boundary_root
@@ -508,7 +501,7 @@ class Market:
             place = panel.places[number].place
             if place.kind is AuditKind.SEGMENT and not panel.places[number].stops:
                 ref = ShareRef(place.slot, place.issue)
-                trace = self.traces[order_id, panel.attempt, round, ref]
+                trace = self.traces[order_id, panel.leg, round, ref]
                 found.append(ShownLeaf(number, trace.leaves[place.segment]))
         return tuple(found)
 
@@ -519,9 +512,7 @@ class Market:
         made = answer_commitment(
             CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers
         )
-        return MsgCommitAnswer(
-            auditor, panel.order_id, panel.attempt, panel.round, panel.stage, made
-        )
+        return MsgCommitAnswer(auditor, panel.order_id, panel.leg, panel.round, panel.stage, made)
 
     def reveal_answer(
         self,
@@ -535,7 +526,7 @@ class Market:
         return MsgRevealAnswer(
             auditor,
             panel.order_id,
-            panel.attempt,
+            panel.leg,
             panel.round,
             panel.stage,
             digest("salt", auditor),
@@ -588,7 +579,7 @@ class Market:
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, audits, windows, hand-over."""
         rounds = self.order(order_id).terms.rounds
-        for round in range(self.assignment(order_id).round, rounds):
+        for round in range(self.leg(order_id).round, rounds):
             self.train_round(order_id)
             self.answer_all(order_id, round)
         self.chain.pass_time(self.order(order_id).window + 2)

@@ -24,13 +24,19 @@ from consumer.jobs import read_job
 from consumer.request import Request
 from consumer.submit import submit
 from consumer.watch import POLL_SECONDS, Delivery
-from domain.events import BidPlaced, changes_of
+from domain.market.events import BidPlaced
+from domain.vocabulary import changes_of
 from domain.limits import CAPABILITY_SECONDS_MAX
-from domain.messages import MsgCertifyProvider, MsgDepositBond, MsgPlaceBid
+from domain.ledger.messages import MsgDepositBond
+from domain.market.messages import MsgPlaceBid
+from domain.registry.messages import MsgCertifyProvider
 from domain.params import Params, local_params
-from domain.queries import OrderRequest, OrderResponse, SeatsRequest, ValidatorsRequest
-from domain.reasons import CloseReason
-from domain.records import Assignment, Conditions, Offer, OrderState, PanelSeat
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
+from domain.registry.queries import ValidatorsRequest
+from domain.market.reasons import CloseReason
+from domain.legs.records import Leg
+from domain.market.records import Conditions, Offer, OrderState
+from domain.proof.records import PanelSeat
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters
@@ -87,9 +93,9 @@ class MarketOrder:
         self._thread.join()
 
     @property
-    def assignment(self) -> Assignment:
-        """The last attempt."""
-        return self.on_chain.assignments[-1]
+    def leg(self) -> Leg:
+        """The last leg."""
+        return self.on_chain.legs[-1]
 
     @property
     def close_reason(self) -> CloseReason:
@@ -126,11 +132,11 @@ class MarketOrder:
 
     def _where(self) -> str:
         order, logs = self.on_chain.order, self._market.network.layout.path / "logs"
-        attempts = ", ".join(
+        legs = ", ".join(
             f"{self._market.moniker_of(a.validator)} {a.state.name} in round {a.round}, end {a.end_reason}"
-            for a in self.on_chain.assignments
+            for a in self.on_chain.legs
         )
-        return f"it is {order.state.name}, end {order.close_reason}; {attempts or 'no attempt'}; see {logs}"
+        return f"it is {order.state.name}, end {order.close_reason}; {legs or 'no leg'}; see {logs}"
 
 
 class MarketNetwork:

@@ -12,49 +12,108 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
-from domain import events as e
-from domain.events import Change, Event, read_event
+from domain.events import Change, Event
 from domain.genesis import Genesis
-from domain.params import OrderParams
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import (
-    AnswerKind,
-    Assignment,
-    AssignmentState,
-    AuditKind,
-    BeaconKey,
-    Bid,
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
+from domain.ledger.records import (
     BondAccount,
     BondKind,
     BondRow,
     Depositor,
     Escrow,
+    Payment,
+    Withdrawal,
+)
+from domain.legs.events import (
+    LegFailed,
+    OrderAccepted,
+    OrderDeclined,
+    OrderMatched,
+    OrderSettled,
+    PartReturned,
+    ProgressRestarted,
+)
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.events import (
+    BidChanged,
+    BidClosed,
+    BidPlaced,
+    OrderClosed,
+    OrderExcluded,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
+from domain.market.reasons import CloseReason
+from domain.market.records import Bid, Order, OrderState
+from domain.params import OrderParams
+from domain.proof.events import (
+    AnswerCommitted,
+    AnswerRevealed,
+    DeadlineMoved,
+    LeafShown,
+    OrderProven,
+    OrderVerified,
+    PanelEnded,
+    PanelWaits,
+    PlaceDrawn,
+    PlaceRuled,
+    RoomTaken,
+    RoundClosed,
+    RoundStopped,
+    RoundVerified,
+    RoundVoid,
+    SeatDiffered,
+    SeatPaid,
+    SeatRevealed,
+    SeatSilent,
+    ShareAccepted,
+    ShareCommitted,
+    ShareCompared,
+    ShareDrawn,
+    ShareFoundWrong,
+    ShareRejected,
+    ShareSkipped,
+    StageEnded,
+    StageOpened,
+)
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
+    AnswerKind,
+    AuditKind,
     Finding,
-    Order,
-    OrderState,
     Panel,
     PanelPlace,
     PanelSeat,
-    Payment,
     Place,
-    Provider,
     Round,
-    RoundKey,
     Ruling,
     SeatAnswer,
     Share,
     ShareClaim,
-    ShareKey,
     ShareRoots,
     ShareState,
-    Validator,
-    Withdrawal,
 )
+from domain.registry.events import (
+    AuditsPromised,
+    BeaconKeyRevoked,
+    BeaconKeySet,
+    EndpointSet,
+    ProviderAdmitted,
+    ProviderCertified,
+    ProviderDismissed,
+    ProviderLeft,
+    ProviderRegistered,
+)
+from domain.registry.records import BeaconKey, Provider, Validator
+from domain.vocabulary import read_event
 from escrow.moves import Pot
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
@@ -76,15 +135,15 @@ BURNS = frozenset(("burn", "deposit_burn", "held_burn"))
 TO_POOL = frozenset(("protocol", "decline_fee"))
 BLAMES_JOB = frozenset(
     (
-        AttemptEnd.PAYLOAD_NOT_DELIVERED,
-        AttemptEnd.DECLINED_BAD_JOB,
-        AttemptEnd.DECLINED_WORK_MISMATCH,
-        AttemptEnd.DECLINED_TOO_SLOW,
-        AttemptEnd.DECLINED_NOT_FINITE,
+        LegEnd.PAYLOAD_NOT_DELIVERED,
+        LegEnd.DECLINED_BAD_JOB,
+        LegEnd.DECLINED_WORK_MISMATCH,
+        LegEnd.DECLINED_TOO_SLOW,
+        LegEnd.DECLINED_NOT_FINITE,
     )
 )
-NOBODYS = frozenset((AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED))
-"""Ends of a running attempt that are not its validator's fault."""
+NOBODYS = frozenset((LegEnd.WRONG_SHARE, LegEnd.UNDECIDED))
+"""Ends of a running leg that are not its validator's fault."""
 
 
 class Rebuilt:
@@ -102,7 +161,7 @@ class Rebuilt:
                 endpoint=v.endpoint,
                 certificate=v.certificate,
                 orders_settled=0,
-                attempts_failed=0,
+                legs_failed=0,
                 audits_answered=0,
                 audits_missed=0,
                 beacon_keys=(BeaconKey(v.beacon_key, 1),),
@@ -115,7 +174,7 @@ class Rebuilt:
         self.bonds: dict[str, BondAccount] = {}
         self.bids: dict[bytes, Bid] = {}
         self.orders: dict[bytes, Order] = {}
-        self.assignments: dict[tuple[bytes, int], Assignment] = {}
+        self.legs: dict[tuple[bytes, int], Leg] = {}
         self.shares: dict[ShareKey, Share] = {}
         self.rounds: dict[RoundKey, Round] = {}
         self.panels: dict[RoundKey, Panel] = {}
@@ -128,7 +187,7 @@ class Rebuilt:
         self.number = 0
         # How many payments an order has.
         self._paid: dict[bytes, int] = {}
-        # The local state that a slot's last accepted share of an attempt left.
+        # The local state that a slot's last accepted share of a leg left.
         self._locals: dict[tuple[bytes, int, int], bytes] = {}
         # Seats that differ from a ruling, of panels that go on.
         self._differed: set[tuple[RoundKey, str]] = set()
@@ -161,18 +220,18 @@ class Rebuilt:
         self.providers[address] = replace(self.providers[address], **changes)
 
     @take.register
-    def _(self, change: e.EndpointSet) -> None:
+    def _(self, change: EndpointSet) -> None:
         self._validator(change.operator, endpoint=change.endpoint, certificate=change.certificate)
 
     @take.register
-    def _(self, change: e.BeaconKeySet) -> None:
+    def _(self, change: BeaconKeySet) -> None:
         self._drop_keys(change.operator, change.dropped)
         keys = self.validators[change.operator].beacon_keys
         added = BeaconKey(change.beacon_key, change.counts_from)
         self._validator(change.operator, beacon_keys=(*keys, added))
 
     @take.register
-    def _(self, change: e.BeaconKeyRevoked) -> None:
+    def _(self, change: BeaconKeyRevoked) -> None:
         self._drop_keys(change.operator, change.dropped)
 
     def _drop_keys(self, operator: str, dropped: tuple[bytes, ...]) -> None:
@@ -180,7 +239,7 @@ class Rebuilt:
         self._validator(operator, beacon_keys=tuple(k for k in keys if k.key not in dropped))
 
     @take.register
-    def _(self, change: e.AuditsPromised) -> None:
+    def _(self, change: AuditsPromised) -> None:
         self._validator(
             change.operator,
             audit_speed=change.speed,
@@ -189,22 +248,22 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.ProviderRegistered) -> None:
+    def _(self, change: ProviderRegistered) -> None:
         known = self.providers.get(change.provider)
         if known is None:
             known = Provider(change.provider, "", change.pub_key, None, 0, 0)
         self.providers[change.provider] = replace(known, validator=change.validator)
 
     @take.register
-    def _(self, change: e.ProviderLeft | e.ProviderDismissed) -> None:
+    def _(self, change: ProviderLeft | ProviderDismissed) -> None:
         self._provider(change.provider, validator="", admitted=False, capability=None)
 
     @take.register
-    def _(self, change: e.ProviderAdmitted) -> None:
+    def _(self, change: ProviderAdmitted) -> None:
         self._provider(change.provider, admitted=True)
 
     @take.register
-    def _(self, change: e.ProviderCertified) -> None:
+    def _(self, change: ProviderCertified) -> None:
         self._provider(change.provider, capability=change.capability)
 
     # Bond accounts
@@ -214,18 +273,18 @@ class Rebuilt:
         self.bonds[owner] = replace(known, free=known.free + amount)
 
     @take.register
-    def _(self, change: e.BondDeposited) -> None:
+    def _(self, change: BondDeposited) -> None:
         self._free(change.owner, change.amount)
 
     @take.register
-    def _(self, change: e.BondWithdrawing) -> None:
+    def _(self, change: BondWithdrawing) -> None:
         self._free(change.owner, -change.amount)
         known = self.bonds[change.owner]
         waiting = (*known.withdrawals, Withdrawal(change.amount, change.release_at))
         self.bonds[change.owner] = replace(known, withdrawals=waiting)
 
     @take.register
-    def _(self, change: e.BondReleased) -> None:
+    def _(self, change: BondReleased) -> None:
         # Who waits longest comes first.
         known, left = self.bonds[change.owner], change.amount
         waiting = known.withdrawals
@@ -238,11 +297,11 @@ class Rebuilt:
     # The book
 
     @take.register
-    def _(self, change: e.BidPlaced) -> None:
+    def _(self, change: BidPlaced) -> None:
         self.bids[change.bid] = change.record
 
     @take.register
-    def _(self, change: e.BidChanged) -> None:
+    def _(self, change: BidChanged) -> None:
         known = self.bids[change.bid]
         self.bids[change.bid] = replace(
             known,
@@ -253,7 +312,7 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.BidClosed) -> None:
+    def _(self, change: BidClosed) -> None:
         del self.bids[change.bid]
 
     def _reserve(self, bid: bytes, work: int) -> None:
@@ -266,22 +325,22 @@ class Rebuilt:
     def _order(self, order: bytes, **changes: Any) -> None:
         self.orders[order] = replace(self.orders[order], **changes)
 
-    def _assignment(self, order: bytes, attempt: int, **changes: Any) -> None:
-        key = order, attempt
-        before = self.assignments[key]
-        after = self.assignments[key] = replace(before, **changes)
+    def _leg(self, order: bytes, leg: int, **changes: Any) -> None:
+        key = order, leg
+        before = self.legs[key]
+        after = self.legs[key] = replace(before, **changes)
         if before.is_live and not after.is_live:
             self._reserve(before.bid_id, -before.work)
 
     @take.register
-    def _(self, change: e.OrderSubmitted) -> None:
+    def _(self, change: OrderSubmitted) -> None:
         row = Depositor(change.consumer, change.deposit, 0, 0)
         self.orders[change.order] = change.record
         self.escrows[change.order] = Escrow(change.order, (row,), ())
         self._paid[change.order] = 0
 
     @take.register
-    def _(self, change: e.OrderOpened) -> None:
+    def _(self, change: OrderOpened) -> None:
         self._order(
             change.order,
             state=OrderState.OPEN,
@@ -292,21 +351,21 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.OrderUnmatched) -> None:
+    def _(self, change: OrderUnmatched) -> None:
         self._order(change.order, unmatched=change.failed)
 
     @take.register
-    def _(self, change: e.OrderExcluded) -> None:
+    def _(self, change: OrderExcluded) -> None:
         known = self.orders[change.order].excluded
         self._order(change.order, excluded=tuple(sorted({*known, change.validator})))
 
     @take.register
-    def _(self, change: e.OrderMatched) -> None:
+    def _(self, change: OrderMatched) -> None:
         offer = self.bids[change.bid].offer
-        self._order(change.order, state=OrderState.MATCHED, attempt=change.attempt, unmatched=())
-        self.assignments[change.order, change.attempt] = Assignment(
+        self._order(change.order, state=OrderState.MATCHED, legs=change.leg, unmatched=())
+        self.legs[change.order, change.leg] = Leg(
             order_id=change.order,
-            attempt=change.attempt,
+            number=change.leg,
             validator=change.validator,
             bid_id=change.bid,
             price=change.price,
@@ -315,7 +374,7 @@ class Rebuilt:
             providers_bps=offer.providers_bps,
             slot_speed=offer.slot_speed,
             slots=offer.slots,
-            state=AssignmentState.MATCHED,
+            state=LegState.MATCHED,
             end_reason=0,
             matched_at=change.matched_at,
             accept_deadline=change.accept_deadline,
@@ -325,61 +384,61 @@ class Rebuilt:
             settles_at=0,
         )
         self._reserve(change.bid, change.work)
-        row = BondRow(BondKind.JOB, change.validator, change.attempt, 0, 0, 0, change.job_bond)
+        row = BondRow(BondKind.JOB, change.validator, change.leg, 0, 0, 0, change.job_bond)
         self._lock(change.order, row)
 
     @take.register
-    def _(self, change: e.OrderAccepted) -> None:
+    def _(self, change: OrderAccepted) -> None:
         self._order(change.order, state=OrderState.RUNNING)
-        self._assignment(change.order, change.attempt, state=AssignmentState.RUNNING)
+        self._leg(change.order, change.leg, state=LegState.RUNNING)
 
     @take.register
-    def _(self, change: e.ProgressRestarted) -> None:
-        self._assignment(change.order, change.attempt, progress_deadline=change.deadline)
+    def _(self, change: ProgressRestarted) -> None:
+        self._leg(change.order, change.leg, progress_deadline=change.deadline)
 
     @take.register
-    def _(self, change: e.OrderDeclined) -> None:
+    def _(self, change: OrderDeclined) -> None:
         self._fail(change)
         if change.reason in BLAMES_JOB:
             self._count_failure(change.order)
 
     @take.register
-    def _(self, change: e.AttemptFailed) -> None:
+    def _(self, change: LegFailed) -> None:
         self._fail(change)
         self._count_failure(change.order)
         if change.reason not in NOBODYS:
-            failed = self.validators[change.validator].attempts_failed
-            self._validator(change.validator, attempts_failed=failed + 1)
+            failed = self.validators[change.validator].legs_failed
+            self._validator(change.validator, legs_failed=failed + 1)
 
-    def _fail(self, change: e.OrderDeclined | e.AttemptFailed) -> None:
-        state = AssignmentState.FAILED
-        self._assignment(change.order, change.attempt, state=state, end_reason=change.reason)
+    def _fail(self, change: OrderDeclined | LegFailed) -> None:
+        state = LegState.FAILED
+        self._leg(change.order, change.leg, state=state, end_reason=change.reason)
 
     def _count_failure(self, order: bytes) -> None:
         self._order(order, failures=self.orders[order].failures + 1)
 
     @take.register
-    def _(self, change: e.OrderProven) -> None:
+    def _(self, change: OrderProven) -> None:
         self._order(change.order, state=OrderState.PROVEN)
-        self._assignment(change.order, change.attempt, state=AssignmentState.PROVEN)
+        self._leg(change.order, change.leg, state=LegState.PROVEN)
 
     @take.register
-    def _(self, change: e.OrderVerified) -> None:
-        self._assignment(change.order, change.attempt, settles_at=change.settles_at)
+    def _(self, change: OrderVerified) -> None:
+        self._leg(change.order, change.leg, settles_at=change.settles_at)
 
     @take.register
-    def _(self, change: e.DeadlineMoved) -> None:
+    def _(self, change: DeadlineMoved) -> None:
         self._order(change.order, deadline=change.deadline)
 
     @take.register
-    def _(self, change: e.OrderSettled) -> None:
-        done = AssignmentState.DONE
-        self._assignment(change.order, change.attempt, state=done, end_reason=change.reason)
+    def _(self, change: OrderSettled) -> None:
+        done = LegState.DONE
+        self._leg(change.order, change.leg, state=done, end_reason=change.reason)
         settled = self.validators[change.validator].orders_settled
         self._validator(change.validator, orders_settled=settled + 1)
 
     @take.register
-    def _(self, change: e.OrderClosed) -> None:
+    def _(self, change: OrderClosed) -> None:
         reason = CloseReason(change.reason)
         self._order(change.order, state=OrderState.CLOSED, close_reason=int(reason))
 
@@ -388,31 +447,31 @@ class Rebuilt:
     def _lock(self, order: bytes, row: BondRow) -> None:
         if row.amount:
             self._free(row.owner, -row.amount)
-            self.bond_rows[order, row.attempt, row.round, row.slot, row.issue] = row
+            self.bond_rows[order, row.leg, row.round, row.slot, row.issue] = row
 
     @take.register
-    def _(self, change: e.PaymentMade) -> None:
+    def _(self, change: PaymentMade) -> None:
         payment = Payment(change.to, change.kind, change.amount, change.round)
         number = self._paid[change.order]
         self.payments[change.order, number] = payment
         self._paid[change.order] = number + 1
-        if change.attempt:
+        if change.leg:
             self._pay_from_bond(change)
         else:
             self._pay_from_deposit(change)
         self.burnt += change.amount if change.kind in BURNS else 0
         self.community += change.amount if change.kind in TO_POOL else 0
 
-    def _pay_from_bond(self, change: e.PaymentMade) -> None:
+    def _pay_from_bond(self, change: PaymentMade) -> None:
         round = change.round if change.issue else 0
-        key = change.order, change.attempt, round, change.slot, change.issue
+        key = change.order, change.leg, round, change.slot, change.issue
         row = self.bond_rows.pop(key)
         if row.amount > change.amount:
             self.bond_rows[key] = replace(row, amount=row.amount - change.amount)
         if change.kind == "bond_return":
             self._free(change.to, change.amount)
 
-    def _pay_from_deposit(self, change: e.PaymentMade) -> None:
+    def _pay_from_deposit(self, change: PaymentMade) -> None:
         escrow, left, rows = self.escrows[change.order], change.amount, []
         for row in escrow.depositors:
             if change.kind == "refund":
@@ -434,9 +493,9 @@ class Rebuilt:
         self.escrows[order] = replace(known, withheld=known.withheld + amount)
 
     @take.register
-    def _(self, change: e.PartReturned) -> None:
+    def _(self, change: PartReturned) -> None:
         self._withhold(change.order, -change.amount)
-        validator = self.assignments[change.order, change.attempt].validator
+        validator = self.legs[change.order, change.leg].validator
         self._cut(validator, change.from_stake)
 
     # Shares and rounds
@@ -453,11 +512,11 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.ShareCommitted) -> None:
+    def _(self, change: ShareCommitted) -> None:
         key, terms = change.share, self.orders[change.share.order_id].terms
         claim = ShareClaim(
             key.order_id,
-            key.attempt,
+            key.leg,
             key.round,
             key.slot,
             key.issue,
@@ -467,7 +526,7 @@ class Rebuilt:
         self.shares[key] = Share(
             claim=claim,
             signature=change.signature,
-            local_in=self._locals.get((key.order_id, key.attempt, key.slot), terms.local_root),
+            local_in=self._locals.get((key.order_id, key.leg, key.slot), terms.local_root),
             work=share_work(terms),
             bond=change.bond,
             state=ShareState.COMMITTED,
@@ -480,7 +539,7 @@ class Rebuilt:
         row = BondRow(
             BondKind.SHARE,
             change.provider,
-            key.attempt,
+            key.leg,
             key.round,
             key.slot,
             key.issue,
@@ -489,21 +548,21 @@ class Rebuilt:
         self._lock(key.order_id, row)
 
     @take.register
-    def _(self, change: e.ShareSkipped) -> None:
+    def _(self, change: ShareSkipped) -> None:
         """Nothing changed."""
 
     @take.register
-    def _(self, change: e.ShareDrawn) -> None:
+    def _(self, change: ShareDrawn) -> None:
         self._share(change.share, drawn=change.segments)
 
     @take.register
-    def _(self, change: e.ShareRejected) -> None:
+    def _(self, change: ShareRejected) -> None:
         self._share(change.share, state=ShareState.REJECTED, reason=change.reason)
-        if change.reason != ShareReason.ATTEMPT_ENDED:
+        if change.reason != ShareReason.LEG_ENDED:
             self._count(change.provider, rejected=1)
 
     @take.register
-    def _(self, change: e.ShareAccepted) -> None:
+    def _(self, change: ShareAccepted) -> None:
         key = change.share
         roots = ShareRoots(
             change.trace_root,
@@ -515,39 +574,39 @@ class Rebuilt:
         work = done_work(self.orders[key.order_id].terms, roots)
         self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
         if roots.is_whole:
-            self._locals[key.order_id, key.attempt, key.slot] = change.local_out
+            self._locals[key.order_id, key.leg, key.slot] = change.local_out
         self._count(change.provider, accepted=1)
 
     @take.register
-    def _(self, change: e.ShareCompared) -> None:
+    def _(self, change: ShareCompared) -> None:
         state = ShareState.RIGHT if change.right else ShareState.WRONG
         self._share(change.share, state=state)
         if change.right:
             self._count(change.provider, rejected=-1)
         key = change.share
-        validator = self.assignments[key.order_id, key.attempt].validator
+        validator = self.legs[key.order_id, key.leg].validator
         self._cut(validator, change.paid_from_stake + change.burnt_from_stake)
         self.burnt += change.burnt_from_stake
 
     @take.register
-    def _(self, change: e.ShareFoundWrong) -> None:
+    def _(self, change: ShareFoundWrong) -> None:
         self._count(change.provider, accepted=-1, rejected=1)
 
     @take.register
-    def _(self, change: e.RoundClosed) -> None:
+    def _(self, change: RoundClosed) -> None:
         key = change.round
-        order, assignment = self.orders[key.order_id], self.assignments[key.order_id, key.attempt]
+        order, leg = self.orders[key.order_id], self.legs[key.order_id, key.leg]
         accepted = sorted(
             share
             for share, found in self.shares.items()
             if found.state is ShareState.ACCEPTED
-            and (share.order_id, share.attempt, share.round) == tuple(key)
+            and (share.order_id, share.leg, share.round) == tuple(key)
         )
         self.rounds[key] = Round(
             order_id=key.order_id,
-            attempt=key.attempt,
+            leg=key.leg,
             round=key.round,
-            global_in=assignment.global_in,
+            global_in=leg.global_in,
             next_root=change.next_root,
             ciphertext_root=change.ciphertext_root,
             shares=tuple(share.ref for share in accepted),
@@ -559,18 +618,18 @@ class Rebuilt:
             verified=False,
             void=False,
         )
-        left = change.next_root or assignment.global_in
-        self._assignment(key.order_id, key.attempt, round=key.round + 1, global_in=left)
+        left = change.next_root or leg.global_in
+        self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)
         if order.params.auditors:
             self._open_panel(key, order.params)
 
     @take.register
-    def _(self, change: e.RoundStopped) -> None:
+    def _(self, change: RoundStopped) -> None:
         where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
 
     @take.register
-    def _(self, change: e.RoundVerified) -> None:
+    def _(self, change: RoundVerified) -> None:
         key = change.round
         self.rounds[key] = replace(self.rounds[key], verified=True)
         done = self.orders[key.order_id].work_verified
@@ -578,7 +637,7 @@ class Rebuilt:
         self._withhold(key.order_id, change.withheld)
 
     @take.register
-    def _(self, change: e.RoundVoid) -> None:
+    def _(self, change: RoundVoid) -> None:
         self.rounds[change.round] = replace(self.rounds[change.round], void=True)
 
     # Panels
@@ -586,7 +645,7 @@ class Rebuilt:
     def _open_panel(self, key: RoundKey, params: OrderParams) -> None:
         self.panels[key] = Panel(
             order_id=key.order_id,
-            attempt=key.attempt,
+            leg=key.leg,
             round=key.round,
             places=(),
             stage=0,
@@ -623,15 +682,15 @@ class Rebuilt:
         self.seats[key, seat.number] = replace(seat, **changes)
 
     @take.register
-    def _(self, change: e.PanelWaits) -> None:
+    def _(self, change: PanelWaits) -> None:
         """Nothing changed: the panel has not begun."""
 
     @take.register
-    def _(self, change: e.RoomTaken) -> None:
+    def _(self, change: RoomTaken) -> None:
         self._panel(change.round, load=change.load)
 
     @take.register
-    def _(self, change: e.PlaceDrawn) -> None:
+    def _(self, change: PlaceDrawn) -> None:
         known = self.panels[change.round].places
         assert change.place == len(known), "a place is drawn before its time"
         place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
@@ -639,14 +698,14 @@ class Rebuilt:
         self._panel(change.round, places=(*known, drawn))
 
     @take.register
-    def _(self, change: e.StageOpened) -> None:
+    def _(self, change: StageOpened) -> None:
         key = change.round
         for number, (name, stake) in enumerate(
             zip(change.seats, change.stakes, strict=True), change.first_seat
         ):
             self.seats[key, number] = PanelSeat(
                 order_id=key.order_id,
-                attempt=key.attempt,
+                leg=key.leg,
                 round=key.round,
                 number=number,
                 validator=name,
@@ -675,7 +734,7 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.AnswerCommitted) -> None:
+    def _(self, change: AnswerCommitted) -> None:
         self._seat(change.round, change.auditor, commitment=change.commitment)
         self._panel(
             change.round,
@@ -685,18 +744,18 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.AnswerRevealed) -> None:
+    def _(self, change: AnswerRevealed) -> None:
         known = self._seat_of(change.round, change.auditor).answers
         kind = AnswerKind(change.kind)
         answer = SeatAnswer(change.place, kind, change.root, change.digest, change.step)
         self._seat(change.round, change.auditor, answers=(*known, answer))
 
     @take.register
-    def _(self, change: e.LeafShown) -> None:
+    def _(self, change: LeafShown) -> None:
         self._place(change.round, change.place, claim=change.claim)
 
     @take.register
-    def _(self, change: e.SeatRevealed) -> None:
+    def _(self, change: SeatRevealed) -> None:
         self._seat(change.round, change.auditor, revealed=True)
         self._panel(
             change.round,
@@ -705,22 +764,22 @@ class Rebuilt:
         )
 
     @take.register
-    def _(self, change: e.SeatSilent) -> None:
+    def _(self, change: SeatSilent) -> None:
         self._punish(change)
         missed = self.validators[change.auditor].audits_missed
         self._validator(change.auditor, audits_missed=missed + 1)
 
     @take.register
-    def _(self, change: e.SeatDiffered) -> None:
+    def _(self, change: SeatDiffered) -> None:
         self._punish(change)
         self._differed.add((change.round, change.auditor))
 
-    def _punish(self, change: e.SeatSilent | e.SeatDiffered) -> None:
+    def _punish(self, change: SeatSilent | SeatDiffered) -> None:
         self._cut(change.auditor, change.cut)
         self.pots[change.round] = self.pots.get(change.round, 0) + change.cut
 
     @take.register
-    def _(self, change: e.PlaceRuled) -> None:
+    def _(self, change: PlaceRuled) -> None:
         found = None
         if change.kind:
             found = Finding(AnswerKind(change.kind), change.root, change.step)
@@ -728,16 +787,16 @@ class Rebuilt:
         self._place(change.round, change.place, ruling=ruling, stage=change.stage, found=found)
 
     @take.register
-    def _(self, change: e.StageEnded) -> None:
+    def _(self, change: StageEnded) -> None:
         self._panel(change.round, is_open=False, wanted=change.wanted)
 
     @take.register
-    def _(self, change: e.SeatPaid) -> None:
+    def _(self, change: SeatPaid) -> None:
         self.pots[change.round] = self.pots.get(change.round, 0) - change.from_pot
         self.community -= change.from_pool
 
     @take.register
-    def _(self, change: e.PanelEnded) -> None:
+    def _(self, change: PanelEnded) -> None:
         key = change.round
         assert self.pots.pop(key, 0) == change.burnt, "a pot is not used up"
         self.burnt += change.burnt
@@ -779,8 +838,8 @@ def _share(parts: Parts) -> ShareKey:
 
 
 def _bond(parts: Parts) -> tuple[Any, ...]:
-    order_id, attempt, _, *share = _numbered(parts)
-    return (order_id, attempt, *share)
+    order_id, leg, _, *share = _numbered(parts)
+    return (order_id, leg, *share)
 
 
 BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyType(
@@ -791,7 +850,7 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         BIDS: ("bids", Bid, _order),
         ORDERS: ("orders", Order, _order),
         ESCROWS: ("escrows", Escrow, _order),
-        ASSIGNMENTS: ("assignments", Assignment, _numbered),
+        LEGS: ("legs", Leg, _numbered),
         SHARES: ("shares", Share, _share),
         ROUNDS: ("rounds", Round, _round),
         PANELS: ("panels", Panel, _round),

@@ -6,9 +6,9 @@ from hashlib import sha256
 from domain.beacon import first_beacon, next_beacon, reveal_message
 from domain.codec import encode
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from domain.messages import MsgSend
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from domain.params import local_params
-from domain.records import Coin
 from wire.keys import Key
 from wire.reveal import encode_reveal
 from wire.tx import build_tx

@@ -12,8 +12,8 @@ from chain.app.grpc_server import GrpcServer
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.ledger.records import Coin
 from domain.params import local_params
-from domain.records import Coin
 from tests.support import small_chain
 from wire.keys import Key
 

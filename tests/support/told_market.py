@@ -10,14 +10,17 @@ from chain.state_machine.ledger.tables import SUPPLY
 from console.index import BlockRow
 from console.known import Known
 from console.records import VALIDATOR
-from domain import queries as q
 from domain.block import BlockResult
-from domain.events import OrderSubmitted, read_event, to_event
+from domain.events import to_event
 from domain.genesis import Genesis
-from domain.messages import MsgCertifyProvider
-from domain.queries import LoggedEvent
-from domain.reasons import ShareReason
-from domain.records import Order
+from domain.market.events import OrderSubmitted
+from domain.market.queries import BidsRequest
+from domain.market.records import Order
+from domain.node.queries import LoggedEvent, ParamsRequest, StatusRequest
+from domain.proof.reasons import ShareReason
+from domain.registry.messages import MsgCertifyProvider
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
+from domain.vocabulary import read_event
 from link.types import BlobRef, ShareDelivery, StateRef, TraceBoundary
 from pol.rules.commitment import compute_trace_root
 from tests.support.chain_harness import Chain, cons_address
@@ -95,7 +98,7 @@ class ToldMarket(Market):
         **more: Any,
     ) -> Trace:
         """Return a trace as markets do, with a loss that falls."""
-        round = self.assignment(order_id).round
+        round = self.leg(order_id).round
         order = self.order(order_id)
         roots, leaves = make_work(order, round, slot, work, stop)
         if work == "skipped":
@@ -106,17 +109,17 @@ class ToldMarket(Market):
         roots = replace(roots, metrics=(_bits(loss_at(slot, round)),))
         trace = super().trace(order_id, slot, work, stop, **{"roots": roots, **more})
         made = replace(trace, roots=roots, leaves=leaves)
-        self.traces[order_id, made.claim.attempt, made.claim.round, made.ref] = made
+        self.traces[order_id, made.claim.leg, made.claim.round, made.ref] = made
         return made
 
     def write_records(self, home: Path, order_id: bytes) -> None:
-        """Write what the winner's daemon has of the current attempt: of what was skipped, how it was seen."""
+        """Write what the winner's daemon has of the current leg: of what was skipped, how it was seen."""
         rounds: dict[int, list[SlotWork]] = {}
-        attempt = max(key[1] for key in self.traces if key[0] == order_id)
+        leg = max(key[1] for key in self.traces if key[0] == order_id)
         for key, trace in self.traces.items():
-            if key[:2] == (order_id, attempt):
+            if key[:2] == (order_id, leg):
                 rounds.setdefault(trace.claim.round, []).append(self._work(trace))
-        local = new_order(order_id, attempt)
+        local = new_order(order_id, leg)
         local = replace(
             local,
             rounds=tuple(
@@ -187,9 +190,9 @@ class ToldMarket(Market):
             known.index.begin(chain.genesis.chain_id, "first")
         known.index.add(self.logged[known.index.next - 1 :])
         known.index.add_blocks(chain.blocks)
-        validators = ask(q.ValidatorsRequest()).validators
+        validators = ask(ValidatorsRequest()).validators
         status = replace(
-            ask(q.StatusRequest()),
+            ask(StatusRequest()),
             chain_id=chain.genesis.chain_id,
             height=chain.height,
             time_ns=chain.time_ns,
@@ -197,12 +200,12 @@ class ToldMarket(Market):
         known.show(
             address="127.0.0.1:1",
             status=status,
-            params=ask(q.ParamsRequest()).params,
+            params=ask(ParamsRequest()).params,
             validators=validators,
             supply=SUPPLY.get(chain.overlay()),
             alive=tuple((found.endpoint, found.operator != "v3") for found in validators),
-            providers=ask(q.ProvidersRequest("", 1000, "")).providers,
-            bids=ask(q.BidsRequest("", 1000, b"")).bids,
+            providers=ask(ProvidersRequest("", 1000, "")).providers,
+            bids=ask(BidsRequest("", 1000, b"")).bids,
         )
 
 

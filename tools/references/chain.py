@@ -1,10 +1,12 @@
 """Pages of what is on chain: parameters, messages, events, reason codes, codes of refusals."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 
 from domain.params import Params, local_params
+from domain.vocabulary import COMPONENTS
 from tools.references.markdown import code, first_sentence, page, table
-from tools.references.source import class_of, classes
+from tools.references.source import ROOT, Described, class_of, classes
 
 
 def parameters_page() -> str:
@@ -38,8 +40,8 @@ def messages_page() -> str:
     parts = [
         "Each is part of an ordinary Cosmos transaction. The account in the field named first must sign."
     ]
-    for found in classes("domain/messages.py"):
-        if "MessageBase" not in found.bases:
+    for found in _words("messages"):
+        if "Message" not in found.bases:
             continue
         values = {line.name: line.value.strip("\"'") for line in found.lines}
         rows = [
@@ -53,7 +55,7 @@ def messages_page() -> str:
             f"Type url {code(values['URL'])}, signed by {code(values['SIGNER'])}.",
             table(("field", "type", "meaning"), rows) if rows else "",
         ]
-    return page("Messages", *parts, source="domain/messages.py")
+    return page("Messages", *parts, source="domain/*/messages.py")
 
 
 def events_page() -> str:
@@ -62,7 +64,7 @@ def events_page() -> str:
         "Events are numbered without gaps; `assay events --since N --follow` shows them. Bytes are hexadecimal text,"
         " integers decimal."
     ]
-    for found in classes("domain/events.py"):
+    for found in _words("events"):
         kinds = [line.value.strip('"') for line in found.lines if line.name == "KIND"]
         if not kinds or not kinds[0]:
             continue
@@ -72,7 +74,7 @@ def events_page() -> str:
             first_sentence(found.doc),
             "Attributes: " + ", ".join(names) + ".",
         ]
-    return page("Events", *parts, source="domain/events.py")
+    return page("Events", *parts, source="domain/*/events.py")
 
 
 def reasons_page() -> str:
@@ -81,7 +83,7 @@ def reasons_page() -> str:
         "1 to 9,999 are the consumer's, 10,000 to 19,999 a validator's or provider's, from 20,000 on nobody's or"
         " the network's."
     ]
-    for found in classes("domain/reasons.py"):
+    for found in _words("reasons"):
         rows = [
             (line.value.replace("_", ""), code(line.name.lower()), line.comment)
             for line in found.lines
@@ -91,4 +93,12 @@ def reasons_page() -> str:
             first_sentence(found.doc),
             table(("code", "name", "meaning"), rows),
         ]
-    return page("Reason codes", *parts, source="domain/reasons.py")
+    return page("Reason codes", *parts, source="domain/*/reasons.py")
+
+
+def _words(kind: str) -> Iterator[Described]:
+    """Yield the classes of one kind of all components, in the components' order."""
+    for words in COMPONENTS:
+        path = f"domain/{words.name}/{kind}.py"
+        if (ROOT / path).exists():
+            yield from classes(path)

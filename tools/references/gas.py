@@ -4,7 +4,7 @@ from typing import get_args
 
 from chain.state_machine import gas
 from domain.limits import GAS_MAX
-from domain.messages import Message, MessageBase
+from domain.messages import Message, Message
 from tools.references.markdown import code, page, table
 from tools.references.source import constants
 
@@ -48,7 +48,7 @@ def gas_page() -> str:
 
 def _messages() -> list[tuple[str, str, str]]:
     rows = []
-    kinds: tuple[type[MessageBase], ...] = get_args(Message)
+    kinds: tuple[type[Message], ...] = get_args(Message)
     for kind in kinds:
         if kind.GAS_EXTRA or kind.GAS_ITEMS:
             items = [

@@ -63,7 +63,7 @@ def money_page() -> str:
                 ),
                 (
                     f"the validator stops after 4 of {_ROUNDS} rounds",
-                    f"{_assay(cut)} of its job bond: to you what the attempt cost you, the rest is burnt. The rounds"
+                    f"{_assay(cut)} of its job bond: to you what the leg cost you, the rest is burnt. The rounds"
                     " that were verified stay paid, but for the validator's own part, which is yours again",
                 ),
                 (

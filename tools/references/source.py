@@ -43,7 +43,7 @@ def classes(path: str) -> Iterator[Described]:
 
 
 def constants(path: str) -> Iterator[Line]:
-    """Yield the assignments at the top of a file of the project, in their order."""
+    """Yield the legs at the top of a file of the project, in their order."""
     text = (ROOT / path).read_text()
     yield from _lines(ast.parse(text).body, _comments(text), text.splitlines())
 

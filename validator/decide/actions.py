@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from domain.messages import Message, MsgCommitAnswer, MsgRevealAnswer
-from domain.records import Assignment, JobTerms, Order, Place, RoundKey, Share, ShareKey
+from domain.keys import RoundKey, ShareKey
+from domain.legs.records import Leg
+from domain.market.records import JobTerms, Order
+from domain.messages import Message
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.records import Place, Share
 from link.types import PayloadFile
 from validator.decide.probe import Measured
-from validator.decide.records import AttemptKey, SeatKey, VerdictRow
+from validator.decide.records import LegKey, SeatKey, VerdictRow
 
 
 class Lane(StrEnum):
@@ -65,9 +69,9 @@ class TryJob:
 
     lane: ClassVar = Lane.TRIAL
     key: str
-    attempt: AttemptKey
+    leg: LegKey
     order: Order
-    assignment: Assignment
+    matched: Leg
     ends: int
 
 
@@ -122,31 +126,31 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class NoteVerdicts:
-    """Write down what became of the shares of an attempt, for people."""
+    """Write down what became of the shares of a leg, for people."""
 
     lane: ClassVar = Lane.HERE
     key: str
-    attempt: AttemptKey
+    leg: LegKey
     rows: tuple[VerdictRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tidy:
-    """Release all blobs of an attempt but those that it needs."""
+    """Release all blobs of a leg but those that it needs."""
 
     lane: ClassVar = Lane.HERE
     key: str
-    attempt: AttemptKey
+    leg: LegKey
     needed: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Forget an attempt and all its blobs."""
+    """Forget a leg and all its blobs."""
 
     lane: ClassVar = Lane.HERE
     key: str
-    attempt: AttemptKey
+    leg: LegKey
 
 
 # Seats in panels about rounds of others

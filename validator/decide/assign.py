@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from domain.hashing import hash_fields, u32
-from domain.reasons import ShareReason
-from domain.records import Assignment
+from domain.legs.records import Leg
+from domain.proof.reasons import ShareReason
 from link.types import StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work
@@ -22,9 +22,9 @@ PATIENCES = 20
 DOUBLINGS_MAX = 10
 
 
-def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOrder:
+def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
     """Begin the open round when its opening state is held and somebody is there to train; nobody has a slot yet."""
-    round = assignment.round
+    round = leg.round
     if any(known.round == round for known in local.rounds):
         return local
     opening = _opening_state(local, round)
@@ -90,7 +90,7 @@ def _waiting(works: Iterable[SlotWork]) -> dict[str, int]:
 def new_work(
     local: LocalOrder,
     view: View,
-    assignment: Assignment,
+    leg: Leg,
     slot: int,
     provider: str,
     before: int,
@@ -106,12 +106,12 @@ def new_work(
         issue=issue,
         provider=provider,
         local_in=local_in,
-        answer_by=view.clock + _patience(local, view, assignment, provider, before, issue),
+        answer_by=view.clock + _patience(local, view, leg, provider, before, issue),
         signed=None,
         deliver_by=0,
         packet=None,
         open_by=0,
-        picks=_own_picks(view, assignment, slot, issue),
+        picks=_own_picks(view, leg, slot, issue),
         openings=(),
         checked=(),
         broken=(),
@@ -121,7 +121,7 @@ def new_work(
 
 
 def _patience(
-    local: LocalOrder, view: View, assignment: Assignment, provider: str, before: int, issue: int
+    local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int
 ) -> int:
     """Return the chain seconds in which a share has to be here.
 
@@ -134,7 +134,7 @@ def _patience(
     expected = place * share_work(terms) // max(1, speed)
     base = _least_patience(view)
     transfer = transfer_seconds(view, states=2 * place, more=terms.delivered_bytes)
-    limit = max(PATIENCE, 2 * (assignment.progress_deadline - view.clock) // 3)
+    limit = max(PATIENCE, 2 * (leg.progress_deadline - view.clock) // 3)
     wanted = place * base + 4 * expected
     return min((wanted << min(issue - 1, DOUBLINGS_MAX)) + transfer, limit)
 
@@ -151,12 +151,10 @@ def transfer_seconds(view: View, states: int, more: int = 0) -> int:
     return (states * pair + more) // view.on_chain.order.params.accept_rate
 
 
-def _own_picks(view: View, assignment: Assignment, slot: int, issue: int) -> tuple[int, ...]:
+def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
     """Draw further segments with the validator's secret, away from first and last, which are always replayed."""
-    numbers = (assignment.attempt, assignment.round, slot, issue)
-    seed = hash_fields(
-        "assay/own-picks", view.secret, assignment.order_id, *(u32(n) for n in numbers)
-    )
+    numbers = (leg.number, leg.round, slot, issue)
+    seed = hash_fields("assay/own-picks", view.secret, leg.order_id, *(u32(n) for n in numbers))
     segments = share_segments(view.on_chain.order.terms)
     return tuple(1 + pick for pick in draw(seed, max(0, segments - 2), OWN_PICKS))
 
@@ -164,7 +162,7 @@ def _own_picks(view: View, assignment: Assignment, slot: int, issue: int) -> tup
 def give_out(
     local: LocalOrder,
     view: View,
-    assignment: Assignment,
+    leg: Leg,
     works: Sequence[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> list[SlotWork]:
@@ -185,7 +183,7 @@ def give_out(
         waiting[provider] = before + 1
         if provider in room:
             room[provider] -= 1
-        given.append(new_work(local, view, assignment, slot, provider, before, issue))
+        given.append(new_work(local, view, leg, slot, provider, before, issue))
 
     for slot in sorted(latest):
         failed = latest[slot]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from domain.queries import PanelDuty
-from domain.records import Assignment, AssignmentState
+from domain.legs.records import Leg, LegState
+from domain.proof.queries import PanelDuty
 
 
 class DutyKind(StrEnum):
@@ -28,21 +28,21 @@ class OpenDuty:
 
 
 def open_duties(
-    assignments: Iterable[Assignment], seats: Iterable[PanelDuty], clock: int, me: str
+    legs: Iterable[Leg], seats: Iterable[PanelDuty], clock: int, me: str
 ) -> Iterator[OpenDuty]:
-    """Yield what ``me`` owes at second ``clock`` of the chain's clock; assignments of others are nothing to it."""
-    for assignment in assignments:
-        if assignment.validator != me or not assignment.is_live:
+    """Yield what ``me`` owes at second ``clock`` of the chain's clock; legs of others are nothing to it."""
+    for leg in legs:
+        if leg.validator != me or not leg.is_live:
             continue
-        match assignment.state:
-            case AssignmentState.MATCHED:
-                kind, ends = DutyKind.ACCEPT, assignment.accept_deadline
-            case AssignmentState.RUNNING:
-                kind, ends = DutyKind.TRAIN, assignment.progress_deadline
+        match leg.state:
+            case LegState.MATCHED:
+                kind, ends = DutyKind.ACCEPT, leg.accept_deadline
+            case LegState.RUNNING:
+                kind, ends = DutyKind.TRAIN, leg.progress_deadline
             case _:
-                yield OpenDuty(DutyKind.WINDOW, assignment.order_id, None)
+                yield OpenDuty(DutyKind.WINDOW, leg.order_id, None)
                 continue
-        yield OpenDuty(kind, assignment.order_id, ends - clock)
+        yield OpenDuty(kind, leg.order_id, ends - clock)
     for seat in seats:
         kind, ends = (
             (DutyKind.REVEAL, seat.reveals_end)

@@ -9,10 +9,10 @@ but the records: what was under way is simply asked for again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domain.records import OrderState
+from domain.market.records import OrderState
 from validator.decide.actions import Action
-from validator.decide.orders import decide_attempt
-from validator.decide.records import AttemptKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey
+from validator.decide.orders import decide_leg
+from validator.decide.records import LegKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey
 from validator.decide.seats import decide_seat
 from validator.decide.upkeep import decide_upkeep
 from validator.decide.view import Look
@@ -23,8 +23,8 @@ class Upkeep:
     """To see to the endpoint on chain, the speeds of providers, and the disk."""
 
 
-Duty = AttemptKey | SeatKey | Upkeep
-"""An attempt that this validator won; a seat in a panel about another's round; what there is to do without either."""
+Duty = LegKey | SeatKey | Upkeep
+"""A leg that this validator won; a seat in a panel about another's round; what there is to do without either."""
 Record = LocalOrder | LocalSeat | LocalUpkeep
 
 
@@ -37,10 +37,10 @@ def duties(look: Look) -> Iterator[Duty]:
     ends = {key: duty.commits_end for key, duty in look.chain.duties.items()}
     yield from sorted({*ends, *look.seats}, key=lambda key: (ends.get(key, 0), key))
     for order_id, on_chain in look.chain.orders.items():
-        for assignment in on_chain.assignments:
+        for leg in on_chain.legs:
             live = on_chain.order.state != OrderState.CLOSED
-            if assignment.validator == look.me and (live or look.chain.whole):
-                yield AttemptKey(order_id, assignment.attempt)
+            if leg.validator == look.me and (live or look.chain.whole):
+                yield LegKey(order_id, leg.number)
 
 
 def decide(
@@ -48,11 +48,11 @@ def decide(
 ) -> tuple[Record | None, tuple[Action, ...]]:
     """Return the record of a duty as it is now, and every action whose outcome is missing."""
     match duty, record:
-        case AttemptKey(), LocalOrder():
-            return decide_attempt(record, look)
+        case LegKey(), LocalOrder():
+            return decide_leg(record, look)
         case SeatKey(), LocalSeat() | None:
             return decide_seat(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:
             return decide_upkeep(record or LocalUpkeep(), look)
-    # An attempt that was forgotten.
+    # A leg that was forgotten.
     return None, ()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from validator.decide.duties import Record
 from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork, find_round
 
@@ -17,7 +17,7 @@ def tell(before: Record | None, after: Record) -> Iterator[str]:
 
 
 def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
-    name = f"order {after.order_id.hex()[:12]} attempt {after.attempt}"
+    name = f"order {after.order_id.hex()[:12]} leg {after.leg}"
     if after.payload.stage != before.payload.stage:
         why = f" ({after.payload.text})" if after.payload.text else ""
         yield f"{name}: payload {after.payload.stage.name.lower()}{why}"
@@ -30,7 +30,7 @@ def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
 def _of_seat(before: LocalSeat | None, after: LocalSeat) -> Iterator[str]:
     duty = after.duty
     name = (
-        f"seat for order {duty.order_id.hex()[:12]} attempt {duty.attempt} round {duty.round}"
+        f"seat for order {duty.order_id.hex()[:12]} leg {duty.leg} round {duty.round}"
         f" stage {duty.stage}"
     )
     if before is None:

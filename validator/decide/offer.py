@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from domain.limits import SLOTS_MAX
-from domain.records import Provider
+from domain.registry.records import Provider
 
 
 def best_offer(providers: Iterable[Provider], slots: int = 0) -> tuple[int, int]:

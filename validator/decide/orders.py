@@ -1,11 +1,13 @@
-"""What a validator does about an attempt of an order that it won: payload, rounds, and what it keeps of it."""
+"""What a validator does about a leg of an order that it won: payload, rounds, and what it keeps of it."""
 
 from dataclasses import replace
 
 from domain.amount import ceil_div
-from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder
-from domain.reasons import AttemptEnd
-from domain.records import Assignment, AssignmentState, OrderState
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.records import OrderState
+from domain.messages import Message
 from pol.rules.schedule import trial_work
 from validator.decide.actions import Action, Forget, NoteVerdicts, SendTx, Tidy, TryJob
 from validator.decide.records import LocalOrder, PayloadStage
@@ -17,10 +19,10 @@ DECLINE_SECONDS = 6
 """Chain seconds before the deadline in which a decline still comes through, also over a restart of the node."""
 
 
-def decide_attempt(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
+def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the record as it is now, and every action whose outcome is missing.
 
-    Of an order that is closed, the result is served for a while, and then the attempt is forgotten.
+    Of an order that is closed, the result is served for a while, and then the leg is forgotten.
     """
     on_chain, clock = look.chain.orders[local.order_id], look.chain.clock
     name = str(local.key)
@@ -43,58 +45,56 @@ def decide_attempt(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Act
 def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the record as it is now, and every action whose outcome is missing."""
     on_chain = view.on_chain
-    assignment = on_chain.assignment(local.attempt)
-    if assignment is None or on_chain.order.state == OrderState.CLOSED:
+    leg = on_chain.leg(local.leg)
+    if leg is None or on_chain.order.state == OrderState.CLOSED:
         return local, ()
-    if any(known.round > assignment.round for known in local.rounds):
+    if any(known.round > leg.round for known in local.rounds):
         return local, ()  # the node is behind what it said before
     prefix = str(local.key)
-    if assignment.state == AssignmentState.MATCHED:
-        return local, _decide_matched(local, view, assignment, prefix)
+    if leg.state == LegState.MATCHED:
+        return local, _decide_matched(local, view, leg, prefix)
     local = fold(local, on_chain, view.panels, view.clock)
     actions: list[Action] = []
-    if assignment.state == AssignmentState.RUNNING:
-        local, found = decide_round(local, view, assignment, prefix)
+    if leg.state == LegState.RUNNING:
+        local, found = decide_round(local, view, leg, prefix)
         actions += found
-    if assignment.state != AssignmentState.DONE:
+    if leg.state != LegState.DONE:
         local, found = decide_audited(local, view, prefix)
         actions += found
     return local, tuple(actions)
 
 
-def _decide_matched(
-    local: LocalOrder, view: View, assignment: Assignment, prefix: str
-) -> tuple[Action, ...]:
+def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[Action, ...]:
     """Take the payload, try it, accept or decline.
 
     A missed deadline costs the whole job bond, a decline a fee: give up a little before. What has to be tried has to
     be here before that, or a payload that comes late would be this validator's fault.
     """
-    order, deadline = view.on_chain.order, assignment.accept_deadline
-    time_given = deadline - assignment.matched_at
+    order, deadline = view.on_chain.order, leg.accept_deadline
+    time_given = deadline - leg.matched_at
     margin = max(min(DECLINE_SECONDS, time_given // 2), time_given // 5)
     ends = deadline - margin - time_given // 10
-    trial = ceil_div(trial_work(order.terms), assignment.slot_speed)
-    deliver_by = ends - max(min(trial, (ends - assignment.matched_at) // 2), time_given // 10)
+    trial = ceil_div(trial_work(order.terms), leg.slot_speed)
+    deliver_by = ends - max(min(trial, (ends - leg.matched_at) // 2), time_given // 10)
 
     def send(name: str, message: Message) -> SendTx:
         return SendTx(f"{prefix}/{name}", (message,), deadline)
 
     def decline(reason: int) -> SendTx:
-        message = MsgDeclineOrder(view.me, local.order_id, local.attempt, reason)
+        message = MsgDeclineOrder(view.me, local.order_id, local.leg, reason)
         return send("decline", message)
 
     match local.payload.stage:
         case _ if view.clock >= deadline:
             return ()
         case PayloadStage.LOADED:
-            return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.attempt)),)
+            return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)
         case PayloadStage.COMPLETE:
             if view.clock >= deadline - margin:
-                return (decline(AttemptEnd.DECLINED_NO_CAPACITY),)
-            return (TryJob(f"{prefix}/try", local.key, order, assignment, ends),)
+                return (decline(LegEnd.DECLINED_NO_CAPACITY),)
+            return (TryJob(f"{prefix}/try", local.key, order, leg, ends),)
         case _:
             late = view.clock >= deliver_by
-            return (decline(AttemptEnd.PAYLOAD_NOT_DELIVERED),) if late else ()
+            return (decline(LegEnd.PAYLOAD_NOT_DELIVERED),) if late else ()

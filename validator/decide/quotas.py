@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from domain.queries import OrderResponse
+from domain.proof.queries import OrderResponse
 from validator.decide.records import LocalOrder
 from validator.decide.retention import Panels
 from validator.decide.tasks import open_tasks
@@ -32,7 +32,7 @@ def payload_quota(on_chain: OrderResponse) -> int:
 def provider_quota(
     local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str
 ) -> Allowance:
-    """Return what a provider may send for an attempt: of a share it has not delivered an update and a local state,
+    """Return what a provider may send for a leg: of a share it has not delivered an update and a local state,
     of a boundary it is asked for both states, and a few more. Nothing where it was given no share.
 
     A provider whose time is over may still send: that it came late is worth knowing.

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from domain.events import ShareSkipped
-from domain.queries import OrderResponse
-from domain.reasons import SILENCES, AttemptEnd, ShareReason
-from domain.records import JobTerms, ShareKey
+from domain.keys import ShareKey
+from domain.legs.reasons import LegEnd
+from domain.market.records import JobTerms
+from domain.proof.events import ShareSkipped
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import SILENCES, ShareReason
 from link.types import (
     BlobRef,
     OpeningSubmission,
@@ -64,7 +66,7 @@ def job_loaded(
         payload = replace(
             payload,
             stage=PayloadStage.BAD,
-            decline=int(AttemptEnd.DECLINED_BAD_JOB),
+            decline=int(LegEnd.DECLINED_BAD_JOB),
             text=text[:512],
         )
     else:
@@ -74,7 +76,7 @@ def job_loaded(
         payload = replace(
             payload,
             stage=PayloadStage.BAD,
-            decline=int(AttemptEnd.DECLINED_WORK_MISMATCH),
+            decline=int(LegEnd.DECLINED_WORK_MISMATCH),
             text=f"the job differs from the order in {', '.join(odd)}",
         )
     return replace(local, payload=payload)
@@ -98,7 +100,7 @@ def share_received(
     """Take the commitment to a share, or say what is wrong with it; one that is wrong on its face ends its issue."""
     claim = submission.claim
     work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
-    assigned = (local.order_id, local.attempt) == (claim.order_id, claim.attempt)
+    assigned = (local.order_id, local.leg) == (claim.order_id, claim.leg)
     if work is None or work.provider != claim.provider or not assigned:
         return local, ShareReason.MALFORMED
     if work.signed is not None:

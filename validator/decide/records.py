@@ -8,15 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from domain.queries import PanelDuty
-from domain.records import (
-    AnswerKind,
-    RoundKey,
-    SeatAnswer,
-    ShareKey,
-    ShareRef,
-    ShownLeaf,
-)
+from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.proof.queries import PanelDuty
+from domain.proof.records import AnswerKind, SeatAnswer, ShownLeaf
 from link.types import (
     AuditOpening,
     BlobRef,
@@ -28,18 +22,18 @@ from link.types import (
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class AttemptKey:
-    """Names an attempt of an order."""
+class LegKey:
+    """Names a leg of an order."""
 
     order_id: bytes
-    attempt: int
+    leg: int
 
     def __str__(self) -> str:
-        return f"{self.order_id.hex()}/{self.attempt}"
+        return f"{self.order_id.hex()}/{self.leg}"
 
     def round(self, round: int) -> RoundKey:
         """Return the key of one of its rounds."""
-        return RoundKey(self.order_id, self.attempt, round)
+        return RoundKey(self.order_id, self.leg, round)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ class CheckedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SlotWork:
-    """One issue of a slot's share, from its assignment to its verdict."""
+    """One issue of a slot's share, from its leg to its verdict."""
 
     slot: int
     issue: int
@@ -99,7 +93,7 @@ class SealedResult:
 
 @dataclass(frozen=True, slots=True)
 class LocalRound:
-    """A round as this daemon ran it. ``works`` holds every issue, in the order of assignment."""
+    """A round as this daemon ran it. ``works`` holds every issue, in the order of leg."""
 
     round: int
     global_in: StateRef
@@ -145,7 +139,7 @@ class Payload:
 
     stage: PayloadStage
     files: tuple[PayloadFile, ...]
-    decline: int  # AttemptEnd where BAD
+    decline: int  # LegEnd where BAD
     text: str
     initial_global: StateRef | None
     initial_local: StateRef | None
@@ -153,10 +147,10 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class LocalOrder:
-    """One attempt of an order that this validator won; rounds that are over leave it (``retention``)."""
+    """One leg of an order that this validator won; rounds that are over leave it (``retention``)."""
 
     order_id: bytes
-    attempt: int
+    leg: int
     payload: Payload
     rounds: tuple[LocalRound, ...]
     locals: tuple[SlotLocal, ...]
@@ -166,9 +160,9 @@ class LocalOrder:
     closed_at: int
 
     @property
-    def key(self) -> AttemptKey:
-        """The attempt."""
-        return AttemptKey(self.order_id, self.attempt)
+    def key(self) -> LegKey:
+        """The leg."""
+        return LegKey(self.order_id, self.leg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,22 +181,22 @@ class SeatKey:
     """Names a seat of this validator: it has at most one in a panel, of one stage."""
 
     order_id: bytes
-    attempt: int
+    leg: int
     round: int
     stage: int
 
     def __str__(self) -> str:
-        return f"seat/{self.order_id.hex()}/{self.attempt}/{self.round}/{self.stage}"
+        return f"seat/{self.order_id.hex()}/{self.leg}/{self.round}/{self.stage}"
 
     @property
     def panel(self) -> RoundKey:
         """The round that is recomputed."""
-        return RoundKey(self.order_id, self.attempt, self.round)
+        return RoundKey(self.order_id, self.leg, self.round)
 
 
 def seat_key(duty: PanelDuty) -> SeatKey:
     """Return the key of the seat that a duty is about."""
-    return SeatKey(duty.order_id, duty.attempt, duty.round, duty.stage)
+    return SeatKey(duty.order_id, duty.leg, duty.round, duty.stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +292,7 @@ class VerdictRow:
     """
 
     order_id: bytes
-    attempt: int
+    leg: int
     round: int
     slot: int
     issue: int
@@ -311,15 +305,15 @@ class VerdictRow:
     @property
     def key(self) -> ShareKey:
         """The share."""
-        return ShareKey(self.order_id, self.attempt, self.round, self.slot, self.issue)
+        return ShareKey(self.order_id, self.leg, self.round, self.slot, self.issue)
 
 
 EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)
 
 
-def new_order(order_id: bytes, attempt: int) -> LocalOrder:
-    """Return the record of an attempt that was just matched."""
-    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), (), 0)
+def new_order(order_id: bytes, leg: int) -> LocalOrder:
+    """Return the record of a leg that was just matched."""
+    return LocalOrder(order_id, leg, EMPTY_PAYLOAD, (), (), (), (), 0)
 
 
 def find_round(local: LocalOrder, round: int) -> LocalRound | None:
@@ -337,7 +331,7 @@ def find_work(current: LocalRound | None, slot: int, issue: int) -> SlotWork | N
 
 
 def find_share(local: LocalOrder, key: ShareKey) -> SlotWork | None:
-    """Return the work of a share of this attempt."""
+    """Return the work of a share of this leg."""
     return find_work(find_round(local, key.round), key.slot, key.issue)
 
 
@@ -371,7 +365,7 @@ def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
 
 def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
     """Return the name of a share on the link."""
-    return ShareKey(local.order_id, local.attempt, current.round, work.slot, work.issue)
+    return ShareKey(local.order_id, local.leg, current.round, work.slot, work.issue)
 
 
 GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, AuditKind, OrderState, RoundKey
+from domain.keys import RoundKey
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AuditKind
 from link.types import BlobRef
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (
@@ -26,15 +29,15 @@ KEEP_SECONDS = 7 * 86_400
 """How long a result is served after its order closed (protocol section 6.2), on the chain clock."""
 
 
-def is_over(on_chain: OrderResponse, panels: Panels, attempt: int, round: int, clock: int) -> bool:
+def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
     """Tell whether nobody can ask about a round any more.
 
     Its window is over, no stage of its panel is open, and it is paid or never will be.
     """
-    closed = on_chain.round(attempt, round)
+    closed = on_chain.round(leg, round)
     if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
         return False
-    about = panels.get(RoundKey(on_chain.order.id, attempt, round))
+    about = panels.get(RoundKey(on_chain.order.id, leg, round))
     return about is None or not about.panel.is_open
 
 
@@ -44,7 +47,7 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
     over = [
         known
         for known in local.rounds[:-1]
-        if is_over(on_chain, panels, local.attempt, known.round, clock) and known not in served
+        if is_over(on_chain, panels, local.leg, known.round, clock) and known not in served
     ]
     if not over:
         return local
@@ -61,10 +64,10 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
     """Return the hand-over rounds that the consumer can fetch: the newest verified one, and those closed since.
 
-    Of a failed attempt none; of a closed order the last of them, whose rounds are not looked at any more.
+    Of a failed leg none; of a closed order the last of them, whose rounds are not looked at any more.
     """
-    assignment = on_chain.assignment(local.attempt)
-    if assignment is None or assignment.state == AssignmentState.FAILED:
+    leg = on_chain.leg(local.leg)
+    if leg is None or leg.state == LegState.FAILED:
         return ()
     if on_chain.order.state == OrderState.CLOSED:
         return tuple(found for found in local.rounds if found.sealed is not None)[-1:]
@@ -72,7 +75,7 @@ def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRoun
         (found, closed)
         for found in local.rounds
         if found.sealed is not None
-        and (closed := on_chain.round(local.attempt, found.round)) is not None
+        and (closed := on_chain.round(local.leg, found.round)) is not None
     ]
     newest = max((found.round for found, closed in known if closed.verified), default=0)
     return tuple(found for found, _ in known if found.round >= newest)
@@ -81,26 +84,26 @@ def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRoun
 def needed_blobs(
     local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int
 ) -> frozenset[bytes]:
-    """Return the blobs that an attempt still has to hold."""
+    """Return the blobs that a leg still has to hold."""
     return frozenset(blob.sha256 for blob in _needed(local, on_chain, panels, clock))
 
 
 def _needed(
     local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int
 ) -> Iterator[BlobRef]:
-    assignment = on_chain.assignment(local.attempt)
-    if assignment is None:
+    leg = on_chain.leg(local.leg)
+    if leg is None:
         return
     yield from (r.sealed.blob for r in served_rounds(local, on_chain) if r.sealed is not None)
     if on_chain.order.state == OrderState.CLOSED:
         return
-    live = assignment.is_live
+    live = leg.is_live
     rounds = [
         known
         for known in local.rounds
-        if not is_over(on_chain, panels, local.attempt, known.round, clock)
-        # The round that was open when an attempt failed is never closed.
-        and (live or on_chain.round(local.attempt, known.round) is not None)
+        if not is_over(on_chain, panels, local.leg, known.round, clock)
+        # The round that was open when a leg failed is never closed.
+        and (live or on_chain.round(local.leg, known.round) is not None)
     ]
     if live or rounds:
         yield from (file.blob for file in local.payload.files)
@@ -135,7 +138,7 @@ def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
     """Return the boundaries that seats need and this validator does not hold, or is not sure of."""
     wanted: Boundaries = {}
     for key, about in panels.items():
-        if (key.order_id, key.attempt) != (local.order_id, local.attempt):
+        if (key.order_id, key.leg) != (local.order_id, local.leg):
             continue
         current = find_round(local, key.round)
         if current is None or not about.panel.is_open:

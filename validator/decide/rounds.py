@@ -5,17 +5,19 @@ consumer is to have is encrypted, and it is closed.
 from collections.abc import Collection
 from dataclasses import replace
 
-from domain.messages import (
+from domain.keys import ShareRef
+from domain.legs.records import Leg
+from domain.messages import Message
+from domain.proof.messages import (
     AcceptedShare,
-    Message,
     MsgCloseRound,
     MsgCommitTraces,
     Rejection,
     SignedShare,
 )
-from domain.queries import OrderResponse
-from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import Assignment, Place, Share, ShareRef, ShareState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Place, Share, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds
@@ -56,15 +58,15 @@ Shares = dict[tuple[int, int], Share]
 
 
 def decide_round(
-    local: LocalOrder, view: View, assignment: Assignment, prefix: str
+    local: LocalOrder, view: View, leg: Leg, prefix: str
 ) -> tuple[LocalOrder, list[Action]]:
     """Plan the open round if need be, move every share on, and close the round when all hold."""
-    local = open_round(local, view, assignment)
-    current = find_round(local, assignment.round)
+    local = open_round(local, view, leg)
+    current = find_round(local, leg.round)
     if current is None:
         return local, []
     key = f"{prefix}/{current.round}"
-    shares = view.on_chain.shares_of(local.attempt, current.round)
+    shares = view.on_chain.shares_of(local.leg, current.round)
     actions: list[Action] = []
     works: list[SlotWork] = []
     for work in current.works:
@@ -79,13 +81,13 @@ def decide_round(
         for work in works
         if is_verified(current, work, shares.get((work.slot, work.issue)))
     }
-    works += give_out(local, view, assignment, works, proven)
+    works += give_out(local, view, leg, works, proven)
     current = replace(current, works=tuple(works))
     local = replace_round(local, current)
     actions += _commit(local, view, current, shares, key)
     current = _suspect_stop(current, view, shares)
     local = replace_round(local, current)
-    actions += _close(local, view, assignment, current, shares, key)
+    actions += _close(local, view, leg, current, shares, key)
     return local, actions
 
 
@@ -233,7 +235,7 @@ def _commit(
     message = MsgCommitTraces(
         view.me,
         local.order_id,
-        local.attempt,
+        local.leg,
         current.round,
         tuple(Rejection(ShareRef(w.slot, w.issue), _told(w.verdict)) for w in rejected),
         tuple(signed[:COMMIT_MAX]),
@@ -284,20 +286,18 @@ def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
     return replace(current, suspects=refs, works=works)
 
 
-def _is_pressed(view: View, assignment: Assignment) -> bool:
-    """Tell whether the round has to be closed now, or the attempt fails."""
+def _is_pressed(view: View, leg: Leg) -> bool:
+    """Tell whether the round has to be closed now, or the leg fails."""
     order = view.on_chain.order
-    given = progress_seconds(
-        order.terms, order.params.progress_base, assignment.slot_speed, assignment.slots
-    )
-    ends = min(assignment.progress_deadline, order.deadline)
+    given = progress_seconds(order.terms, order.params.progress_base, leg.slot_speed, leg.slots)
+    ends = min(leg.progress_deadline, order.deadline)
     return view.clock >= ends - given // PRESSED_PART
 
 
 def _close(
     local: LocalOrder,
     view: View,
-    assignment: Assignment,
+    leg: Leg,
     current: LocalRound,
     shares: Shares,
     key: str,
@@ -312,7 +312,7 @@ def _close(
         return []
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
-    if not (all(verified) or (current.suspects and _is_pressed(view, assignment))):
+    if not (all(verified) or (current.suspects and _is_pressed(view, leg))):
         return []
     stop = _first_stop(current, view)
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted)
@@ -337,7 +337,7 @@ def _send_close(
     close = MsgCloseRound(
         view.me,
         local.order_id,
-        local.attempt,
+        local.leg,
         current.round,
         tuple(
             AcceptedShare(work.slot, work.issue, work.packet.roots)
@@ -352,14 +352,14 @@ def _send_close(
 
 
 def _send(key: str, message: Message, local: LocalOrder, view: View) -> SendTx:
-    """Send a message before the attempt has failed for want of progress."""
-    assignment = view.on_chain.assignment(local.attempt)
-    return SendTx(key, (message,), assignment.progress_deadline if assignment else NEVER)
+    """Send a message before the leg has failed for want of progress."""
+    leg = view.on_chain.leg(local.leg)
+    return SendTx(key, (message,), leg.progress_deadline if leg else NEVER)
 
 
 def _has_room(local: LocalOrder, view: View) -> bool:
     """Tell whether one more round may be closed: so many at most are closed and not verified (protocol 4.6)."""
-    waiting = [known for known in view.on_chain.rounds_of(local.attempt) if not known.verified]
+    waiting = [known for known in view.on_chain.rounds_of(local.leg) if not known.verified]
     return len(waiting) < view.on_chain.order.params.rounds_ahead
 
 
@@ -391,7 +391,7 @@ def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow
     rows: list[VerdictRow] = []
     for current in local.rounds:
         accepted = current.next_global is not None
-        shares = {} if accepted else on_chain.shares_of(local.attempt, current.round)
+        shares = {} if accepted else on_chain.shares_of(local.leg, current.round)
         for work in current.works:
             share = shares.get((work.slot, work.issue))
             if not (work.verdict or accepted or is_verified(current, work, share)):
@@ -400,7 +400,7 @@ def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow
             rows.append(
                 VerdictRow(
                     local.order_id,
-                    local.attempt,
+                    local.leg,
                     current.round,
                     work.slot,
                     work.issue,

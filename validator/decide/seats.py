@@ -20,12 +20,12 @@ from hmac import digest as hmac
 
 from domain.amount import ceil_div
 from domain.hashing import hash_fields, u32
-from domain.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.queries import NumberedPlace, PanelDuty, PanelResponse
-from domain.records import (
+from domain.market.records import JobTerms
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
+from domain.proof.records import (
     AnswerKind,
     AuditKind,
-    JobTerms,
     Place,
     SeatAnswer,
     Share,
@@ -104,7 +104,7 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
     sealed, clock = seat.sealed, look.chain.clock
     if sealed is None or not sealed.answers:
         return ()
-    where = (look.me, key.order_id, key.attempt, key.round, key.stage)
+    where = (look.me, key.order_id, key.leg, key.round, key.stage)
     message: MsgCommitAnswer | MsgRevealAnswer
     if not duty.commitment:
         if clock >= duty.commits_end:
@@ -327,7 +327,7 @@ def _seal(
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
     """Return the salt of a seat: nobody else can know it, and a daemon that lost its records makes it again."""
     name = hash_fields(
-        "assay/seat/salt", chain_id, key.order_id, u32(key.attempt), u32(key.round), u32(key.stage)
+        "assay/seat/salt", chain_id, key.order_id, u32(key.leg), u32(key.round), u32(key.stage)
     )
     return hmac(secret, name, sha256)
 

@@ -1,7 +1,8 @@
 """What a provider has to do now, and what a seat gets: read off the record, nothing remembered beside it."""
 
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, AuditKind, Place, ShareState
+from domain.legs.records import LegState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AuditKind, Place, ShareState
 from link.types import (
     INDICES_MAX,
     AuditOpening,
@@ -33,10 +34,10 @@ def train_tasks(
     local: LocalOrder, on_chain: OrderResponse, provider: str, clock: int
 ) -> list[TrainTask]:
     """Return the shares that ``provider`` has to train now."""
-    assignment = on_chain.assignment(local.attempt)
-    if assignment is None or assignment.state != AssignmentState.RUNNING:
+    leg = on_chain.leg(local.leg)
+    if leg is None or leg.state != LegState.RUNNING:
         return []
-    current = find_round(local, assignment.round)
+    current = find_round(local, leg.round)
     if current is None:
         return []
     return [
@@ -60,7 +61,7 @@ def open_tasks(
     for share in on_chain.shares:
         claim = share.claim
         current = find_round(local, claim.round)
-        if claim.attempt != local.attempt or current is None or not share.drawn:
+        if claim.leg != local.leg or current is None or not share.drawn:
             continue
         work = find_work(current, claim.slot, claim.issue)
         if work is None or work.provider != provider:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from domain.hashing import merkle_path
-from domain.reasons import ShareReason
-from domain.records import JobTerms, ShareClaim, TraceLeaf
+from domain.market.records import JobTerms
+from domain.proof.reasons import ShareReason
+from domain.proof.records import ShareClaim, TraceLeaf
 from link.types import ShareDelivery
 from pol.rules.commitment import (
     boundary_root,

@@ -8,13 +8,14 @@ measured elsewhere (``Capability``), so the job alone is judged.
 
 from domain.amount import ceil_div
 from domain.hashing import hash_fields
-from domain.reasons import AttemptEnd
-from domain.records import Assignment, JobTerms, Order
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg
+from domain.market.records import JobTerms, Order
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import progress_seconds, share_segments, trial_work
 from pol.work.trials import Trial
 from validator.decide.assign import OWN_PICKS
-from validator.decide.records import AttemptKey
+from validator.decide.records import LegKey
 
 START_SECONDS = 20
 """What a trial may take beside its work: a process starts, and measures the machine."""
@@ -27,9 +28,9 @@ _ENDS = 2
 """Segments that are replayed of every share whatever is drawn: the first and the last."""
 
 
-def trial_slot(secret: bytes, attempt: AttemptKey, slots: int) -> int:
+def trial_slot(secret: bytes, leg: LegKey, slots: int) -> int:
     """Return the slot that is tried: the same after a restart, and nothing that a consumer can know."""
-    return int.from_bytes(hash_fields("assay/trial-slot", secret, str(attempt))) % slots
+    return int.from_bytes(hash_fields("assay/trial-slot", secret, str(leg))) % slots
 
 
 def trial_seconds(terms: JobTerms, slot_speed: int) -> int:
@@ -41,15 +42,15 @@ def trial_seconds(terms: JobTerms, slot_speed: int) -> int:
 def overdue() -> Trial:
     """Return what came of a trial that did not end in time."""
     text = "a trial of the job did not end within its time"
-    return Trial(decline=AttemptEnd.DECLINED_TOO_SLOW, text=text)
+    return Trial(decline=LegEnd.DECLINED_TOO_SLOW, text=text)
 
 
 def died(reason: str) -> Trial:
     """Return what came of a trial that took its process with it."""
-    return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=f"a trial of the job: {reason}")
+    return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=f"a trial of the job: {reason}")
 
 
-def judged(trial: Trial, order: Order, assignment: Assignment, clock: int, processes: int) -> Trial:
+def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> Trial:
     """Return a trial with the reason to decline that its times are, if they are one.
 
     ``clock`` is the chain's, and ``processes`` are those in which this machine replays.
@@ -57,24 +58,22 @@ def judged(trial: Trial, order: Order, assignment: Assignment, clock: int, proce
     terms, times = order.terms, trial.times
     if times is None:
         return trial
-    segments, turns = share_segments(terms), ceil_div(terms.slots, assignment.slots)
+    segments, turns = share_segments(terms), ceil_div(terms.slots, leg.slots)
     # What the job takes on a machine that is as fast as the bid says of a slot.
-    training = turns * segments * times.segment * times.speed // assignment.slot_speed
-    outer = times.outer * times.speed // assignment.slot_speed
-    most = _MICRO * progress_seconds(
-        terms, order.params.progress_base, assignment.slot_speed, assignment.slots
-    )
+    training = turns * segments * times.segment * times.speed // leg.slot_speed
+    outer = times.outer * times.speed // leg.slot_speed
+    most = _MICRO * progress_seconds(terms, order.params.progress_base, leg.slot_speed, leg.slots)
     left = _MICRO * (order.deadline - clock - verify_seconds(order.params, order.window))
     round = training + outer
     if round > most or terms.rounds * round > left:
         text = f"a round takes {_shown(round)} s at the bid's speed, which is too long"
-        return Trial(terms, times, AttemptEnd.DECLINED_TOO_SLOW, text)
+        return Trial(terms, times, LegEnd.DECLINED_TOO_SLOW, text)
     # What this machine has to replay of it, whoever trains.
     places = min(segments, order.params.segments_drawn + _ENDS + OWN_PICKS)
     replays = ceil_div(terms.slots * places * times.segment, processes)
     if training + replays + times.outer > most:
         text = f"this machine would replay {_shown(replays)} s a round, which is too long"
-        return Trial(terms, times, AttemptEnd.DECLINED_BY_CHOICE, text)
+        return Trial(terms, times, LegEnd.DECLINED_BY_CHOICE, text)
     return trial
 
 

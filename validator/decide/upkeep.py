@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from domain.limits import CAPABILITY_SECONDS_MAX
-from domain.messages import MsgAdmitProvider, MsgCertifyProvider, MsgSetEndpoint
+from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgSetEndpoint
 from validator.decide.actions import Action, CheckProbe, Clean, SendNotice
 from validator.decide.records import LocalUpkeep
 from validator.decide.view import Look

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from domain.queries import OrderResponse, PanelDuty, PanelResponse
-from domain.records import Panel, PanelSeat, RoundKey, Validator
+from domain.keys import RoundKey
+from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
+from domain.proof.records import Panel, PanelSeat
+from domain.registry.records import Validator
 from link.types import Machine
 from validator.decide.plan import Worker
 from validator.decide.probe import Measured

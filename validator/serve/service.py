@@ -4,9 +4,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from threading import Event
 
-from domain.queries import OrderResponse
-from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState, RoundKey
+from domain.keys import RoundKey
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
@@ -234,7 +236,7 @@ class Service:
                 "submit your own shares",
                 field="claim.provider",
             )
-        self._find(claim.order_id, claim.attempt)
+        self._find(claim.order_id, claim.leg)
         message = share_sign_bytes(self.chain_id, claim)
         reason = ShareReason.NONE
 
@@ -248,13 +250,13 @@ class Service:
             )
             return after
 
-        self.ledger.change(claim.order_id, claim.attempt, take)
+        self.ledger.change(claim.order_id, claim.leg, take)
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
         """Take what a commitment of the caller hides; what does not hash to it ends the issue at once."""
         key = request.key
-        on_chain = self._find(key.order_id, key.attempt)
+        on_chain = self._find(key.order_id, key.leg)
         reason = ShareReason.NONE
 
         def take(now: LocalOrder) -> LocalOrder:
@@ -263,13 +265,13 @@ class Service:
             after, reason = share_delivered(now, terms, self.chain_id, caller.address, request)
             return after
 
-        self.ledger.change(key.order_id, key.attempt, take, request.blobs, caller.address)
+        self.ledger.change(key.order_id, key.leg, take, request.blobs, caller.address)
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
         """Take the states at a boundary that the caller was asked for."""
         key = request.key
-        on_chain = self._find(key.order_id, key.attempt)
+        on_chain = self._find(key.order_id, key.leg)
         verdict = t.Verdict(False, int(ShareReason.NONE), "not wanted (any more)")
 
         def take(now: LocalOrder) -> LocalOrder:
@@ -289,7 +291,7 @@ class Service:
             return after
 
         needs = (request.global_state, request.local_state)
-        self.ledger.change(key.order_id, key.attempt, take, needs, caller.address)
+        self.ledger.change(key.order_id, key.leg, take, needs, caller.address)
         return verdict
 
     # Consumers
@@ -300,8 +302,8 @@ class Service:
         self._check_consumer(caller, on_chain)
         self._check_files(on_chain, request.files)
         self._check_room(caller, on_chain, request.files)
-        attempt, assignment = on_chain.order.attempt, on_chain.current
-        matched = assignment is not None and assignment.state == AssignmentState.MATCHED
+        number, leg = on_chain.order.legs, on_chain.current
+        matched = leg is not None and leg.state == LegState.MATCHED
 
         def take(now: LocalOrder) -> LocalOrder:
             # Until all is here, the consumer may correct itself.
@@ -310,10 +312,10 @@ class Service:
             return now
 
         with self.ledger.lock:
-            local = self.ledger.change(request.order_id, attempt, take)
+            local = self.ledger.change(request.order_id, number, take)
             if local is not None and local.payload.stage == PayloadStage.OFFERED:
                 self.ledger.hold_payload(local)
-            self._complete_payload(caller, request.order_id, attempt)
+            self._complete_payload(caller, request.order_id, number)
         missing = (f.blob for f in request.files if not self.blobs.sent(f.blob, caller.address))
         return t.PayloadWanted(tuple(missing))
 
@@ -321,7 +323,7 @@ class Service:
         """Tell whether the payload is here and loads."""
         on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
-        payload = self._complete_payload(caller, request.order_id, on_chain.order.attempt).payload
+        payload = self._complete_payload(caller, request.order_id, on_chain.order.legs).payload
         complete = payload.stage >= PayloadStage.COMPLETE
         return t.PayloadState(complete, payload.stage == PayloadStage.LOADED, payload.text)
 
@@ -400,7 +402,7 @@ class Service:
             for i in range(request.first, last)
         )
         return t.ResultManifest(
-            local.order_id, local.attempt, request.round, result.blob, len(result.points), leaves
+            local.order_id, local.leg, request.round, result.blob, len(result.points), leaves
         )
 
     # Seats
@@ -408,8 +410,8 @@ class Service:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Tell a seat of a panel about a round of this validator what replay of one of its places needs."""
         number = request.place_index
-        about = self.view.panels.get(RoundKey(request.order_id, request.attempt, request.round))
-        local = self.ledger.load(request.order_id, request.attempt)
+        about = self.view.panels.get(RoundKey(request.order_id, request.leg, request.round))
+        local = self.ledger.load(request.order_id, request.leg)
         if (
             local is None
             or about is None
@@ -430,18 +432,18 @@ class Service:
     # Records
 
     def _records(self) -> Iterator[tuple[LocalOrder, OrderResponse]]:
-        """Yield the attempts of this validator whose order is not closed."""
+        """Yield the legs of this validator whose order is not closed."""
         for on_chain in self.view.orders.values():
             if on_chain.order.state == OrderState.CLOSED:
                 continue
-            for assignment in on_chain.assignments:
-                if assignment.validator == self.me:
-                    local = self.ledger.load(assignment.order_id, assignment.attempt)
+            for leg in on_chain.legs:
+                if leg.validator == self.me:
+                    local = self.ledger.load(leg.order_id, leg.number)
                     if local is not None:
                         yield local, on_chain
 
-    def _find(self, order_id: bytes, attempt: int = 0) -> OrderResponse:
-        """Return what the chain says about an order of which this validator has the attempt (0: the current one)."""
+    def _find(self, order_id: bytes, leg_number: int = 0) -> OrderResponse:
+        """Return what the chain says about an order of which this validator has the leg (0: the current one)."""
         on_chain = self.view.orders.get(order_id)
         if on_chain is None:
             raise ClusterError(
@@ -450,15 +452,15 @@ class Service:
                 "check the id",
                 field="order_id",
             )
-        number = attempt or on_chain.order.attempt
-        assignment = on_chain.assignment(number)
-        mine = assignment is not None and assignment.validator == self.me
+        number = leg_number or on_chain.order.legs
+        leg = on_chain.leg(number)
+        mine = leg is not None and leg.validator == self.me
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
-                "not an attempt of this validator",
+                "not a leg of this validator",
                 "read the order again",
-                field="attempt",
+                field="leg",
             )
         return on_chain
 
@@ -471,10 +473,10 @@ class Service:
                 field="order_id",
             )
 
-    def _complete_payload(self, caller: t.Caller, order_id: bytes, attempt: int) -> LocalOrder:
+    def _complete_payload(self, caller: t.Caller, order_id: bytes, leg: int) -> LocalOrder:
         """Record it when all of a payload is here, sent by its consumer."""
         with self.ledger.lock:
-            local = self.ledger.load(order_id, attempt)
+            local = self.ledger.load(order_id, leg)
             if local is None:  # _find saw it: it was forgotten in this moment
                 raise ClusterError(
                     ClusterErrorKind.NOT_FOUND, "no such order here", "", field="order_id"
@@ -483,7 +485,7 @@ class Service:
             offered = local.payload.stage == PayloadStage.OFFERED
             if not offered or not all(self.blobs.sent(blob, sender) for blob in blobs):
                 return local
-            return self.ledger.change(order_id, attempt, payload_complete, blobs, sender) or local
+            return self.ledger.change(order_id, leg, payload_complete, blobs, sender) or local
 
 
 def _waits(reason: str, again_ms: int) -> t.JoinReply:

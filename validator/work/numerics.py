@@ -11,8 +11,9 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from domain.reasons import ShareReason
-from domain.records import AnswerKind, JobTerms
+from domain.market.records import JobTerms
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind
 from pol.errors import (
     AggregationFailed,
     JobError,

@@ -1,4 +1,4 @@
-"""Carrying out what is decided about attempts: jobs are loaded, places replayed, rounds aggregated and sealed.
+"""Carrying out what is decided about legs: jobs are loaded, places replayed, rounds aggregated and sealed.
 
 Every method reads what it needs from the record as it is now, and writes its outcome into the record as it is by then;
 what is missing at the end of it is asked for again, and what is moot by now is left.
@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chain.client.client import ChainClient, TxReceipt
-from domain.events import ShareSkipped, changes_of
+from domain.keys import RoundKey, ShareKey
+from domain.legs.records import Leg
 from domain.limits import BIDS_PER_VALIDATOR_MAX
-from domain.messages import MsgCommitTraces
-from domain.queries import BidsRequest, OrderRequest
-from domain.records import Assignment, RoundKey, ShareKey
+from domain.market.queries import BidsRequest
+from domain.proof.events import ShareSkipped
+from domain.proof.messages import MsgCommitTraces
+from domain.proof.queries import OrderRequest
+from domain.vocabulary import changes_of
 from host.files import plain_pieces
 from host.lanes import Work
 from link.blobs import BlobStore
@@ -28,8 +31,8 @@ from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.records import (
-    AttemptKey,
     CheckedSegment,
+    LegKey,
     LocalOrder,
     LocalRound,
     PayloadStage,
@@ -61,7 +64,7 @@ def work_of(table: Table, action: do.Action) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Performer:
-    """Everything that actions about attempts need: chain, records, blobs, and the process pools.
+    """Everything that actions about legs need: chain, records, blobs, and the process pools.
 
     ``trials`` is for jobs that nobody has run yet, ``processes`` are those of ``pool``, whose workers may write to
     ``scratch``, and ``clock`` is the chain's.
@@ -81,7 +84,7 @@ class Performer:
     clock: Callable[[], int]
 
     def table(self) -> Table:
-        """Return how each kind of action about attempts is carried out."""
+        """Return how each kind of action about legs is carried out."""
         return {
             do.TryJob: self.try_job,
             do.CheckSegment: self.check,
@@ -109,15 +112,15 @@ class Performer:
 
     def try_job(self, action: do.TryJob) -> None:
         """Load the payload, compare it with the order, and try it: whatever the job does, it is over in time."""
-        local, order, assignment = self._find(action.attempt), action.order, action.assignment
+        local, order, leg = self._find(action.leg), action.order, action.matched
         if local is None or local.payload.stage is not PayloadStage.COMPLETE:
             return
         terms = order.terms
-        slot = trial_slot(self.secret, action.attempt, terms.slots)
-        memory = self._memory_of(assignment)
+        slot = trial_slot(self.secret, action.leg, terms.slots)
+        memory = self._memory_of(leg)
         directory = self._directory(local)
         # Other trials were before it, perhaps: the time that is left is what is left now.
-        seconds = min(action.ends - self.clock(), trial_seconds(terms, assignment.slot_speed))
+        seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed))
         if seconds <= 0:
             return
         try:
@@ -128,10 +131,10 @@ class Performer:
             trial = overdue()
         except (OutOfMemory, WorkerDied) as error:
             trial = died(error.reason)
-        trial = judged(trial, order, assignment, self.clock(), self.processes)
+        trial = judged(trial, order, leg, self.clock(), self.processes)
         if trial.decline:
             _log.warning("%s: %s", action.key, trial.text)
-        self._change(action.attempt, lambda now: receive.job_tried(now, terms, trial))
+        self._change(action.leg, lambda now: receive.job_tried(now, terms, trial))
 
     def check(self, action: do.CheckSegment) -> None:
         """Replay a segment of a share."""
@@ -238,8 +241,8 @@ class Performer:
 
     def aggregate(self, action: do.Aggregate) -> None:
         """Aggregate a round."""
-        attempt, round = _attempt_of(action.round), action.round.round
-        local = self._find(attempt)
+        leg, round = _leg_of(action.round), action.round.round
+        local = self._find(leg)
         current = find_round(local, round) if local else None
         if local is None or current is None:
             return
@@ -259,16 +262,16 @@ class Performer:
             )
             if written is None:
                 _log.warning("%s: the updates lead to no next state", action.key)
-                self._change(attempt, lambda now: not_aggregated(now, round))
+                self._change(leg, lambda now: not_aggregated(now, round))
                 return
             (blob,) = self._taken(places, written)
             state = StateRef(written.root, blob)
-        self._change(attempt, lambda now: aggregated(now, round, state), state.blob)
+        self._change(leg, lambda now: aggregated(now, round, state), state.blob)
 
     def seal(self, action: do.Seal) -> None:
         """Encrypt the states that a round leaves: the global one, and the local ones in slot order."""
-        attempt, round = _attempt_of(action.round), action.round.round
-        local = self._find(attempt)
+        leg, round = _leg_of(action.round), action.round.round
+        local = self._find(leg)
         current = find_round(local, round) if local else None
         if current is None or current.next_global is None:
             return
@@ -276,9 +279,9 @@ class Performer:
         left = (packet.local_out for packet in packets if packet is not None)
         blobs = [blob for blob in (current.next_global.blob, *left) if blob is not None]
         chunks = (chunk for blob in blobs for chunk in self._chunks(blob))
-        handover = HandoverId(self.chain_id, attempt.order_id, attempt.attempt, round)
+        handover = HandoverId(self.chain_id, leg.order_id, leg.leg, round)
         result = seal_into(self.blobs, handover, chunks, action.order_key, self.secret)
-        self._change(attempt, lambda now: receive.sealed(now, round, result), result.blob)
+        self._change(leg, lambda now: receive.sealed(now, round, result), result.blob)
 
     # Inside
 
@@ -296,41 +299,39 @@ class Performer:
             yield from (file.read(length) for length in lengths)
 
     def _take_skipped(self, message: MsgCommitTraces, receipt: TxReceipt) -> None:
-        attempt = AttemptKey(message.order_id, message.attempt)
+        leg = LegKey(message.order_id, message.leg)
         skipped = [
             change
             for change in changes_of(ShareSkipped, receipt.events)
-            if (change.share.order_id, change.share.attempt) == (attempt.order_id, attempt.attempt)
+            if (change.share.order_id, change.share.leg) == (leg.order_id, leg.leg)
         ]
         if not skipped:
             return
         on_chain = self.client.query(OrderRequest(message.order_id))
         for change in skipped:
-            self._change(attempt, partial(receive.share_skipped, on_chain=on_chain, skipped=change))
+            self._change(leg, partial(receive.share_skipped, on_chain=on_chain, skipped=change))
 
     def _change(
         self,
-        attempt: AttemptKey,
+        leg: LegKey,
         change: Callable[[LocalOrder], LocalOrder],
         *needs: BlobRef,
     ) -> None:
-        self.ledger.change(attempt.order_id, attempt.attempt, change, needs)
+        self.ledger.change(leg.order_id, leg.leg, change, needs)
 
-    def _memory_of(self, assignment: Assignment) -> int:
-        """Return the memory of a device that the bid of an assignment offers; 0 where it says nothing (any more)."""
-        bids = self.client.query(
-            BidsRequest(assignment.validator, BIDS_PER_VALIDATOR_MAX, b"")
-        ).bids
-        return next((bid.offer.memory for bid in bids if bid.id == assignment.bid_id), 0)
+    def _memory_of(self, leg: Leg) -> int:
+        """Return the memory of a device that the bid of a leg offers; 0 where it says nothing (any more)."""
+        bids = self.client.query(BidsRequest(leg.validator, BIDS_PER_VALIDATOR_MAX, b"")).bids
+        return next((bid.offer.memory for bid in bids if bid.id == leg.bid_id), 0)
 
-    def _find(self, attempt: AttemptKey) -> LocalOrder | None:
-        return self.ledger.load(attempt.order_id, attempt.attempt)
+    def _find(self, leg: LegKey) -> LocalOrder | None:
+        return self.ledger.load(leg.order_id, leg.leg)
 
     def _share(
         self, key: ShareKey
     ) -> tuple[LocalOrder, LocalRound, SlotWork, ShareDelivery] | None:
         """Return a share with what it is in; None where it left the record since it was asked for."""
-        local = self.ledger.load(key.order_id, key.attempt)
+        local = self.ledger.load(key.order_id, key.leg)
         current = find_round(local, key.round) if local else None
         work = find_work(current, key.slot, key.issue)
         if local is None or current is None or work is None or work.packet is None:
@@ -353,5 +354,5 @@ class Performer:
         return self._path(opening.global_state), self._path(opening.local_state)
 
 
-def _attempt_of(key: RoundKey) -> AttemptKey:
-    return AttemptKey(key.order_id, key.attempt)
+def _leg_of(key: RoundKey) -> LegKey:
+    return LegKey(key.order_id, key.leg)

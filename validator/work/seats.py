@@ -15,8 +15,8 @@ from threading import Lock
 from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
-from domain.messages import MsgRevealAnswer
-from domain.records import AuditKind
+from domain.proof.messages import MsgRevealAnswer
+from domain.proof.records import AuditKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
@@ -116,7 +116,7 @@ class Auditor:
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
         seat = action.seat
-        request = OpeningRequest(seat.order_id, seat.attempt, seat.round, action.number)
+        request = OpeningRequest(seat.order_id, seat.leg, seat.round, action.number)
         opening = self.connect(action.winner).call(GET_OPENING, request)
         if not opening.ready:
             least, most = ASK_SECONDS
@@ -164,7 +164,7 @@ class Auditor:
         _log.info("%s: %s at height %d", action.key, type(message).__name__, receipt.height)
         if isinstance(message, MsgRevealAnswer):
             self.ledger.store.save_answered(
-                message.order_id, message.attempt, message.round, action.agreed
+                message.order_id, message.leg, message.round, action.agreed
             )
 
     # Replaying

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from link.blobs import BlobStore
 from validator.decide import actions as do
-from validator.decide.records import AttemptKey, VerdictRow
+from validator.decide.records import LegKey, VerdictRow
 from validator.ledger import Ledger
 from validator.work.files import sweep
 from validator.work.perform import Table
@@ -26,29 +26,29 @@ class Keeper:
     blobs: BlobStore
     jobs: Path
     keep_providers: Callable[[Collection[str]], None]
-    _written: dict[AttemptKey, frozenset[VerdictRow]] = field(default_factory=dict)
+    _written: dict[LegKey, frozenset[VerdictRow]] = field(default_factory=dict)
 
     def table(self) -> Table:
         """Return how each of these actions is carried out."""
         return {
             do.NoteVerdicts: self.note,
-            do.Tidy: lambda action: self.ledger.tidy(action.attempt, action.needed),
+            do.Tidy: lambda action: self.ledger.tidy(action.leg, action.needed),
             do.Forget: self.forget,
             do.Clean: self.clean,
         }
 
     def note(self, action: do.NoteVerdicts) -> None:
-        """Write the verdicts that are new; what was written is remembered until the attempt is forgotten."""
+        """Write the verdicts that are new; what was written is remembered until the leg is forgotten."""
         rows = frozenset(action.rows)
-        new = rows - self._written.get(action.attempt, frozenset())
+        new = rows - self._written.get(action.leg, frozenset())
         if new:
             self.ledger.store.save_verdicts(new)
-        self._written[action.attempt] = rows
+        self._written[action.leg] = rows
 
     def forget(self, action: do.Forget) -> None:
-        """Forget an attempt."""
-        self.ledger.forget(action.attempt)
-        self._written.pop(action.attempt, None)
+        """Forget a leg."""
+        self.ledger.forget(action.leg)
+        self._written.pop(action.leg, None)
 
     def clean(self, action: do.Clean) -> None:
         """Delete what nobody needs."""

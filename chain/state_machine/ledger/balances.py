@@ -23,8 +23,8 @@ from chain.state_machine.queue import Entry
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers
 from domain.errors import INSUFFICIENT_FUNDS, Refusal
-from domain.events import BondReleased
-from domain.records import Account
+from domain.ledger.events import BondReleased
+from domain.ledger.records import Account
 from escrow.moves import MOVES, Move, Pot, Transfer
 
 

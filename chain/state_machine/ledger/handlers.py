@@ -9,10 +9,10 @@ from chain.state_machine.ledger.balances import is_module
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.queue import Due, schedule
 from domain.errors import INSUFFICIENT_BOND, INVALID_COINS, LIMIT_REACHED, UNAUTHORIZED, Refusal
-from domain.events import BondWithdrawing
+from domain.ledger.events import BondWithdrawing
+from domain.ledger.messages import MsgSend, MsgWithdrawBond
+from domain.ledger.records import BondAccount, Withdrawal
 from domain.limits import WITHDRAWALS_MAX
-from domain.messages import MsgSend, MsgWithdrawBond
-from domain.records import BondAccount, Withdrawal
 
 # --- MsgSend: move coins between accounts --------------------------------------------------------
 

@@ -8,8 +8,9 @@ from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.tables import Part
-from domain.events import PaymentMade
-from domain.records import BondKind, BondRow, Payment, ShareKey
+from domain.keys import ShareKey
+from domain.ledger.events import PaymentMade
+from domain.ledger.records import BondKind, BondRow, Payment
 from escrow.moves import FROM_DEPOSITS, FROM_WITHHELD, MOVES, Move, Transfer, use, withhold
 
 NO_ROUND = -1
@@ -33,7 +34,7 @@ def apply_payments(
 
     The records that the coins come from (rows of depositors, or the bond ``row``) are changed by the caller.
     """
-    bond = (row.attempt, row.slot, row.issue) if row is not None else (0, 0, 0)
+    bond = (row.leg, row.slot, row.issue) if row is not None else (0, 0, 0)
     tally = TALLIES.must(ctx.store, order_id)
     paid, number = 0, tally.payments
     for transfer in transfers:
@@ -132,16 +133,16 @@ def _put_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
         BONDED_SHARES.mark(ctx.store, row.owner, *row.share(order_id))
 
 
-def get_job_bond(ctx: Context, order_id: bytes, attempt: int) -> BondRow | None:
-    """Return the row of an attempt's job bond, while any of it is locked."""
-    return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.JOB), 0, 0, 0)
+def get_job_bond(ctx: Context, order_id: bytes, leg: int) -> BondRow | None:
+    """Return the row of a leg's job bond, while any of it is locked."""
+    return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.JOB), 0, 0, 0)
 
 
 def get_share_bond(ctx: Context, key: ShareKey) -> BondRow | None:
     """Return the row of a share's bond, while it is locked."""
-    order_id, attempt, *share = key
-    return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.SHARE), *share)
+    order_id, leg, *share = key
+    return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.SHARE), *share)
 
 
 def _row_key(order_id: bytes, row: BondRow) -> tuple[Part, ...]:
-    return order_id, row.attempt, int(row.kind), row.round, row.slot, row.issue
+    return order_id, row.leg, int(row.kind), row.round, row.slot, row.issue

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Numbers, Table
-from domain.records import Account, BondAccount, BondRow, Escrow, Payment
+from domain.ledger.records import Account, BondAccount, BondRow, Escrow, Payment
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,15 @@ class Tally:
     held: int = 0
     # Payments listed.
     payments: int = 0
-    # Verified rounds of the current attempt, and those that are void.
+    # Verified rounds of the current leg, and those that are void.
     verified: int = 0
     void: int = 0
-    # What rejected shares that were right took of what is withheld in the current attempt (uassay).
+    # What rejected shares that were right took of what is withheld in the current leg (uassay).
     righted: int = 0
     # CloseReason that is decided and waits for the return of bonds, else 0.
     ending: int = 0
     # What is left of the least fee that ordering cost the consumer, and what it paid for rounds of the current
-    # attempt that was made good to it (uassay).
+    # leg that was made good to it (uassay).
     fee: int = 0
     made_good: int = 0
     # Panels that wait for audit room, and since when some do (chain clock).
@@ -40,11 +40,11 @@ ACCOUNTS = Table(0x10, "account", Account, lambda r: (r.address,), remembered=Tr
 # Address, denomination.
 BALANCES = Numbers(0x11, "balance", remembered=True)
 BOND_ACCOUNTS = Table(0x12, "bond account", BondAccount, lambda r: (r.owner,))
-# Shares whose bond is locked: provider, order, attempt, round, slot, issue.
+# Shares whose bond is locked: provider, order, leg, round, slot, issue.
 BONDED_SHARES = Index(0x1E, "bonded share")
 TALLIES = Table(0x2E, "tally", Tally, lambda r: (r.order_id,))
 ESCROWS = Table(0x40, "escrow", Escrow, lambda r: (r.order_id,))
-# Order, attempt, kind, round, slot, issue.
+# Order, leg, kind, round, slot, issue.
 BOND_ROWS = Table(0x41, "bond", BondRow)
 # Order, number.
 PAYMENTS = Table(0x42, "payment", Payment)

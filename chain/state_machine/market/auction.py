@@ -15,9 +15,9 @@ from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
 from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
 from chain.state_machine.market.tables import (
-    ASSIGNMENTS,
     BIDS,
     DIRTY_ORDERS,
+    LEGS,
     OPEN_ORDERS,
     ORDERS,
     ORDERS_OF_VALIDATOR,
@@ -29,18 +29,12 @@ from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
-from domain.events import OrderMatched, OrderUnmatched
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import OrderMatched
+from domain.legs.records import Leg, LegState
+from domain.market.events import OrderUnmatched
+from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    BondKind,
-    BondRow,
-    Conditions,
-    JobTerms,
-    Order,
-    OrderState,
-)
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
@@ -185,17 +179,15 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
-    attempt = order.attempt + 1
-    order = ORDERS.update(
-        ctx.store, order.id, state=OrderState.MATCHED, attempt=attempt, unmatched=()
-    )
+    number = order.legs + 1
+    order = ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
     TALLIES.update(ctx.store, order.id, verified=0, void=0, made_good=0)
     terms = order.terms
     asked = make_asked(terms, order.conditions, order.params, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
-    assignment = Assignment(
+    leg = Leg(
         order_id=order.id,
-        attempt=attempt,
+        number=number,
         validator=bid.validator,
         bid_id=bid.id,
         price=fill.price,
@@ -204,7 +196,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         providers_bps=bid.offer.providers_bps,
         slot_speed=bid.offer.slot_speed,
         slots=bid.offer.slots,
-        state=AssignmentState.MATCHED,
+        state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
         accept_deadline=ctx.clock + wait,
@@ -213,22 +205,22 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         global_in=terms.global_root,
         settles_at=0,
     )
-    ASSIGNMENTS.put(ctx.store, assignment)
-    take_capacity(ctx, assignment)
+    LEGS.put(ctx.store, leg)
+    take_capacity(ctx, leg)
     ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
-    schedule(ctx, assignment.accept_deadline, Due.ACCEPT, order.id, attempt)
+    schedule(ctx, leg.accept_deadline, Due.ACCEPT, order.id, number)
     ctx.emit(
         OrderMatched(
             order.id,
-            attempt,
+            number,
             bid.validator,
             bid.id,
             fill.price,
             fill.job_bond,
             fill.work,
-            assignment.matched_at,
-            assignment.accept_deadline,
+            leg.matched_at,
+            leg.accept_deadline,
         )
     )
-    row = BondRow(BondKind.JOB, bid.validator, attempt, 0, 0, 0, fill.job_bond)
+    row = BondRow(BondKind.JOB, bid.validator, number, 0, 0, 0, fill.job_bond)
     lock_bond(ctx, order.id, row)

@@ -15,8 +15,9 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
-from domain.events import BidClosed
-from domain.records import Bid, BondRow
+from domain.ledger.records import BondRow
+from domain.market.events import BidClosed
+from domain.market.records import Bid
 from escrow.moves import Move, Transfer
 from matching_engine.book import Backing, Book
 from matching_engine.records import Standing
@@ -44,7 +45,7 @@ def _standing(bid: Bid, backing: Backing) -> Standing:
 def _backing(store: Overlay, operator: str) -> Backing:
     """Return whether a validator is jailed (or not in the set), its free bond and stake, and how firm its bids are.
 
-    What its live assignments are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
+    What its live legs are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
     may be below what it already backs.
     """
     validator = VALIDATORS.must(store, operator)
@@ -213,7 +214,7 @@ def mark_worsened(ctx: Context, validator: str) -> None:
 
 
 def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
-    """Take a bid out of the book; running assignments go on."""
+    """Take a bid out of the book; running legs go on."""
     BIDS.delete(ctx.store, bid.id)
     BIDS_OF.delete(ctx.store, bid.validator, bid.id)
     cancel(ctx, bid.expires_at, Due.BID, bid.id)

@@ -18,10 +18,10 @@ from chain.state_machine.ledger.order_money import (
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import mark_if_bidder, return_bond
 from chain.state_machine.market.tables import (
-    ASSIGNMENTS,
     BIDS,
     DIRTY_ORDERS,
-    LIVE_ASSIGNMENTS,
+    LEGS,
+    LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
     ORDERS,
@@ -33,28 +33,18 @@ from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
-from domain.events import (
-    OrderClosed,
-    OrderExcluded,
-    OrderOpened,
-    OrderSettled,
-    PartReturned,
-    ProgressRestarted,
-)
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    BondKind,
-    BondRow,
-    Order,
-    OrderState,
-)
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import OrderSettled, PartReturned, ProgressRestarted
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.events import OrderClosed, OrderExcluded, OrderOpened
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
 from escrow.moves import Move, Transfer, locked, refund
 from pol.rules.schedule import progress_seconds, total_work
 
 BONDS_PER_CALL = 32
-"""Bonds that the end of an order or attempt returns at once; the queue carries the rest to the next block."""
+"""Bonds that the end of an order or leg returns at once; the queue carries the rest to the next block."""
 
 
 def open_order(ctx: Context, order: Order) -> None:
@@ -80,7 +70,7 @@ def open_order(ctx: Context, order: Order) -> None:
             work,
             order.price_limit,
             deposit,
-            order.attempt,
+            order.legs,
             order.opened_at,
             order.opened_height,
             order.expires_at,
@@ -102,45 +92,41 @@ def leave_book(ctx: Context, order: Order) -> None:
     cancel(ctx, order.expires_at, Due.TIME_TO_LIVE, order.id)
 
 
-def take_capacity(ctx: Context, assignment: Assignment) -> None:
-    """Reserve what an assignment takes of its bid and its validator."""
-    reserved = BIDS.must(ctx.store, assignment.bid_id).reserved
-    BIDS.update(ctx.store, assignment.bid_id, reserved=reserved + assignment.work)
-    _change_load(ctx, assignment, 1)
-    LIVE_ASSIGNMENTS.mark(ctx.store, assignment.validator, assignment.order_id, assignment.attempt)
+def take_capacity(ctx: Context, leg: Leg) -> None:
+    """Reserve what a leg takes of its bid and its validator."""
+    reserved = BIDS.must(ctx.store, leg.bid_id).reserved
+    BIDS.update(ctx.store, leg.bid_id, reserved=reserved + leg.work)
+    _change_load(ctx, leg, 1)
+    LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
 
 
-def restart_progress(
-    ctx: Context, order: Order, assignment: Assignment, **changes: Any
-) -> Assignment:
-    """Change a running assignment, which gets a new progress deadline for the open round."""
-    cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
+def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
+    """Change a running leg, which gets a new progress deadline for the open round."""
+    cancel(ctx, leg.progress_deadline, Due.PROGRESS, order.id, leg.number)
     deadline = ctx.clock + progress_seconds(
-        order.terms, order.params.progress_base, assignment.slot_speed, assignment.slots
+        order.terms, order.params.progress_base, leg.slot_speed, leg.slots
     )
-    schedule(ctx, deadline, Due.PROGRESS, order.id, assignment.attempt)
-    ctx.emit(ProgressRestarted(order.id, assignment.attempt, deadline))
-    key = (order.id, assignment.attempt)
-    return ASSIGNMENTS.update(ctx.store, *key, progress_deadline=deadline, **changes)
+    schedule(ctx, deadline, Due.PROGRESS, order.id, leg.number)
+    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
+    key = (order.id, leg.number)
+    return LEGS.update(ctx.store, *key, progress_deadline=deadline, **changes)
 
 
-def end_assignment(
-    ctx: Context, assignment: Assignment, state: AssignmentState, reason: int
-) -> Assignment:
-    """End an assignment and release its capacity; one that has ended stays as it is."""
-    if not assignment.is_live:
-        return assignment
-    cancel(ctx, assignment.accept_deadline, Due.ACCEPT, assignment.order_id, assignment.attempt)
-    cancel(ctx, assignment.progress_deadline, Due.PROGRESS, assignment.order_id, assignment.attempt)
-    key = (assignment.order_id, assignment.attempt)
-    ended = ASSIGNMENTS.update(ctx.store, *key, state=state, end_reason=reason)
-    LIVE_ASSIGNMENTS.delete(ctx.store, assignment.validator, *key)
-    _change_load(ctx, assignment, -1)
+def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
+    """End a leg and release its capacity; one that has ended stays as it is."""
+    if not leg.is_live:
+        return leg
+    cancel(ctx, leg.accept_deadline, Due.ACCEPT, leg.order_id, leg.number)
+    cancel(ctx, leg.progress_deadline, Due.PROGRESS, leg.order_id, leg.number)
+    key = (leg.order_id, leg.number)
+    ended = LEGS.update(ctx.store, *key, state=state, end_reason=reason)
+    LIVE_LEGS.delete(ctx.store, leg.validator, *key)
+    _change_load(ctx, leg, -1)
     # The bid may have left the book meanwhile.
-    bid = BIDS.get(ctx.store, assignment.bid_id)
+    bid = BIDS.get(ctx.store, leg.bid_id)
     if bid is not None:
-        BIDS.update(ctx.store, bid.id, reserved=bid.reserved - assignment.work)
-    mark_if_bidder(ctx, assignment.validator)
+        BIDS.update(ctx.store, bid.id, reserved=bid.reserved - leg.work)
+    mark_if_bidder(ctx, leg.validator)
     return ended
 
 
@@ -149,8 +135,8 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, Due.ORDER, order.id)
-    if order.attempt:
-        _stop_attempt(ctx, order, reason)
+    if order.legs:
+        _stop_leg(ctx, order, reason)
     close_order(ctx, order.id, reason)
 
 
@@ -202,16 +188,16 @@ def get_waited(ctx: Context, order: Order) -> int:
     return ctx.clock - tally.waits_since if tally.waiting else 0
 
 
-def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
-    """Return what an attempt left behind before the order opens again: what was withheld, and bonds.
+def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
+    """Return what a leg left behind before the order opens again: what was withheld, and bonds.
 
     A bounded number of bonds each time. False where some are left: then it has to be called again.
     """
-    _lose_part(ctx, order, assignment)
-    bond = get_job_bond(ctx, order.id, assignment.attempt)
+    _lose_part(ctx, order, leg)
+    bond = get_job_bond(ctx, order.id, leg.number)
     if bond is not None:
         return_bond(ctx, order.id, bond)
-    rows = BOND_ROWS.iterate(ctx.store, order.id, assignment.attempt, int(BondKind.SHARE))
+    rows = BOND_ROWS.iterate(ctx.store, order.id, leg.number, int(BondKind.SHARE))
     return _return_some(ctx, order.id, rows)
 
 
@@ -232,22 +218,22 @@ def on_close(ctx: Context, entry: Entry) -> None:
         close_order(ctx, order.id, CloseReason(tally.ending))
 
 
-def _stop_attempt(ctx: Context, order: Order, reason: CloseReason) -> None:
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
+def _stop_leg(ctx: Context, order: Order, reason: CloseReason) -> None:
+    leg = LEGS.must(ctx.store, order.id, order.legs)
     if reason in (CloseReason.SETTLED, CloseReason.STOPPED_BY_JOB):
         stopped = reason is CloseReason.STOPPED_BY_JOB
-        end = int(AttemptEnd.STOPPED_BY_JOB) if stopped else 0
-        ctx.emit(OrderSettled(order.id, assignment.attempt, assignment.validator, end))
-        pay_part(ctx, order.id, assignment.validator)
-        end_assignment(ctx, assignment, AssignmentState.DONE, end)
+        end = int(LegEnd.STOPPED_BY_JOB) if stopped else 0
+        ctx.emit(OrderSettled(order.id, leg.number, leg.validator, end))
+        pay_part(ctx, order.id, leg.validator)
+        end_leg(ctx, leg, LegState.DONE, end)
     else:
-        _lose_part(ctx, order, assignment)
+        _lose_part(ctx, order, leg)
         # What failed by itself has ended with its own reason.
-        end_assignment(ctx, assignment, AssignmentState.FAILED, int(AttemptEnd.ORDER_DEADLINE))
+        end_leg(ctx, leg, LegState.FAILED, int(LegEnd.ORDER_DEADLINE))
 
 
-def _lose_part(ctx: Context, order: Order, assignment: Assignment) -> None:
-    """Give what is withheld back to the deposit, because the attempt has failed, whoever was at fault.
+def _lose_part(ctx: Context, order: Order, leg: Leg) -> None:
+    """Give what is withheld back to the deposit, because the leg has failed, whoever was at fault.
 
     What rejected shares that were right took of it before, the validator makes good from job bond and stake. Else it
     could pay itself out of what it is going to lose: reject what its own people did right, and then stop.
@@ -257,22 +243,22 @@ def _lose_part(ctx: Context, order: Order, assignment: Assignment) -> None:
         return
     withhold_part(ctx, order.id, -part)
     TALLIES.update(ctx.store, order.id, righted=0)
-    row = get_job_bond(ctx, order.id, assignment.attempt)
+    row = get_job_bond(ctx, order.id, leg.number)
     of_bond = min(taken, row.amount if row else 0)
     if row is not None:
         move = Transfer(Move.COMPENSATION, order.id.hex(), order.consumer, of_bond)
         cut_bond(ctx, order.id, row, (move,))
-    of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, assignment.validator).stake)
-    cut_stake(ctx, assignment.validator, of_stake, Move.STAKE_COMPENSATION, order.consumer)
-    ctx.emit(PartReturned(order.id, assignment.attempt, part, of_bond + of_stake, of_stake))
+    of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
+    cut_stake(ctx, leg.validator, of_stake, Move.STAKE_COMPENSATION, order.consumer)
+    ctx.emit(PartReturned(order.id, leg.number, part, of_bond + of_stake, of_stake))
 
 
-def _change_load(ctx: Context, assignment: Assignment, sign: int) -> None:
-    load = get_load(ctx.store, assignment.validator)
-    value = price_ceil(assignment.work, assignment.price)
+def _change_load(ctx: Context, leg: Leg, sign: int) -> None:
+    load = get_load(ctx.store, leg.validator)
+    value = price_ceil(leg.work, leg.price)
     LOADS.put(
         ctx.store,
-        replace(load, work=load.work + sign * assignment.work, value=load.value + sign * value),
+        replace(load, work=load.work + sign * leg.work, value=load.value + sign * value),
     )
 
 
@@ -295,27 +281,27 @@ def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
 
 
 def get_assigned(
-    ctx: Context, order_id: bytes, attempt: int, validator: str, state: AssignmentState
-) -> tuple[Order, Assignment]:
-    """Return an order and its current assignment, which must be the validator's, in ``state``, before its deadlines."""
+    ctx: Context, order_id: bytes, number: int, validator: str, state: LegState
+) -> tuple[Order, Leg]:
+    """Return an order and its current leg, which must be the validator's, in ``state``, before its deadlines."""
     order = ORDERS.need(ctx.store, order_id)
-    if attempt != order.attempt or attempt == 0:
-        reason = f"the current attempt is {order.attempt}"
-        raise Refusal(WRONG_STATE, "attempt", reason, "read the order again")
-    assignment = ASSIGNMENTS.must(ctx.store, order_id, attempt)
-    if assignment.validator != validator:
+    if number != order.legs or number == 0:
+        reason = f"the current leg is {order.legs}"
+        raise Refusal(WRONG_STATE, "leg", reason, "read the order again")
+    leg = LEGS.must(ctx.store, order_id, number)
+    if leg.validator != validator:
         raise Refusal(NOT_YOURS, "validator", "the order is matched to somebody else", "leave it")
-    if assignment.state is not state or is_ending(ctx, order):
-        reason = f"the attempt is {assignment.state.name.lower()}"
+    if leg.state is not state or is_ending(ctx, order):
+        reason = f"the leg is {leg.state.name.lower()}"
         raise Refusal(WRONG_STATE, "order_id", reason, f"it must be {state.name.lower()}")
-    matched = state is AssignmentState.MATCHED
+    matched = state is LegState.MATCHED
     check_before(
         ctx,
         "accept deadline" if matched else "progress deadline",
-        assignment.accept_deadline if matched else assignment.progress_deadline,
+        leg.accept_deadline if matched else leg.progress_deadline,
     )
     check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
-    return order, assignment
+    return order, leg
 
 
 def check_before(ctx: Context, name: str, deadline: int) -> None:

@@ -1,16 +1,17 @@
-"""What the market keeps: bids, orders and their attempts, with the indices that the auction and the queries walk."""
+"""What the market keeps: bids, orders and their legs, with the indices that the auction and the queries walk."""
 
 from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
 from domain.amount import MONEY_MAX
-from domain.records import Assignment, Bid, Order
+from domain.legs.records import Leg
+from domain.market.records import Bid, Order
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a validator's live assignments take: the capacity that is reserved (FLOPs), and its value (uassay).
+    """What a validator's live legs take: the capacity that is reserved (FLOPs), and its value (uassay).
 
     And the last block in which it took back or worsened a bid.
     """
@@ -42,16 +43,16 @@ BIDS_OF = Index(0x21, "bid of a validator")
 ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
 # Consumer, order.
 ORDERS_OF_CONSUMER = Index(0x29, "order of a consumer")
-# Validator, order: those that it had an assignment of.
+# Validator, order: those that it had a leg of.
 ORDERS_OF_VALIDATOR = Index(0x2A, "order of a validator")
 # What its price limit lacks of the highest, the height that opened it, order.
 OPEN_ORDERS = Index(0x2B, "open order")
 # Open orders that the auction has not tried yet: the height that opened it, order.
 DIRTY_ORDERS = Index(0x2C, "order that was not tried")
 SWEEP = Table(0x2D, "sweep", Sweep, lambda _: ())
-ASSIGNMENTS = Table(0x30, "assignment", Assignment, lambda r: (r.order_id, r.attempt))
-# Validator, order, attempt.
-LIVE_ASSIGNMENTS = Index(0x31, "live assignment")
+LEGS = Table(0x30, "leg", Leg, lambda r: (r.order_id, r.number))
+# Validator, order, leg.
+LIVE_LEGS = Index(0x31, "live leg")
 
 
 def open_key(order: Order) -> tuple[int, int, bytes]:
@@ -60,5 +61,5 @@ def open_key(order: Order) -> tuple[int, int, bytes]:
 
 
 def get_load(store: Overlay, validator: str) -> Load:
-    """Return what a validator's live assignments take."""
+    """Return what a validator's live legs take."""
     return LOADS.get(store, validator) or Load(validator, 0, 0, 0)

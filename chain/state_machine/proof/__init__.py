@@ -1,1 +1,1 @@
-"""What runs once an order is matched: attempts, shares, rounds, audits and settlement."""
+"""What runs once an order is matched: legs, shares, rounds, audits and settlement."""

@@ -1,4 +1,4 @@
-"""How attempts fail: declined, not accepted, without progress, stopped, void, or out of time (protocol section 3)."""
+"""How legs fail: declined, not accepted, without progress, stopped, void, or out of time (protocol section 3)."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from chain.state_machine.ledger.order_money import (
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import close_bid
 from chain.state_machine.market.orders import (
-    end_assignment,
+    end_leg,
     end_order,
     exclude,
     get_waited,
@@ -20,40 +20,43 @@ from chain.state_machine.market.orders import (
     restart_progress,
     weigh_end,
 )
-from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.market.tables import LEGS, BIDS, ORDERS
 from chain.state_machine.proof.fees import compute_round_cost
 from chain.state_machine.proof.rounds import is_far_ahead
 from chain.state_machine.proof.settlement import advance, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import AttemptFailed, OrderDeclined
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import Assignment, AssignmentState, BondRow, Order, OrderState
+from domain.legs.events import LegFailed, OrderDeclined
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.ledger.records import BondRow
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order, OrderState
 from escrow.moves import Move, Transfer, locked
 from escrow.settle import decline_fee, job_bond_cut
 
 BLAMES_JOB = frozenset(
     {
-        AttemptEnd.PAYLOAD_NOT_DELIVERED,
-        AttemptEnd.DECLINED_BAD_JOB,
-        AttemptEnd.DECLINED_WORK_MISMATCH,
-        AttemptEnd.DECLINED_TOO_SLOW,
-        AttemptEnd.DECLINED_NOT_FINITE,
+        LegEnd.PAYLOAD_NOT_DELIVERED,
+        LegEnd.DECLINED_BAD_JOB,
+        LegEnd.DECLINED_WORK_MISMATCH,
+        LegEnd.DECLINED_TOO_SLOW,
+        LegEnd.DECLINED_NOT_FINITE,
     }
 )
 """Reasons to decline that lay it at the consumer's door, which nobody can prove."""
 
 
-def decline_attempt(ctx: Context, order: Order, assignment: Assignment, reason: AttemptEnd) -> None:
+def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """End a match that the validator declined: it is excluded from the order.
 
     By choice it costs a fee, and its bid stays unless it says that it has no capacity. Where it blames the job, nobody
     can tell who is right: so both sides lose the same and nobody gains, and a number of these ends the order.
     """
-    ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-    order = exclude(ctx, order, assignment.validator)
-    ctx.emit(OrderDeclined(order.id, ended.attempt, ended.validator, int(reason)))
+    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    order = exclude(ctx, order, leg.validator)
+    ctx.emit(OrderDeclined(order.id, ended.leg, ended.validator, int(reason)))
     source = order.id.hex()
     if reason in BLAMES_JOB:
         order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
@@ -62,54 +65,54 @@ def decline_attempt(ctx: Context, order: Order, assignment: Assignment, reason: 
         burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
         pay_from_deposits(ctx, order.id, (Transfer(Move.DEPOSIT_BURN, source, "", burnt),))
     else:
-        fee = decline_fee(assignment.job_bond, order.params.decline_fee_bps)
+        fee = decline_fee(leg.job_bond, order.params.decline_fee_bps)
         _cut_job_bond(ctx, ended, Transfer(Move.DECLINE_FEE, source, "", fee))
-    if reason is AttemptEnd.DECLINED_NO_CAPACITY:
-        _close_bid_of(ctx, assignment, "no capacity")
+    if reason is LegEnd.DECLINED_NO_CAPACITY:
+        _close_bid_of(ctx, leg, "no capacity")
     reopen_or_end(ctx, order, ended, verified=0)
 
 
-def miss_accept(ctx: Context, order: Order, assignment: Assignment) -> None:
+def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
     """End a match that was not accepted in time: the whole job bond is cut."""
-    reason = AttemptEnd.NOT_ACCEPTED
-    ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-    order = _count_failure(ctx, exclude(ctx, order, assignment.validator), assignment)
-    ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
-    _compensate(ctx, order, ended, assignment.job_bond)
-    _close_bid_of(ctx, assignment, "not accepted")
+    reason = LegEnd.NOT_ACCEPTED
+    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
+    ctx.emit(LegFailed(order.id, ended.leg, ended.validator, int(reason)))
+    _compensate(ctx, order, ended, leg.job_bond)
+    _close_bid_of(ctx, leg, "not accepted")
     reopen_or_end(ctx, order, ended, verified=0)
 
 
-def fail_attempt(ctx: Context, order: Order, assignment: Assignment, reason: AttemptEnd) -> None:
-    """End a running attempt: the job bond pays for what was not done; closed rounds run through their windows."""
-    drop_open_round(ctx, assignment.open_round)
-    ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-    order = _count_failure(ctx, exclude(ctx, order, assignment.validator), assignment)
-    ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
-    cut = job_bond_cut(assignment.job_bond, order.terms.rounds, assignment.round)
+def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
+    """End a running leg: the job bond pays for what was not done; closed rounds run through their windows."""
+    drop_open_round(ctx, leg.open_round)
+    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
+    ctx.emit(LegFailed(order.id, ended.leg, ended.validator, int(reason)))
+    cut = job_bond_cut(leg.job_bond, order.terms.rounds, leg.round)
     _compensate(ctx, order, ended, cut)
     advance(ctx, order.id)
 
 
-def void_attempt(ctx: Context, order: Order, assignment: Assignment, reason: AttemptEnd) -> None:
-    """End an attempt of which a round is void; what had failed already keeps its reason.
+def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
+    """End a leg of which a round is void; what had failed already keeps its reason.
 
     Where a provider alone was wrong, or nobody can tell, its validator stays welcome.
     """
-    if assignment.is_live:
-        if assignment.state is AssignmentState.RUNNING:
-            drop_open_round(ctx, assignment.open_round)
-        ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-        ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
-        if reason is AttemptEnd.WRONG_ROUND:
-            order = _count_failure(ctx, exclude(ctx, order, assignment.validator), assignment)
+    if leg.is_live:
+        if leg.state is LegState.RUNNING:
+            drop_open_round(ctx, leg.open_round)
+        ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+        ctx.emit(LegFailed(order.id, ended.leg, ended.validator, int(reason)))
+        if reason is LegEnd.WRONG_ROUND:
+            order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
         else:
             order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
     advance(ctx, order.id)
 
 
 def cut_for_consumer(ctx: Context, order: Order, rows: Iterable[BondRow | None]) -> None:
-    """Cut all that is left of bonds: to the consumer what the attempt has cost it, the rest is burnt."""
+    """Cut all that is left of bonds: to the consumer what the leg has cost it, the rest is burnt."""
     source, loss = order.id.hex(), _get_loss(ctx, order)
     for row in rows:
         if row is not None:
@@ -126,31 +129,31 @@ def cut_for_consumer(ctx: Context, order: Order, rows: Iterable[BondRow | None])
 def on_accept(ctx: Context, entry: Entry) -> None:
     """End a match that was not accepted in time."""
     order = ORDERS.must(ctx.store, entry.parts[0])
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, entry.number(1))
-    if assignment.state is AssignmentState.MATCHED and ctx.clock >= assignment.accept_deadline:
-        miss_accept(ctx, order, assignment)
+    leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    if leg.state is LegState.MATCHED and ctx.clock >= leg.accept_deadline:
+        miss_accept(ctx, order, leg)
 
 
 def on_progress(ctx: Context, entry: Entry) -> None:
-    """End a running attempt that made no progress."""
+    """End a running leg that made no progress."""
     order = ORDERS.must(ctx.store, entry.parts[0])
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, entry.number(1))
-    if assignment.state is not AssignmentState.RUNNING:
+    leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    if leg.state is not LegState.RUNNING:
         return
-    if ctx.clock < assignment.progress_deadline:
+    if ctx.clock < leg.progress_deadline:
         return
-    if is_far_ahead(ctx, order, assignment):
+    if is_far_ahead(ctx, order, leg):
         # No round may close before one is verified: the deadline stands still.
-        restart_progress(ctx, order, assignment)
+        restart_progress(ctx, order, leg)
     else:
-        fail_attempt(ctx, order, assignment, AttemptEnd.NO_PROGRESS)
+        fail_leg(ctx, order, leg, LegEnd.NO_PROGRESS)
 
 
 def weigh_progress(ctx: Context, entry: Entry) -> int:
     """Return the gas of a failure: the shares that stand in the open round."""
-    assignment = ASSIGNMENTS.must(ctx.store, entry.parts[0], entry.number(1))
-    is_running = assignment.state is AssignmentState.RUNNING
-    return weigh_open_round(ctx, assignment.open_round) if is_running else 0
+    leg = LEGS.must(ctx.store, entry.parts[0], entry.number(1))
+    is_running = leg.state is LegState.RUNNING
+    return weigh_open_round(ctx, leg.open_round) if is_running else 0
 
 
 def on_order(ctx: Context, entry: Entry) -> None:
@@ -166,11 +169,11 @@ def on_order(ctx: Context, entry: Entry) -> None:
     if order.state is OrderState.OPEN:
         end_order(ctx, order, CloseReason.DEADLINE)
         return
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    if assignment.state is AssignmentState.MATCHED:
-        miss_accept(ctx, order, assignment)
-    elif assignment.state is AssignmentState.RUNNING:
-        fail_attempt(ctx, order, assignment, AttemptEnd.ORDER_DEADLINE)
+    leg = LEGS.must(ctx.store, order.id, order.leg)
+    if leg.state is LegState.MATCHED:
+        miss_accept(ctx, order, leg)
+    elif leg.state is LegState.RUNNING:
+        fail_leg(ctx, order, leg, LegEnd.ORDER_DEADLINE)
 
 
 def weigh_order(ctx: Context, entry: Entry) -> int:
@@ -178,42 +181,42 @@ def weigh_order(ctx: Context, entry: Entry) -> int:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is not OrderState.RUNNING:
         return weigh_end(ctx, entry)
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    return weigh_open_round(ctx, assignment.open_round)
+    leg = LEGS.must(ctx.store, order.id, order.leg)
+    return weigh_open_round(ctx, leg.open_round)
 
 
-def _count_failure(ctx: Context, order: Order, assignment: Assignment) -> Order:
-    failed = VALIDATORS.must(ctx.store, assignment.validator).attempts_failed
-    VALIDATORS.update(ctx.store, assignment.validator, attempts_failed=failed + 1)
+def _count_failure(ctx: Context, order: Order, leg: Leg) -> Order:
+    failed = VALIDATORS.must(ctx.store, leg.validator).legs_failed
+    VALIDATORS.update(ctx.store, leg.validator, legs_failed=failed + 1)
     return ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
 
 
-def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) -> None:
-    """Cut the job bond: to the consumer what the attempt has cost it, its fee and what it paid; the rest is burnt.
+def _compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
+    """Cut the job bond: to the consumer what the leg has cost it, its fee and what it paid; the rest is burnt.
 
     So a job that nobody can finish earns nothing.
     """
     lost = _get_loss(ctx, order)
     # Right shares that were rejected may have been paid out of it before.
-    row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
+    row = get_job_bond(ctx, leg.order_id, leg.leg)
     cut = min(cut, row.amount if row else 0)
     source, paid = order.id.hex(), min(cut, lost)
     _make_good(ctx, order.id, paid)
     _cut_job_bond(
         ctx,
-        assignment,
+        leg,
         Transfer(Move.COMPENSATION, source, order.consumer, paid),
         Transfer(Move.BURN, source, "", cut - paid),
     )
 
 
 def _get_loss(ctx: Context, order: Order) -> int:
-    """Return what the consumer has lost and nobody made good: the fee of ordering, and what it paid in the attempt."""
+    """Return what the consumer has lost and nobody made good: the fee of ordering, and what it paid in the leg."""
     tally = TALLIES.must(ctx.store, order.id)
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
+    leg = LEGS.must(ctx.store, order.id, order.leg)
     # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
     part = get_withheld(ctx, order.id) + tally.righted
-    paid = tally.verified * compute_round_cost(order, assignment) - part
+    paid = tally.verified * compute_round_cost(order, leg) - part
     return tally.fee + max(0, paid - tally.made_good)
 
 
@@ -225,14 +228,14 @@ def _make_good(ctx: Context, order_id: bytes, amount: int) -> None:
     TALLIES.update(ctx.store, order_id, fee=tally.fee - of_fee, made_good=made_good)
 
 
-def _cut_job_bond(ctx: Context, assignment: Assignment, *moves: Transfer) -> None:
-    row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
+def _cut_job_bond(ctx: Context, leg: Leg, *moves: Transfer) -> None:
+    row = get_job_bond(ctx, leg.order_id, leg.leg)
     # Without basis points and a fee there is no bond.
     if row is not None:
-        cut_bond(ctx, assignment.order_id, row, moves)
+        cut_bond(ctx, leg.order_id, row, moves)
 
 
-def _close_bid_of(ctx: Context, assignment: Assignment, reason: str) -> None:
-    bid = BIDS.get(ctx.store, assignment.bid_id)
+def _close_bid_of(ctx: Context, leg: Leg, reason: str) -> None:
+    bid = BIDS.get(ctx.store, leg.bid_id)
     if bid is not None:
         close_bid(ctx, bid, reason)

@@ -12,9 +12,9 @@ from chain.state_machine.context import Context
 from chain.state_machine.gas import BOND_GAS, READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
-from chain.state_machine.proof.attempts import cut_for_consumer, void_attempt
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.proof.legs import cut_for_consumer, void_leg
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.room import ask_room, take_room
 from chain.state_machine.proof.rounds import void_round
@@ -38,7 +38,12 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import Due, Entry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import (
+from domain.keys import ShareKey
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg
+from domain.limits import SEATS_MAX
+from domain.market.records import JobTerms, Order
+from domain.proof.events import (
     PlaceDrawn,
     PlaceRuled,
     SeatSilent,
@@ -46,14 +51,9 @@ from domain.events import (
     StageEnded,
     StageOpened,
 )
-from domain.limits import SEATS_MAX
-from domain.reasons import AttemptEnd
-from domain.records import (
+from domain.proof.records import (
     AnswerKind,
-    Assignment,
     AuditKind,
-    JobTerms,
-    Order,
     Panel,
     PanelPlace,
     PanelSeat,
@@ -61,10 +61,9 @@ from domain.records import (
     Round,
     Ruling,
     Share,
-    ShareKey,
     ShareRoots,
-    Validator,
 )
+from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw_weighted, duty_segments, seed
 from pol.rules.panels import (
@@ -92,7 +91,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     key = closed.key
     panel = Panel(
         order_id=key.order_id,
-        attempt=key.attempt,
+        leg=key.leg,
         round=key.round,
         places=(),
         stage=0,
@@ -115,9 +114,9 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     ask_room(ctx, order, panel)
 
 
-def _wait_for_seed(ctx: Context, order: Order, assignment: Assignment, panel: Panel) -> None:
+def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
     subject = PanelSubject(panel.key, panel.stage + 1)
-    open_lot(ctx, subject, get_parties(ctx, order, assignment.validator), order.params.lot_wait)
+    open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
 
 
 # --- a stage begins ------------------------------------------------------------------------------
@@ -128,12 +127,12 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     key = subject.round
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
-    assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
     stage = subject.stage
     if panel.stage == 0:
-        panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, assignment))
+        panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, leg))
     seats = SEATS.scan(ctx.store, *key)
-    left = _get_left(ctx, order, assignment, seats)
+    left = _get_left(ctx, order, leg, seats)
     is_last = stage == STAGES or panel.wanted > len(left)
     drawn = _draw_seats(subject, beacon, left, len(left) if is_last else panel.wanted)
     drawn = drawn[: SEATS_MAX - panel.seats]
@@ -196,11 +195,9 @@ def _weigh_places(ctx: Context, panel: Panel) -> int:
     return len(closed.shares) * (VALIDATOR_GAS if closed.stopped is None else READ_GAS)
 
 
-def _get_left(
-    ctx: Context, order: Order, assignment: Assignment, seats: list[PanelSeat]
-) -> list[Validator]:
+def _get_left(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> list[Validator]:
     """Return the validators who may sit and never did in this panel, by operator."""
-    parties = get_parties(ctx, order, assignment.validator)
+    parties = get_parties(ctx, order, leg.validator)
     seated = {seat.validator for seat in seats}
     return [
         validator
@@ -228,10 +225,10 @@ def _draw_seats(
 
 
 def _draw_places(
-    ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, assignment: Assignment
+    ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
-    fee = compute_audit_fee(order, assignment, closed.work)
+    fee = compute_audit_fee(order, leg, closed.work)
     segments = segment_count(
         terms, order.params, order.price_limit, fee, order.audit_ms, order.window
     )
@@ -289,7 +286,7 @@ def _get_claim(ctx: Context, closed: Round, place: Place, stops: set[Place]) -> 
 def _seat(ctx: Context, panel: Panel, number: int, validator: Validator) -> None:
     seat = PanelSeat(
         order_id=panel.order_id,
-        attempt=panel.attempt,
+        leg=panel.leg,
         round=panel.round,
         number=number,
         validator=validator.operator,
@@ -319,12 +316,12 @@ def on_stage(ctx: Context, entry: Entry) -> None:
 
 
 def weigh_stage(ctx: Context, entry: Entry) -> int:
-    """Return the gas of a stage's end: every answer of the panel, its seats, and the attempt that may fail by it."""
+    """Return the gas of a stage's end: every answer of the panel, its seats, and the leg that may fail by it."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open:
         return 0
-    assignment = ASSIGNMENTS.must(ctx.store, panel.order_id, panel.attempt)
-    shares = weigh_open_round(ctx, assignment.open_round) if assignment.is_live else 0
+    leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
+    shares = weigh_open_round(ctx, leg.open_round) if leg.is_live else 0
     return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + shares
 
 
@@ -346,8 +343,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
         _end_void(ctx, order, panel)
     elif Ruling.OPEN in rulings:
-        assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
-        _wait_for_seed(ctx, order, assignment, panel)
+        leg = LEGS.must(ctx.store, key.order_id, key.leg)
+        _wait_for_seed(ctx, order, leg, panel)
     else:
         advance(ctx, key.order_id)
 
@@ -395,13 +392,13 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
 
 
 def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
-    """Make a round void of which a place was decided against the chain, or not at all; the attempt has failed.
+    """Make a round void of which a place was decided against the chain, or not at all; the leg has failed.
 
     A wrong segment outside the validator's duty costs its provider the share's bond, everything else the validator the
     job bond. Seats are paid from these first. Where nobody can tell whose fault it is, nobody loses anything.
     """
     key = panel.key
-    assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
     wrong = [place for place in panel.places if place.ruling is Ruling.WRONG]
     shares = {
         share.claim.key: share
@@ -409,7 +406,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
         if (share := _get_wrong_share(ctx, order, panel, place)) is not None
     }
     by_validator = any(_get_wrong_share(ctx, order, panel, place) is None for place in wrong)
-    job_bond = get_job_bond(ctx, order.id, key.attempt) if by_validator else None
+    job_bond = get_job_bond(ctx, order.id, key.leg) if by_validator else None
     bonds = (job_bond, *(get_share_bond(ctx, share) for share in shares))
     losers = tuple(bond for bond in bonds if bond is not None)
     PANELS.update(ctx.store, *key, is_settled=True)
@@ -419,11 +416,11 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
     # As the seats have left them.
-    left = [get_job_bond(ctx, order.id, key.attempt)] if by_validator else []
+    left = [get_job_bond(ctx, order.id, key.leg)] if by_validator else []
     left += [get_share_bond(ctx, share) for share in shares]
     cut_for_consumer(ctx, order, left)
-    reason = AttemptEnd.WRONG_ROUND if by_validator else AttemptEnd.WRONG_SHARE
-    void_attempt(ctx, order, assignment, reason if wrong else AttemptEnd.UNDECIDED)
+    reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
+    void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
 
 
 def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace) -> Share | None:

@@ -22,9 +22,12 @@ from chain.state_machine.proof.shares import change_share, count_share, make_com
 from chain.state_machine.proof.tables import RIGHTED, SHARES
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import ShareCompared
-from domain.reasons import SILENCES, ShareReason
-from domain.records import Assignment, BondKind, BondRow, Order, Round, Share, ShareState
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.records import Leg
+from domain.market.records import Order
+from domain.proof.events import ShareCompared
+from domain.proof.reasons import SILENCES, ShareReason
+from domain.proof.records import Round, Share, ShareState
 from escrow.moves import Move, Transfer
 from escrow.settle import compute_redress, take_from, wrong_share
 
@@ -32,11 +35,11 @@ REJECTED_PER_CALL = 64
 """Rejected shares that are compared at once; the queue carries the rest on before their round is verified."""
 
 
-def compare_rejected(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> int:
+def compare_rejected(ctx: Context, order: Order, leg: Leg, closed: Round) -> int:
     """Compare the next rejected shares of a round that is about to be verified; return their number."""
     found = list(islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
     for share, bond in found:
-        _compare(ctx, order, assignment, closed, share, bond)
+        _compare(ctx, order, leg, closed, share, bond)
     return len(found)
 
 
@@ -48,7 +51,7 @@ def count_rejected(ctx: Context, closed: Round) -> int:
 def _get_rejected(ctx: Context, closed: Round) -> Iterator[tuple[Share, BondRow]]:
     """Yield the rejected shares that are not compared yet, by slot and issue: those whose bond is still locked."""
     key = closed.key
-    parts = (key.order_id, key.attempt, int(BondKind.SHARE), key.round)
+    parts = (key.order_id, key.leg, int(BondKind.SHARE), key.round)
     for row in BOND_ROWS.iterate(ctx.store, *parts):
         share = SHARES.must(ctx.store, *row.share(key.order_id))
         if share.state is ShareState.REJECTED:
@@ -58,7 +61,7 @@ def _get_rejected(ctx: Context, closed: Round) -> Iterator[tuple[Share, BondRow]
 def _compare(
     ctx: Context,
     order: Order,
-    assignment: Assignment,
+    leg: Leg,
     closed: Round,
     share: Share,
     bond: BondRow,
@@ -93,7 +96,7 @@ def _compare(
     lost = accepted.claim.provider != claim.provider
     if lost and not RIGHTED.has(ctx.store, *slot):
         RIGHTED.mark(ctx.store, *slot)
-        redress = _redress(ctx, assignment, share, accepted.work)
+        redress = _redress(ctx, leg, share, accepted.work)
     ctx.emit(
         ShareCompared(
             claim.key,
@@ -117,14 +120,14 @@ class Redress:
     burnt_from_stake: int = 0
 
 
-def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> Redress:
+def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     """Let the validator pay for the first right share that it rejected in a slot, which is of so much ``work``.
 
     First from what is withheld of its part, then from the job bond, then from its stake.
     """
-    order_id, provider = assignment.order_id, share.claim.provider
+    order_id, provider = leg.order_id, share.claim.provider
     source, silent = order_id.hex(), ShareReason(share.reason) in SILENCES
-    owed = compute_redress(work, assignment.price, silent=silent)
+    owed = compute_redress(work, leg.price, silent=silent)
     held, left = take_from(get_withheld(ctx, order_id), owed)
     moves = (
         Transfer(Move.HELD_COMPENSATION, source, provider, held[0]),
@@ -133,7 +136,7 @@ def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> R
     pay_from_deposits(ctx, order_id, moves, share.claim.round)
     righted = TALLIES.must(ctx.store, order_id).righted
     TALLIES.update(ctx.store, order_id, righted=righted + sum(held))
-    row = get_job_bond(ctx, order_id, assignment.attempt)
+    row = get_job_bond(ctx, order_id, leg.number)
     (paid, burnt), left = take_from(row.amount if row else 0, left)
     if row is not None:
         moves = (
@@ -141,8 +144,8 @@ def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> R
             Transfer(Move.BURN, source, "", burnt),
         )
         cut_bond(ctx, order_id, row, moves)
-    stake = VALIDATORS.must(ctx.store, assignment.validator).stake
+    stake = VALIDATORS.must(ctx.store, leg.validator).stake
     (more, rest), _ = take_from(stake, left)
-    cut_stake(ctx, assignment.validator, more, Move.STAKE_COMPENSATION, provider)
-    cut_stake(ctx, assignment.validator, rest, Move.STAKE_BURN)
+    cut_stake(ctx, leg.validator, more, Move.STAKE_COMPENSATION, provider)
+    cut_stake(ctx, leg.validator, rest, Move.STAKE_BURN)
     return Redress(held[0] + paid + more, held[1] + burnt + rest, more, rest)

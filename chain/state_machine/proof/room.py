@@ -10,7 +10,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
@@ -24,8 +24,9 @@ from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import PFLOP
-from domain.events import DeadlineMoved, PanelWaits, RoomTaken
-from domain.records import Order, OrderState, Panel
+from domain.market.records import Order, OrderState
+from domain.proof.events import DeadlineMoved, PanelWaits, RoomTaken
+from domain.proof.records import Panel
 from pol.rules.panels import (
     is_eligible,
     least_work,
@@ -94,8 +95,8 @@ def weigh_ask(ctx: Context) -> int:
 def _begin(ctx: Context, order: Order, panel: Panel) -> None:
     """Take the room of the first stage, and wait for its seed."""
     take_room(ctx, order, panel, order.params.auditors)
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, panel.attempt)
-    parties = get_parties(ctx, order, assignment.validator)
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
+    parties = get_parties(ctx, order, leg.validator)
     open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
 
 
@@ -120,7 +121,7 @@ def _count_able(ctx: Context, order: Order) -> int:
 
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
     """Return the room that so many seats of a panel take, with as many places as it draws."""
-    fee = compute_audit_fee(order, ASSIGNMENTS.must(ctx.store, order.id, panel.attempt))
+    fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg))
     segments = segment_count(
         order.terms, order.params, order.price_limit, fee, order.audit_ms, order.window
     )
@@ -129,9 +130,9 @@ def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
     """Return where a panel waits: the higher its fee for a FLOP of its auditors, the sooner; then by its name."""
-    fee = compute_audit_fee(order, ASSIGNMENTS.must(ctx.store, order.id, panel.attempt)) * PFLOP
+    fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg)) * PFLOP
     rate = fee // max(1, order.params.auditors * least_work(order.terms, order.params))
-    return _MOST - min(_MOST, rate), order.id, panel.attempt, panel.round
+    return _MOST - min(_MOST, rate), order.id, panel.leg, panel.round
 
 
 def _is_anyone_waiting(ctx: Context) -> bool:

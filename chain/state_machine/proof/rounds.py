@@ -8,27 +8,30 @@ from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS
 from chain.state_machine.queue import Due, Entry, schedule
 from domain.errors import WRONG_STATE, Refusal
-from domain.events import RoundVoid
-from domain.records import Assignment, Order, Round, RoundKey, Ruling
+from domain.keys import RoundKey
+from domain.legs.records import Leg
+from domain.market.records import Order
+from domain.proof.events import RoundVoid
+from domain.proof.records import Round, Ruling
 
 
-def check_open_round(order: Order, assignment: Assignment, round: int) -> None:
+def check_open_round(order: Order, leg: Leg, round: int) -> None:
     """Refuse for a round that is not the open one."""
-    if round != assignment.round or round >= order.terms.rounds:
-        reason = f"the open round is {assignment.round} of {order.terms.rounds}"
+    if round != leg.round or round >= order.terms.rounds:
+        reason = f"the open round is {leg.round} of {order.terms.rounds}"
         raise Refusal(WRONG_STATE, "round", reason, "read the order again")
 
 
-def is_far_ahead(ctx: Context, order: Order, assignment: Assignment) -> bool:
+def is_far_ahead(ctx: Context, order: Order, leg: Leg) -> bool:
     """Tell whether as many rounds are closed and not verified as may be: then no other one closes."""
     verified = TALLIES.must(ctx.store, order.id).verified
-    return assignment.round - verified >= order.params.rounds_ahead
+    return leg.round - verified >= order.params.rounds_ahead
 
 
 def get_next_round(ctx: Context, order: Order) -> Round | None:
-    """Return the first closed round of the current attempt that is not verified."""
+    """Return the first closed round of the current leg that is not verified."""
     verified = TALLIES.must(ctx.store, order.id).verified
-    return ROUNDS.get(ctx.store, order.id, order.attempt, verified)
+    return ROUNDS.get(ctx.store, order.id, order.legs, verified)
 
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:

@@ -26,7 +26,10 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import Due, cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import (
+from domain.keys import RoundKey
+from domain.ledger.records import BondRow
+from domain.market.records import Order
+from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
     LeafShown,
@@ -35,7 +38,7 @@ from domain.events import (
     SeatPaid,
     SeatRevealed,
 )
-from domain.records import BondRow, Order, Panel, PanelSeat, RoundKey, SeatAnswer
+from domain.proof.records import Panel, PanelSeat, SeatAnswer
 from escrow.moves import Move, Pot, Transfer
 from pol.rules.panels import Verdict, Vote, judge, place_cost
 

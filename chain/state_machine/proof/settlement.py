@@ -13,13 +13,13 @@ from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import (
     BONDS_PER_CALL,
-    clear_attempt,
+    clear_leg,
     end_order,
     open_order,
     restart_progress,
     weigh_end,
 )
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
@@ -27,36 +27,39 @@ from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import OrderVerified, RoundVerified
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
+from domain.proof.events import OrderVerified, RoundVerified
+from domain.proof.records import Round, Share
 from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds
 
 
 def advance(ctx: Context, order_id: bytes) -> None:
-    """Let the queue verify and pay what is ready, and end the order or the attempt if nothing else is open."""
+    """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
     order = ORDERS.must(ctx.store, order_id)
-    schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, _verified(ctx, order_id))
+    schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.legs, _verified(ctx, order_id))
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
-    """Verify the attempt's next round if it is ready, and see how it goes on."""
+    """Verify the leg's next round if it is ready, and see how it goes on."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
         return
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
+    leg = LEGS.must(ctx.store, order.id, order.legs)
     closed = get_next_round(ctx, order)
     if closed is not None and is_verifiable(ctx, closed):
         # What was rejected in it comes first: when the round is verified, nothing of it is open.
-        if compare_rejected(ctx, order, assignment, closed) == 0:
-            verify_round(ctx, order, assignment, closed)
+        if compare_rejected(ctx, order, leg, closed) == 0:
+            verify_round(ctx, order, leg, closed)
         closed = get_next_round(ctx, order)
     if closed is not None and is_verifiable(ctx, closed):
         advance(ctx, order.id)
     else:
-        _end_if_decided(ctx, order.id, assignment)
+        _end_if_decided(ctx, order.id, leg)
 
 
 def weigh_window(ctx: Context, entry: Entry) -> int:
@@ -68,8 +71,8 @@ def weigh_window(ctx: Context, entry: Entry) -> int:
     is_ready = closed is not None and is_verifiable(ctx, closed)
     shares = len(closed.shares) if closed is not None and is_ready else 0
     rejected = count_rejected(ctx, closed) if closed is not None and is_ready else 0
-    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    may_end = order.state is OrderState.PROVEN or assignment.state is AssignmentState.FAILED
+    leg = LEGS.must(ctx.store, order.id, order.legs)
+    may_end = order.state is OrderState.PROVEN or leg.state is LegState.FAILED
     # One that was right has up to six moves more than the return of its bond.
     steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
     panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
@@ -78,8 +81,8 @@ def weigh_window(ctx: Context, entry: Entry) -> int:
     return steps + (2 * PAY_GAS + weigh_end(ctx, entry) if may_end else 0)
 
 
-def _is_going_on(ctx: Context, order: Order, attempt: int) -> bool:
-    is_current = attempt == order.attempt and order.state in (OrderState.RUNNING, OrderState.PROVEN)
+def _is_going_on(ctx: Context, order: Order, leg: int) -> bool:
+    is_current = leg == order.legs and order.state in (OrderState.RUNNING, OrderState.PROVEN)
     return is_current and not TALLIES.must(ctx.store, order.id).ending
 
 
@@ -87,7 +90,7 @@ def _verified(ctx: Context, order_id: bytes) -> int:
     return TALLIES.must(ctx.store, order_id).verified
 
 
-def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
+def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> None:
     """Mark a round as verified and pay it; the bonds of its shares return in steps."""
     ROUNDS.update(ctx.store, *closed.key, verified=True)
     verified = TALLIES.must(ctx.store, order.id).verified
@@ -95,8 +98,8 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
-    earnings = compute_earnings(order, assignment, closed, shares)
-    fee = compute_audit_fee(order, assignment, closed.work)
+    earnings = compute_earnings(order, leg, closed, shares)
+    fee = compute_audit_fee(order, leg, closed.work)
     ctx.emit(RoundVerified(closed.key, earnings.total, earnings.validator, fee))
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
@@ -104,11 +107,9 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     if panel is not None:
         PANELS.update(ctx.store, *closed.key, is_settled=True)
         settle_panel(ctx, order, panel, fee)
-    if assignment.state is AssignmentState.RUNNING and assignment.round - verified >= (
-        order.params.rounds_ahead
-    ):
+    if leg.state is LegState.RUNNING and leg.round - verified >= (order.params.rounds_ahead):
         # There is room for another round, which could not close meanwhile.
-        restart_progress(ctx, order, assignment)
+        restart_progress(ctx, order, leg)
     schedule(ctx, ctx.clock, Due.BONDS, *closed.key, 0)
 
 
@@ -131,17 +132,17 @@ def weigh_bonds(ctx: Context, entry: Entry) -> int:
 
 def compute_earnings(
     order: Order,
-    assignment: Assignment,
+    leg: Leg,
     closed: Round,
     shares: list[Share],
 ) -> Earnings:
     """Return who earns what for a round, without the seats of its panel."""
     return settle_round(
         closed.work,
-        assignment.price,
+        leg.price,
         protocol_bps=order.params.protocol_bps,
         audit_bps=order.params.audit_bps if order.params.auditors else 0,
-        providers_bps=assignment.providers_bps,
+        providers_bps=leg.providers_bps,
         shares=[(share.claim.provider, share.work) for share in shares],
     )
 
@@ -154,29 +155,29 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
     ]
 
 
-def _end_if_decided(ctx: Context, order_id: bytes, assignment: Assignment) -> None:
-    """End the order when all rounds are verified or can never be, or a failed attempt."""
+def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
+    """End the order when all rounds are verified or can never be, or a failed leg."""
     order = ORDERS.must(ctx.store, order_id)
     tally = TALLIES.must(ctx.store, order_id)
     verified = tally.verified
     # Not in their order: a panel may find a later round wrong while one before it is still open.
-    is_over = verified + tally.void == assignment.round
-    if order.state is OrderState.PROVEN and verified == assignment.round:
-        last = ROUNDS.must(ctx.store, order.id, order.attempt, verified - 1)
-        if not assignment.settles_at:
-            _await_handover(ctx, order, assignment, last)
+    is_over = verified + tally.void == leg.round
+    if order.state is OrderState.PROVEN and verified == leg.round:
+        last = ROUNDS.must(ctx.store, order.id, order.legs, verified - 1)
+        if not leg.settles_at:
+            _await_handover(ctx, order, leg, last)
             return
-        if ctx.clock < assignment.settles_at:
+        if ctx.clock < leg.settles_at:
             return
-        settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
-        VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
+        settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
+        VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
         reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
         end_order(ctx, order, reason)
-    elif assignment.state is AssignmentState.FAILED and is_over:
-        reopen_or_end(ctx, order, assignment, verified)
+    elif leg.state is LegState.FAILED and is_over:
+        reopen_or_end(ctx, order, leg, verified)
 
 
-def _await_handover(ctx: Context, order: Order, assignment: Assignment, last: Round) -> None:
+def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
     """Let the order wait for its settlement; until then the job bond stays, and the validator's part with it.
 
     Of a job that stopped the consumer has what the newest hand-over round left; before the first there is nothing.
@@ -184,18 +185,18 @@ def _await_handover(ctx: Context, order: Order, assignment: Assignment, last: Ro
     nothing = last.stopped is not None and last.round < order.params.handover_every
     wait = 0 if nothing else handover_seconds(order.terms, order.params, order.window)
     settles_at = ctx.clock + wait
-    ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, settles_at=settles_at)
-    schedule(ctx, settles_at, Due.WINDOW, order.id, assignment.attempt, assignment.round)
-    ctx.emit(OrderVerified(order.id, assignment.attempt, settles_at))
+    LEGS.update(ctx.store, order.id, leg.number, settles_at=settles_at)
+    schedule(ctx, settles_at, Due.WINDOW, order.id, leg.number, leg.round)
+    ctx.emit(OrderVerified(order.id, leg.number, settles_at))
 
 
-def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: int) -> None:
-    """Open an order again after a failed attempt that verified nothing, or end it.
+def reopen_or_end(ctx: Context, order: Order, leg: Leg, verified: int) -> None:
+    """Open an order again after a failed leg that verified nothing, or end it.
 
     A declined or unaccepted match did not start the work, and always opens again while there is time.
     """
     started = order.state is not OrderState.MATCHED
-    nobodys = assignment.end_reason == AttemptEnd.UNDECIDED
+    nobodys = leg.end_reason == LegEnd.UNDECIDED
     failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
     if order.failures >= order.params.max_attempts and verified == 0:
         end_order(ctx, order, CloseReason.UNSERVED)
@@ -203,8 +204,8 @@ def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: 
         end_order(ctx, order, failed)
     elif ctx.clock >= order.deadline:
         end_order(ctx, order, failed if started else CloseReason.DEADLINE)
-    elif clear_attempt(ctx, order, assignment):
+    elif clear_leg(ctx, order, leg):
         open_order(ctx, order)
     else:
         # The call that is scheduled comes back here.
-        schedule(ctx, ctx.clock, Due.WINDOW, order.id, assignment.attempt, assignment.round)
+        schedule(ctx, ctx.clock, Due.WINDOW, order.id, leg.number, leg.round)

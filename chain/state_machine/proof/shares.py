@@ -17,10 +17,12 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.tables import number_of
-from domain.events import ShareDrawn, ShareRejected
 from domain.hashing import hash_fields, u32
-from domain.reasons import ShareReason
-from domain.records import Order, RoundKey, Share, ShareKey, ShareRoots, ShareState
+from domain.keys import RoundKey, ShareKey
+from domain.market.records import Order
+from domain.proof.events import ShareDrawn, ShareRejected
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
 from pol.rules.lots import draw, seed
 from pol.rules.schedule import share_segments
@@ -31,7 +33,7 @@ def share_id(key: ShareKey) -> bytes:
     return hash_fields(
         "assay/share/id",
         key.order_id,
-        u32(key.attempt),
+        u32(key.leg),
         u32(key.round),
         u32(key.slot),
         u32(key.issue),
@@ -88,7 +90,7 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
         key = share.claim.key
         segments = share_segments(ORDERS.must(ctx.store, key.order_id).terms)
         own = draw(seed(subject.PURPOSE, share_id(key), beacon), segments, count)
-        slot = (key.order_id, key.attempt, key.slot)
+        slot = (key.order_id, key.leg, key.slot)
         before = LAST_ISSUES.must(ctx.store, *slot).drawn
         drawn = tuple(sorted({*own, *before}))
         LAST_ISSUES.update(ctx.store, *slot, drawn=drawn)
@@ -108,16 +110,16 @@ def count_live_shares(ctx: Context, key: RoundKey) -> int:
 
 def get_last_issue(ctx: Context, key: ShareKey) -> int:
     """Return the highest issue number that the share's slot committed in its round, 0 before the first."""
-    last = LAST_ISSUES.get(ctx.store, key.order_id, key.attempt, key.slot)
+    last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     return last.issue if last is not None and last.round == key.round else 0
 
 
 def put_last_issue(ctx: Context, key: ShareKey) -> None:
     """Remember that a slot committed this issue, which is its highest so far in the round."""
-    last = LAST_ISSUES.get(ctx.store, key.order_id, key.attempt, key.slot)
+    last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     drawn = last.drawn if last is not None and last.round == key.round else ()
     LAST_ISSUES.put(
-        ctx.store, LastIssue(key.order_id, key.attempt, key.slot, key.round, key.issue, drawn)
+        ctx.store, LastIssue(key.order_id, key.leg, key.slot, key.round, key.issue, drawn)
     )
 
 
@@ -142,7 +144,7 @@ def make_commitment(
 
 
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
-    """Reject a share: its slot is free again; its bond stays until its round is verified, or the attempt is over."""
+    """Reject a share: its slot is free again; its bond stays until its round is verified, or the leg is over."""
     claim = share.claim
     change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason))
     count_share(ctx, claim.provider, rejected=1)
@@ -151,7 +153,7 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
     """Drop the shares of a round that will never be closed, which is nobody's verdict, and their lots."""
-    reason = int(ShareReason.ATTEMPT_ENDED)
+    reason = int(ShareReason.LEG_ENDED)
     for share in get_live_shares(ctx, key):
         claim = share.claim
         change_share(ctx, claim.key, state=ShareState.REJECTED, reason=reason)

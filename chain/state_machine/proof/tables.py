@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
-from domain.records import Panel, PanelSeat, Round, RoundKey, Share
+from domain.keys import RoundKey
+from domain.proof.records import Panel, PanelSeat, Round, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ Subject = SharesSubject | PanelSubject
 
 
 def _pack(key: RoundKey) -> bytes:
-    return key.order_id + u64(key.attempt) + u64(key.round)
+    return key.order_id + u64(key.leg) + u64(key.round)
 
 
 def lot_key(subject: Subject) -> tuple[str, bytes]:
@@ -77,7 +78,7 @@ class LastIssue:
     """
 
     order_id: bytes
-    attempt: int
+    leg: int
     slot: int
     round: int
     issue: int
@@ -85,19 +86,19 @@ class LastIssue:
 
 
 SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
-# The local state root that a slot's last accepted share left: order, attempt, slot.
+# The local state root that a slot's last accepted share left: order, leg, slot.
 LOCAL_ROOTS = Values(0x33, "local state root")
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
-# Order, attempt, round, number.
+# Order, leg, round, number.
 SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
-# One more than the number of a seat that has something to do in the open stage: validator, order, attempt, round.
+# One more than the number of a seat that has something to do in the open stage: validator, order, leg, round.
 PANEL_DUTIES = Numbers(0x37, "duty of a seat")
 # What panels take of the auditors' time (ten-thousandths of a validator).
 AUDIT_LOAD = Numbers(0x43, "load of auditors")
-# Panels without room: rank by fee, order, attempt, round.
+# Panels without room: rank by fee, order, leg, round.
 WAITING_PANELS = Index(0x44, "panel that waits")
-# What silent and differing seats of a round lost and is not paid out yet: order, attempt, round.
+# What silent and differing seats of a round lost and is not paid out yet: order, leg, round.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot, lambda r: lot_key(r.subject))
@@ -106,9 +107,9 @@ LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
 WAITING_LOTS = Index(0x3D, "lot of a group")
 # The group that a block looked at last.
 LAST_GROUP = Values(0x3E, "last group")
-# The issue number of the share that stands in a slot of the open round: order, attempt, round, slot.
+# The issue number of the share that stands in a slot of the open round: order, leg, round, slot.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
 # What a slot committed last.
-LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.attempt, r.slot))
-# Slots in which a rejected share was right, and the first one was paid: order, attempt, round, slot.
+LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
+# Slots in which a rejected share was right, and the first one was paid: order, leg, round, slot.
 RIGHTED = Index(0x39, "righted slot")

@@ -19,7 +19,7 @@ from chain.state_machine.store import Overlay
 from domain.beacon import VerifyReveal, next_beacon, reveal_message
 from domain.block import Block, TxResult
 from domain.errors import BAD_PROOF, Refusal
-from domain.records import BeaconKey, Validator
+from domain.registry.records import BeaconKey, Validator
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from domain.errors import (
     WRONG_STATE,
     Refusal,
 )
-from domain.events import (
+from domain.registry.events import (
     BeaconKeyRevoked,
     BeaconKeySet,
     EndpointSet,
@@ -28,7 +28,7 @@ from domain.events import (
     ProviderLeft,
     ProviderRegistered,
 )
-from domain.messages import (
+from domain.registry.messages import (
     MsgAdmitProvider,
     MsgCertifyProvider,
     MsgDismissProvider,
@@ -39,7 +39,7 @@ from domain.messages import (
     MsgSetBeaconKey,
     MsgSetEndpoint,
 )
-from domain.records import Capability, Provider, Validator
+from domain.registry.records import Capability, Provider, Validator
 
 # --- MsgSetEndpoint: where a validator's cluster service listens, and its certificate ------------
 

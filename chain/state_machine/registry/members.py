@@ -9,9 +9,9 @@ from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFO
 from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
-from domain.events import AuditsPromised, ProviderAdmitted
 from domain.genesis import POWER_REDUCTION
-from domain.records import Provider, Validator
+from domain.registry.events import AuditsPromised, ProviderAdmitted
+from domain.registry.records import Provider, Validator
 from escrow.moves import Move, Transfer
 from pol.rules.panels import Promised
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Numbers, Table, Values
-from domain.records import Provider, Validator
+from domain.registry.records import Provider, Validator
 
 
 @dataclass(frozen=True, slots=True)

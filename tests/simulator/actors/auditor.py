@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, SEATS
 from chain.state_machine.tables import Space, number_of
-from domain.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
-from domain.records import (
-    AnswerKind,
-    AuditKind,
-    OrderState,
-    Panel,
-    PanelSeat,
-    RoundKey,
-    SeatAnswer,
-    Share,
-)
+from domain.keys import RoundKey
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
 from link.types import AuditOpening, not_ready
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work
@@ -29,7 +22,7 @@ from tests.simulator.training import METRICS, next_state, update_of
 from tests.support.chain_market import digest
 from validator.decide import actions as do
 from validator.decide.actions import Action
-from validator.decide.records import AttemptKey, LocalSeat, Recomputed, SeatKey, Sizes
+from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
 from validator.decide.retention import needed_blobs
 from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed
 from validator.decide.tasks import audit_opening
@@ -51,8 +44,8 @@ def held(records: Iterable[object]) -> tuple[SeatKey, ...]:
 def seats_changed(chain: LiveChain) -> Iterator[PanelSeat]:
     """Yield the seats that the last block changed."""
     store = chain.overlay()
-    for order_id, attempt, round, number in chain.changed_in(SEATS):
-        yield SEATS.must(store, order_id, *map(number_of, (attempt, round, number)))
+    for order_id, leg, round, number in chain.changed_in(SEATS):
+        yield SEATS.must(store, order_id, *map(number_of, (leg, round, number)))
 
 
 class Auditor:
@@ -83,15 +76,15 @@ class Auditor:
         for order_id, on_chain in orders.items():
             if on_chain.order.state is OrderState.CLOSED:
                 continue
-            mine = {a.attempt for a in on_chain.assignments if a.validator == self.daemon.me}
+            mine = {a.number for a in on_chain.legs if a.validator == self.daemon.me}
             for closed in on_chain.rounds:
-                if closed.attempt not in mine or (closed.verified and clock >= closed.window_ends):
+                if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
                 before = known.get(closed.key)
                 if before is not None and before.panel.is_decided:
                     panel: Panel | None = before.panel
                 else:
-                    panel = self.daemon.world.order(order_id).panel(closed.attempt, closed.round)
+                    panel = self.daemon.world.order(order_id).panel(closed.leg, closed.round)
                 if panel is not None:
                     self._panels[closed.key] = OwnPanel(panel, self._seats(panel, before))
         return self._panels
@@ -133,7 +126,7 @@ class Auditor:
     def serve(self, caller: str, action: do.AskOpening) -> AuditOpening | None:
         """Answer a seat's question for an opening."""
         daemon, seat = self.daemon, action.seat
-        local = daemon.attempt(AttemptKey(seat.order_id, seat.attempt))
+        local = daemon.leg(LegKey(seat.order_id, seat.leg))
         if not daemon.up or local is None or not daemon.behaviour.serves(daemon, caller):
             return None
         about, on_chain = daemon.view.panels.get(seat.panel), daemon.view.orders.get(seat.order_id)

@@ -5,8 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from domain.block import TxResult
-from domain.messages import MsgCancelOrder, MsgSubmitOrder
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import LegState
+from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
+from domain.market.records import OrderState
 from tests.simulator.behaviours import ConsumerHabits
 from tests.simulator.clock import Alarm
 from tests.simulator.training import Job
@@ -60,7 +61,7 @@ class OrderActor:
             self.world.submit((message,), _ignore)
 
     def step(self) -> None:
-        """Deliver if the order is matched and its attempt lacks the payload; what fails is tried again."""
+        """Deliver if the order is matched and its leg lacks the payload; what fails is tried again."""
         if self.over:
             return
         answer = self.world.order(self.order_id)
@@ -68,22 +69,22 @@ class OrderActor:
         if order.state is OrderState.CLOSED:
             self._end()
             return
-        matched = current is not None and current.state is AssignmentState.MATCHED
-        if current is None or not matched or self._busy or order.attempt == self._delivered:
+        matched = current is not None and current.state is LegState.MATCHED
+        if current is None or not matched or self._busy or order.legs == self._delivered:
             return
-        if self.plan.habits.delivers(order.attempt):
+        if self.plan.habits.delivers(order.legs):
             self._busy = True
             link, files = self.world.validators[current.validator].service, self.plan.job.files()
             self.world.network.call(
                 lambda: link.offer_payload(self.order_id, files),
-                partial(self._offered, order.attempt),
+                partial(self._offered, order.legs),
                 size=self.plan.job.terms.delivered_bytes,
             )
 
-    def _offered(self, attempt: int, taken: bool | None) -> None:
+    def _offered(self, leg: int, taken: bool | None) -> None:
         self._busy = False
         if taken:
-            self._delivered = attempt
+            self._delivered = leg
 
     def wake(self, delay: int) -> None:
         """Look at the order soon."""

@@ -3,8 +3,9 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import RoundKey, ShareKey
+from domain.keys import RoundKey, ShareKey
+from domain.legs.reasons import LegEnd
+from domain.proof.reasons import ShareReason
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.schedule import segment_work, trial_work
 from pol.work.trials import Trial, TrialTimes
@@ -14,8 +15,8 @@ from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.actions import Action
 from validator.decide.records import (
-    AttemptKey,
     CheckedSegment,
+    LegKey,
     SealedResult,
     SlotWork,
     accepted_works,
@@ -55,43 +56,43 @@ class Numerics:
         """Note what an action found."""
         change = self.daemon.change
         match action:
-            case do.TryJob(attempt=attempt):
+            case do.TryJob(leg=leg):
                 trial = self._tried(action)
-                change(attempt, lambda now: receive.job_tried(now, action.order.terms, trial))
+                change(leg, lambda now: receive.job_tried(now, action.order.terms, trial))
             case do.CheckSegment() | do.VerifyOpening() | do.Recompute():
                 self._on_share(action)
             case do.Aggregate(round=key):
-                self._aggregate(AttemptKey(key.order_id, key.attempt), key.round)
+                self._aggregate(LegKey(key.order_id, key.leg), key.round)
             case do.Seal(round=key):
-                attempt, result = AttemptKey(key.order_id, key.attempt), self._sealed(key)
-                change(attempt, lambda now: receive.sealed(now, key.round, result))
+                leg, result = LegKey(key.order_id, key.leg), self._sealed(key)
+                change(leg, lambda now: receive.sealed(now, key.round, result))
 
     def _tried(self, action: do.TryJob) -> Trial:
         """Return what a trial of a job finds, whose times are those of its work."""
         world, speed = self.daemon.world, self.daemon.speed
-        job = world.job(action.attempt.order_id)
+        job = world.job(action.leg.order_id)
         if job.breaks(0):
-            return Trial(decline=AttemptEnd.DECLINED_NOT_FINITE, text="no number")
+            return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text="no number")
         segment, outer = (
             work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work)
         )
         trial = Trial(job.terms, TrialTimes(segment, outer, speed))
-        return judged(trial, action.order, action.assignment, world.chain_clock, PROCESSES)
+        return judged(trial, action.order, action.matched, world.chain_clock, PROCESSES)
 
-    def _aggregate(self, attempt: AttemptKey, round: int) -> None:
+    def _aggregate(self, leg: LegKey, round: int) -> None:
         daemon = self.daemon
-        local = daemon.attempt(attempt)
+        local = daemon.leg(leg)
         current = find_round(local, round) if local else None
         if current is None:
             return
-        job = daemon.world.job(attempt.order_id)
+        job = daemon.world.job(leg.order_id)
         if job.breaks(round):
-            daemon.change(attempt, lambda now: not_aggregated(now, round))
+            daemon.change(leg, lambda now: not_aggregated(now, round))
             return
         updates = [w.packet.roots.update_root for w in accepted_works(current) if w.packet]
         root = daemon.behaviour.aggregate(daemon, next_state(current.global_in.root, updates))
         state = job.state(root)
-        daemon.change(attempt, lambda now: aggregated(now, round, state))
+        daemon.change(leg, lambda now: aggregated(now, round, state))
 
     def _sealed(self, key: RoundKey) -> SealedResult:
         job = self.daemon.world.job(key.order_id)
@@ -106,21 +107,21 @@ class Numerics:
 
     def _on_share(self, action: do.CheckSegment | do.VerifyOpening | do.Recompute) -> None:
         daemon, key = self.daemon, action.share
-        attempt, job = AttemptKey(key.order_id, key.attempt), daemon.world.job(key.order_id)
-        local = daemon.attempt(attempt)
+        leg, job = LegKey(key.order_id, key.leg), daemon.world.job(key.order_id)
+        local = daemon.leg(leg)
         work = find_share(local, key) if local else None
         if work is None or work.packet is None:
             return
         match action:
             case do.CheckSegment(segment=segment):
                 checked = daemon.behaviour.finds(daemon, key, self._check(job, work, segment))
-                daemon.change(attempt, partial(receive.segment_checked, key=key, checked=checked))
+                daemon.change(leg, partial(receive.segment_checked, key=key, checked=checked))
             case do.VerifyOpening(index=index):
                 if index not in {opening.index for opening in work.openings}:
                     return
                 holds = self._root(work, index) == self._leaf(work, index)
                 daemon.change(
-                    attempt, partial(receive.opening_verified, key=key, index=index, holds=holds)
+                    leg, partial(receive.opening_verified, key=key, index=index, holds=holds)
                 )
             case do.Recompute(index=index):
                 states = self._recompute(job, work, index)
@@ -128,7 +129,7 @@ class Numerics:
                 right = root_of(states) == self._leaf(work, index)
                 found = blobs if right else None
                 daemon.change(
-                    attempt, partial(receive.state_recomputed, key=key, index=index, states=found)
+                    leg, partial(receive.state_recomputed, key=key, index=index, states=found)
                 )
 
     def _states(self, work: SlotWork, index: int) -> States:

@@ -2,15 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from domain.queries import (
-    DutiesRequest,
-    OrderResponse,
-    PanelDutiesRequest,
-    ProvidersRequest,
-    ValidatorsRequest,
-)
-from domain.records import OrderState
-from validator.decide.records import AttemptKey, new_order, seat_key
+from domain.legs.queries import DutiesRequest
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse, PanelDutiesRequest
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
+from validator.decide.records import LegKey, new_order, seat_key
 from validator.decide.view import ChainView
 from validator.observer import member_of
 
@@ -32,13 +28,13 @@ class Observer:
         """Look at the chain; now and then the node is a block behind with an order."""
         daemon, world = self.daemon, self.daemon.world
         found = world.ask(DutiesRequest(daemon.me))
-        wanted = {assignment.order_id for assignment in found.assignments}
+        wanted = {leg.order_id for leg in found.legs}
         now = world.clock.now
         whole = now >= self._whole_at
         providers, validators = before.providers, before.validators
         if whole:
             self._whole_at = now + WHOLE_MS
-            wanted |= {key.order_id for key in daemon.records if isinstance(key, AttemptKey)}
+            wanted |= {key.order_id for key in daemon.records if isinstance(key, LegKey)}
             members = world.ask(ProvidersRequest(daemon.me, 100, "")).providers
             providers = {p.address: member_of(p, found.clock) for p in members if p.admitted}
             validators = {v.operator: v for v in world.ask(ValidatorsRequest()).validators}
@@ -63,10 +59,10 @@ class Observer:
         )
 
     def _take_note(self, on_chain: OrderResponse) -> None:
-        """Begin a record of each own attempt of an order that lives."""
+        """Begin a record of each own leg of an order that lives."""
         if on_chain.order.state is OrderState.CLOSED:
             return
-        for assignment in on_chain.assignments:
-            key = AttemptKey(on_chain.order.id, assignment.attempt)
-            if assignment.validator == self.daemon.me and key not in self.daemon.records:
-                self.daemon.records[key] = new_order(key.order_id, key.attempt)
+        for leg in on_chain.legs:
+            key = LegKey(on_chain.order.id, leg.number)
+            if leg.validator == self.daemon.me and key not in self.daemon.records:
+                self.daemon.records[key] = new_order(key.order_id, key.leg)

@@ -8,9 +8,12 @@ from compute_provider.decide import claims, duties, shares
 from compute_provider.decide.duties import Duty
 from compute_provider.decide.shares import ShareWork, Stage, State
 from domain.codec import decode, encode
-from domain.messages import Message, MsgDepositBond, MsgRegisterProvider
-from domain.queries import AccountRequest
-from domain.records import ShareClaim, ShareKey, ShareRoots
+from domain.keys import ShareKey
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.messages import Message
+from domain.proof.records import ShareClaim, ShareRoots
+from domain.registry.messages import MsgRegisterProvider
 from link.types import (
     Machine,
     OpeningSubmission,
@@ -72,7 +75,7 @@ class ProviderActor:
         self.down_until = 0
         self.gone = False  # for good
         self.deposited = 0
-        self.asked: set[tuple[bytes, int]] = set()  # attempts in which it was given a share
+        self.asked: set[tuple[bytes, int]] = set()  # legs in which it was given a share
         self.traces: dict[ShareKey, Trained] = {}
         self.habits: dict[ShareKey, str] = {}
         self.alarm = Alarm(world.clock, self.think)
@@ -235,7 +238,7 @@ class ProviderActor:
             self._end(name, shares.Left(), pause=RETRY_MS)
             return
         train, opening = reply
-        self.asked.update((task.key.order_id, task.key.attempt) for task in train)
+        self.asked.update((task.key.order_id, task.key.leg) for task in train)
         self._end(name, shares.Polled(tuple(train), tuple(opening), began), pause=POLL_MS)
 
     def _watched(self) -> list[shares.Event]:
@@ -325,7 +328,7 @@ class ProviderActor:
         roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
         name = "somebody" if habit == "copied" else self.me
         made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
-        claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, self.me, made)
+        claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, self.me, made)
         return Trained(task, habit, states, claim, replace(delivery, roots=roots))
 
     # Handing it in
@@ -386,7 +389,7 @@ class ProviderActor:
         trace = self.traces.get(key)
         if trace is None or trace.habit == "closed":
             return None
-        audited = self.world.order(key.order_id).round(key.attempt, key.round) is not None
+        audited = self.world.order(key.order_id).round(key.leg, key.round) is not None
         if not self.behaviour.opens(audited=audited):
             return None
         first, second = trace.states[index]

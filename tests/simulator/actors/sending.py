@@ -5,11 +5,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from domain.block import TxResult
-from domain.events import ShareSkipped, changes_of
-from domain.messages import Message, MsgCommitTraces
+from domain.messages import Message
+from domain.proof.events import ShareSkipped
+from domain.proof.messages import MsgCommitTraces
+from domain.vocabulary import changes_of
 from validator.decide import outgoing, receive
 from validator.decide.outgoing import Outgo, Outgoing, messages_of
-from validator.decide.records import AttemptKey
+from validator.decide.records import LegKey
 
 if TYPE_CHECKING:
     from tests.simulator.actors.validator import ValidatorActor
@@ -72,9 +74,9 @@ class Sender:
         for message in messages:
             if result.code or not isinstance(message, MsgCommitTraces):
                 continue
-            attempt = AttemptKey(message.order_id, message.attempt)
+            leg = LegKey(message.order_id, message.leg)
             on_chain = daemon.world.order(message.order_id)
             for change in changes_of(ShareSkipped, result.events):
                 if change.share.order_id == message.order_id:
                     skip = partial(receive.share_skipped, on_chain=on_chain, skipped=change)
-                    daemon.change(attempt, skip)
+                    daemon.change(leg, skip)

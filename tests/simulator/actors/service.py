@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from domain.queries import OrderResponse, ProviderRequest
-from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState, ShareKey
+from domain.keys import ShareKey
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.registry.queries import ProviderRequest
 from link.types import (
     Machine,
     OpeningSubmission,
@@ -24,7 +27,7 @@ from tests.support.chain_harness import CHAIN_ID
 from validator.decide import receive
 from validator.decide.plan import Worker
 from validator.decide.probe import Measured
-from validator.decide.records import AttemptKey, LocalOrder, PayloadStage, find_round
+from validator.decide.records import LegKey, LocalOrder, PayloadStage, find_round
 from validator.decide.tasks import open_tasks, train_tasks
 from validator.serve.callers import Asking, Presence
 
@@ -109,7 +112,7 @@ class Service:
         """Yield the records whose orders live, as far as they are in view."""
         daemon = self.daemon
         for key, local in list(daemon.records.items()):
-            if isinstance(key, AttemptKey) and isinstance(local, LocalOrder):
+            if isinstance(key, LegKey) and isinstance(local, LocalOrder):
                 on_chain = daemon.view.orders.get(key.order_id)
                 if on_chain is not None and on_chain.order.state != OrderState.CLOSED:
                     yield local, on_chain
@@ -128,26 +131,26 @@ class Service:
             opening += open_tasks(local, on_chain, daemon.view.panels, provider)
         return train, opening
 
-    def _local(self, key: ShareKey) -> tuple[AttemptKey, LocalOrder | None]:
-        """Return the attempt of a share, with its record if there is somebody who knows it."""
-        attempt = AttemptKey(key.order_id, key.attempt)
-        return attempt, self.daemon.attempt(attempt) if self.daemon.up else None
+    def _local(self, key: ShareKey) -> tuple[LegKey, LocalOrder | None]:
+        """Return the leg of a share, with its record if there is somebody who knows it."""
+        leg = LegKey(key.order_id, key.leg)
+        return leg, self.daemon.leg(leg) if self.daemon.up else None
 
     def submit_share(self, submission: ShareSubmission) -> Verdict | None:
         """Take the commitment to a share."""
-        attempt, local = self._local(submission.claim.key)
+        leg, local = self._local(submission.claim.key)
         if local is None:
             return None
         if receive.late_share(local, submission):
-            self.daemon.change(attempt, lambda now: receive.mark_late(now, submission))
+            self.daemon.change(leg, lambda now: receive.mark_late(now, submission))
             return Verdict(False, int(ShareReason.LATE), "late")
         after, reason = receive.share_received(local, submission, lambda: True)
-        return self._taken(attempt, after, reason)
+        return self._taken(leg, after, reason)
 
     def deliver_share(self, provider: str, packet: ShareDelivery) -> Verdict | None:
         """Take what a commitment hides."""
         daemon, key = self.daemon, packet.key
-        attempt, local = self._local(key)
+        leg, local = self._local(key)
         if local is None:
             return None
         current = find_round(local, key.round)
@@ -155,16 +158,16 @@ class Service:
             daemon.numerics.openings[key] = current.global_in.root
         terms = daemon.world.job(key.order_id).terms
         after, reason = receive.share_delivered(local, terms, CHAIN_ID, provider, packet)
-        return self._taken(attempt, after, reason)
+        return self._taken(leg, after, reason)
 
-    def _taken(self, attempt: AttemptKey, after: LocalOrder, reason: ShareReason) -> Verdict:
-        self.daemon.change(attempt, lambda _: after)
+    def _taken(self, leg: LegKey, after: LocalOrder, reason: ShareReason) -> Verdict:
+        self.daemon.change(leg, lambda _: after)
         return Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, provider: str, opening: OpeningSubmission) -> Verdict | None:
         """Take states that a provider shows, if they are wanted."""
         key = opening.key
-        attempt, local = self._local(key)
+        leg, local = self._local(key)
         on_chain = self.daemon.view.orders.get(key.order_id)
         if local is None or on_chain is None:
             return None
@@ -175,7 +178,7 @@ class Service:
         after = receive.opening_received(local, opening)
         if after is None:
             return Verdict(False, int(ShareReason.OPENING_MISMATCH), "not the size of the job's")
-        self.daemon.change(attempt, lambda _: after)
+        self.daemon.change(leg, lambda _: after)
         return Verdict(True)
 
     # Payloads
@@ -187,9 +190,9 @@ class Service:
         current = on_chain.current if on_chain else None
         if not daemon.up or current is None or current.validator != daemon.me:
             return None
-        key = AttemptKey(order_id, current.attempt)
-        local = daemon.attempt(key)
-        if local is None or current.state is not AssignmentState.MATCHED:
+        key = LegKey(order_id, current.number)
+        local = daemon.leg(key)
+        if local is None or current.state is not LegState.MATCHED:
             return None
         if local.payload.stage in (PayloadStage.ABSENT, PayloadStage.OFFERED):
             daemon.change(

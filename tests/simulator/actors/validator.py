@@ -22,7 +22,7 @@ from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
 from validator.decide.outgoing import Outgo
-from validator.decide.records import AttemptKey, LocalOrder, LocalUpkeep
+from validator.decide.records import LegKey, LocalOrder, LocalUpkeep
 from validator.decide.view import ChainView, Look
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class ValidatorActor:
 
     # Records
 
-    def attempt(self, key: AttemptKey) -> LocalOrder | None:
+    def leg(self, key: LegKey) -> LocalOrder | None:
         local = self.records.get(key)
         return local if isinstance(local, LocalOrder) else None
 
-    def change(self, key: AttemptKey, change: Callable[[LocalOrder], LocalOrder | None]) -> None:
-        now = self.attempt(key)
+    def change(self, key: LegKey, change: Callable[[LocalOrder], LocalOrder | None]) -> None:
+        now = self.leg(key)
         if now is not None:
             self.records[key] = change(now) or now
             self.wake()
@@ -171,8 +171,8 @@ class ValidatorActor:
         match action:
             case do.NoteVerdicts() | do.Tidy() | do.Clean():
                 pass
-            case do.Forget(attempt=attempt):
-                self.records.pop(attempt, None)
+            case do.Forget(leg=leg):
+                self.records.pop(leg, None)
             case do.EndSeat(seat=seat):
                 self.records.pop(seat, None)
             case _:

@@ -26,19 +26,17 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from consumer.jobs import OrderNote, recall, remember
 from consumer.request import OrderOptions, request_of
-from domain.events import Change, OrderClosed, OrderMatched, RoundVerified, to_event
-from domain.queries import (
-    EventsRequest,
-    EventsResponse,
-    LoggedEvent,
-    OrderRequest,
-    OrdersRequest,
-    OrdersResponse,
-    SimulateMatchRequest,
-    SimulateMatchResponse,
-)
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, OrderState, RoundKey
+from domain.events import Change, to_event
+from domain.legs.events import OrderMatched
+from domain.market.events import OrderClosed
+from domain.proof.events import RoundVerified
+from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchRequest, SimulateMatchResponse
+from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.proof.queries import OrderRequest
+from domain.market.reasons import CloseReason
+from domain.keys import RoundKey
+from domain.legs.records import LegState
+from domain.market.records import OrderState
 from tests.unit.assay.cli.test_conditions import run
 from tests.unit.assay.support import assay as command
 from tests.unit.compute_provider import support as s
@@ -72,8 +70,8 @@ class Node(ChainClient):
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-                matched = s.with_assignment(s.order(), state=AssignmentState.RUNNING, attempt=1)
-                return s.with_order(matched, state=state, attempt=1)
+                matched = s.with_leg(s.order(), state=LegState.RUNNING, leg=1)
+                return s.with_order(matched, state=state, leg=1)
         raise AssertionError(request)
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import assay
-from domain.messages import MessageBase
+from domain.messages import Message
 from domain.queries import Query
 from tools.exports import PACKAGE
 
 ROOT = PACKAGE.parent
 OWN = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
-WITHIN = (MessageBase, Query)
+WITHIN = (Message, Query)
 """Of the protocol, which has references of its own: a session sends and asks these for a consumer."""
 
 

@@ -11,23 +11,15 @@ from chain.client.errors import ChainError, ErrorKind
 from compute_provider.interfaces import ProviderConfig
 from compute_provider.store import Measured, Store
 from domain import codec
+from domain.keys import ShareKey
+from domain.ledger.queries import AccountResponse
+from domain.ledger.records import Account, BondAccount, Depositor, Escrow
+from domain.legs.records import Leg, LegState
+from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.messages import Message
-from domain.queries import AccountResponse, OrderResponse, StatusResponse
-from domain.records import (
-    Account,
-    Assignment,
-    AssignmentState,
-    BondAccount,
-    Conditions,
-    Depositor,
-    Escrow,
-    JobTerms,
-    Order,
-    OrderState,
-    Provider,
-    ShareKey,
-    Validator,
-)
+from domain.node.queries import StatusResponse
+from domain.proof.queries import OrderResponse
+from domain.registry.records import Provider, Validator
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
 from wire.keys import Key
@@ -81,18 +73,18 @@ def order() -> OrderResponse:
     record = Order(
         id=ORDER_ID, consumer="c", order_key=b"", terms=terms(),
         conditions=Conditions(), price_limit=PRICE, time_to_live=100, deadline=10_000,
-        rematch=True, state=OrderState.RUNNING, attempt=1, failures=0, opened_at=0,
+        rematch=True, state=OrderState.RUNNING, legs=1, failures=0, opened_at=0,
         opened_height=1, expires_at=100, excluded=(), close_reason=0, unmatched=(),
         work_verified=0, params=params,
     )  # fmt: skip
-    assignment = Assignment(
-        order_id=ORDER_ID, attempt=1, validator=VALIDATOR, bid_id=bytes(32), price=PRICE,
+    leg = Leg(
+        order_id=ORDER_ID, number=1, validator=VALIDATOR, bid_id=bytes(32), price=PRICE,
         work=1, job_bond=1, providers_bps=8000, slot_speed=10**9, slots=2,
-        state=AssignmentState.RUNNING, end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
+        state=LegState.RUNNING, end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
         global_in=record.terms.global_root, settles_at=0,
     )  # fmt: skip
     escrow = Escrow(ORDER_ID, (Depositor("c", 10**15, 0, 0),), ())
-    return OrderResponse(record, (assignment,), (), (), (), escrow, ())
+    return OrderResponse(record, (leg,), (), (), (), escrow, ())
 
 
 def blob_of(path: Path) -> BlobRef:
@@ -174,7 +166,7 @@ def validator_record(endpoint: str, certificate: bytes) -> Validator:
     return Validator(
         operator=VALIDATOR, moniker="v", cons_key=bytes(32), cons_address=bytes(20), stake=1,
         jailed=False, endpoint=endpoint, certificate=certificate, orders_settled=0,
-        attempts_failed=0, audits_answered=0, audits_missed=0,
+        legs_failed=0, audits_answered=0, audits_missed=0,
     )  # fmt: skip
 
 
@@ -204,9 +196,9 @@ def main() -> None:
     sys.stdout.write(json.dumps(sorted({"numpy", "torch"} & sys.modules.keys())))
 
 
-def with_assignment(response: OrderResponse, **changes: Any) -> OrderResponse:
-    (assignment,) = response.assignments
-    return replace(response, assignments=(replace(assignment, **changes),))
+def with_leg(response: OrderResponse, **changes: Any) -> OrderResponse:
+    (leg,) = response.legs
+    return replace(response, legs=(replace(leg, **changes),))
 
 
 def with_order(response: OrderResponse, **changes: Any) -> OrderResponse:

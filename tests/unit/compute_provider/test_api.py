@@ -14,15 +14,11 @@ from compute_provider import api
 from compute_provider.interfaces import ProviderConfig, ProviderError
 from compute_provider.links import Link
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed, what_computes
-from domain.messages import MsgLeaveCluster
-from domain.queries import (
-    BidsRequest,
-    BidsResponse,
-    ProviderRequest,
-    ProviderResponse,
-    ValidatorsResponse,
-)
-from domain.records import Bid, Offer, Provider, Validator
+from domain.market.queries import BidsRequest, BidsResponse
+from domain.market.records import Bid, Offer
+from domain.registry.messages import MsgLeaveCluster
+from domain.registry.queries import ProviderRequest, ProviderResponse, ValidatorsResponse
+from domain.registry.records import Provider, Validator
 from link.errors import ClusterError
 from link.types import BandwidthReply, BandwidthRequest
 from tests.unit.compute_provider.support import CHAIN, PROVIDER, VALIDATOR, validator_record

@@ -21,8 +21,10 @@ from compute_provider import api
 from compute_provider.interfaces import ProviderConfig, ProviderError
 from compute_provider.store import Store
 from domain.genesis import Genesis, GenesisAccount
-from domain.messages import MsgSetEndpoint
-from domain.records import Coin, JobTerms, Share, ShareState
+from domain.ledger.records import Coin
+from domain.market.records import JobTerms
+from domain.proof.records import Share, ShareState
+from domain.registry.messages import MsgSetEndpoint
 from link import types as t
 from tests.support import solo_node
 from tests.support.solo_node import OPERATOR, SoloNode, making_blocks
@@ -206,7 +208,7 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
 ) -> None:
     answers = answers_of(validator)
     s.give_payload(answers.blobs)
-    order = s.with_assignment(s.order(), validator=OPERATOR.address)
+    order = s.with_leg(s.order(), validator=OPERATOR.address)
     committed: list[Share] = []
 
     def submit_share(self: Validator, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
@@ -248,7 +250,7 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
 ) -> None:
     answers = answers_of(validator)
     s.give_payload(answers.blobs)
-    order = s.with_assignment(s.order(), validator=OPERATOR.address)
+    order = s.with_leg(s.order(), validator=OPERATOR.address)
     monkeypatch.setattr(api.NodeChain, "order", lambda self, order_id: order)
     answers.tasks = (s.task(),)
     with node(tmp_path / "chain") as solo:

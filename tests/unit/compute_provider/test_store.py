@@ -11,7 +11,7 @@ import pytest
 from compute_provider.decide.shares import ShareWork, Stage, State
 from compute_provider.interfaces import ProviderError
 from compute_provider.store import Measured, Store, locked, runs_as
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from pol.work.records import Boundary
 from tests.unit.compute_provider.support import ORDER_ID, task
 

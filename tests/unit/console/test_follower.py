@@ -15,8 +15,8 @@ from chain.client.sender import TxSender
 from console.follower import Follower
 from console.index import Index
 from console.known import Known, Snapshot
-from domain.messages import MsgDepositBond
-from domain.queries import EventsResponse
+from domain.ledger.messages import MsgDepositBond
+from domain.node.queries import EventsResponse
 from tests.support.solo_node import ALICE, SoloNode, making_blocks, running
 
 SECONDS = 20.0

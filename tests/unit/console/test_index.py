@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.index import BlockRow, Gap, Index
-from domain.records import OrderState
+from domain.market.records import OrderState
 from tests.support.told_market import many_orders
 from tests.unit.console.conftest import Told
 

@@ -7,9 +7,11 @@ from console.flows import deposit_of
 from console.rows import Query
 from console.server import Console
 from console.story import tell
-from domain import queries as q
 from domain.genesis import POWER_REDUCTION
-from domain.records import OrderState
+from domain.market.queries import BidsRequest, OrdersRequest
+from domain.market.records import OrderState
+from domain.proof.queries import PanelDutiesRequest
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from escrow.moves import Pot
 from tests.support.chain_harness import cons_address
 from tests.support.told_market import ToldMarket
@@ -22,7 +24,7 @@ def ask(told: Told, request: Any) -> Any:
 
 def test_validators_are_as_the_chain_has_them(told: Told) -> None:
     shown = {row["operator"]: row for row in told.json("/network")["validators"]}
-    on_chain = ask(told, q.ValidatorsRequest()).validators
+    on_chain = ask(told, ValidatorsRequest()).validators
     assert shown.keys() == {v.operator for v in on_chain}
     whole = sum(v.stake for v in on_chain)
     blocks = told.console.index.blocks(120)
@@ -47,31 +49,31 @@ def test_the_coins_are_all_coins_by_the_pot_that_they_are_in(told: Told) -> None
 
 def test_orders_bids_and_providers_are_counted_as_the_chain_does(told: Told) -> None:
     page, book = told.json("/network"), told.json("/book")
-    orders = ask(told, q.OrdersRequest("", "", 0, 1_000, b"")).orders
+    orders = ask(told, OrdersRequest("", "", 0, 1_000, b"")).orders
     for state in OrderState:
         assert page["orders"][state.name.lower()] == sum(o.state is state for o in orders)
-    bids = ask(told, q.BidsRequest("", 1_000, b"")).bids
+    bids = ask(told, BidsRequest("", 1_000, b"")).bids
     assert page["bids"] == len(bids)
     assert [(row["id"], int(row["price"]), int(row["free"])) for row in book["bids"]] == [
         (bid.id.hex(), bid.offer.price, bid.free)
         for bid in sorted(bids, key=lambda bid: (bid.offer.price, bid.id))
     ]
     assert int(book["depth"][-1]["free"]) == int(book["free"]) == sum(bid.free for bid in bids)
-    providers = ask(told, q.ProvidersRequest("", 1_000, "")).providers
+    providers = ask(told, ProvidersRequest("", 1_000, "")).providers
     assert page["providers"] == sum(p.admitted for p in providers)
 
 
 def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
     """Of each validator: rounds to close, seats to answer from, with the ends that the chain will act at."""
-    for validator in ask(told, q.ValidatorsRequest()).validators:
+    for validator in ask(told, ValidatorsRequest()).validators:
         duties = told.json(f"/members/{validator.operator}")["duties"]
-        seats = ask(told, q.PanelDutiesRequest(validator.operator)).duties
+        seats = ask(told, PanelDutiesRequest(validator.operator)).duties
         panels = [duty for duty in duties if "recompute" in duty["what"] or "show" in duty["what"]]
         assert sorted(duty["order"] for duty in panels) == sorted(d.order_id.hex() for d in seats)
         assert {duty["until"] for duty in panels} <= {
             end for duty in seats for end in (duty.commits_end, duty.reveals_end)
         }
-    winner = told.market.assignment(told.running)
+    winner = told.market.leg(told.running)
     closing = [
         d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]
     ]
@@ -112,13 +114,13 @@ def test_providers_and_consumers_have_duties_too() -> None:
             found = console.pages.member(Query({}), address)["duties"]
             return [(duty["what"], duty["until"]) for duty in found]
 
-        deadline = market.assignment(order_id).accept_deadline
+        deadline = market.leg(order_id).accept_deadline
         assert duties("carol") == [("deliver the job's files", deadline)]
         assert duties("v0") == [("accept or decline", deadline)]
         market.accept(order_id)
         assert duties("v0p0") == []
         market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
-        progress = market.assignment(order_id).progress_deadline
+        progress = market.leg(order_id).progress_deadline
         assert duties("v0p0") == [("show what is asked of slot 0 in round 0", progress)]
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)

@@ -12,8 +12,8 @@ from compute_provider.store import Store
 from console.records import PATIENCE, Watcher
 from console.server import Console
 from console.share import ROWS_SHOWN
-from domain.reasons import ShareReason
-from domain.records import ShareKey
+from domain.keys import ShareKey
+from domain.proof.reasons import ShareReason
 from pol.work.records import Boundary
 from tests.support.chain_market import make_terms, submit
 from tests.support.told_market import ToldMarket
@@ -64,7 +64,7 @@ def test_a_share_is_what_the_chain_has_of_it(told: Told) -> None:
         claim = share.claim
         if claim.round:
             continue
-        path = f"/orders/{order_id.hex()}/{claim.attempt}/0/{claim.slot}/{claim.issue}"
+        path = f"/orders/{order_id.hex()}/{claim.leg}/0/{claim.slot}/{claim.issue}"
         page = told.json(path)
         rows = [*page["strip"], page["end"]]
         assert [row["segment"] for row in page["strip"] if row["drawn"]] == sorted(share.drawn)

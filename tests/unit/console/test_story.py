@@ -6,7 +6,8 @@ from chain.state_machine.ledger.tables import POTS
 from console.flows import bonds_of, deposit_of, draw
 from console.index import EARNINGS
 from console.story import Story, tell
-from domain.records import OrderState, ShareState
+from domain.market.records import OrderState
+from domain.proof.records import ShareState
 from escrow.moves import Pot
 from tests.unit.console.conftest import Told
 
@@ -28,26 +29,24 @@ def test_a_story_is_what_the_chain_has(told: Told, name: str) -> None:
         order.deadline,
     )
     assert story.unmatched == order.unmatched
-    for assignment in on_chain.assignments:
-        attempt = story.attempts[assignment.attempt]
-        assert (attempt.state, attempt.validator) == (assignment.state, assignment.validator)
-        assert attempt.settles_at == assignment.settles_at
+    for leg in on_chain.legs:
+        number = story.legs[leg.number]
+        assert (number.state, number.validator) == (leg.state, leg.validator)
+        assert number.settles_at == leg.settles_at
     for share in on_chain.shares:
         claim = share.claim
-        told_share = (
-            story.attempts[claim.attempt].rounds[claim.round].shares[claim.slot, claim.issue]
-        )
+        told_share = story.legs[claim.leg].rounds[claim.round].shares[claim.slot, claim.issue]
         assert (told_share.state, told_share.drawn) == (share.state, share.drawn)
         assert (told_share.provider, told_share.reason) == (claim.provider, share.reason)
     for closed in on_chain.rounds:
-        found = story.attempts[closed.attempt].rounds[closed.round]
+        found = story.legs[closed.leg].rounds[closed.round]
         assert bool(found.verified_height) == closed.verified
         assert (found.window_ends, found.closed_height) == (
             closed.window_ends,
             closed.closed_height,
         )
     for panel in on_chain.panels:
-        found = story.attempts[panel.attempt].rounds[panel.round]
+        found = story.legs[panel.leg].rounds[panel.round]
         assert [(p.place, p.ruling) for p in found.places] == [
             (p.place, p.ruling) for p in panel.places
         ]

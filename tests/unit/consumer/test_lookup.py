@@ -10,7 +10,7 @@ from consumer.errors import ConsumerError, InvalidId
 from consumer.lookup import all_orders, all_pages, find_order
 from domain.errors import Exit
 from domain.limits import QUERY_LIMIT_MAX
-from domain.queries import OrdersRequest, OrdersResponse
+from domain.market.queries import OrdersRequest, OrdersResponse
 from tests.unit.compute_provider import support as s
 
 

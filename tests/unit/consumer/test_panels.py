@@ -8,8 +8,8 @@ from consumer.errors import ConsumerError
 from consumer.panels import panel_rows, tell_panel, tell_stop
 from consumer.result import handed_over
 from domain.params import local_params
-from domain.queries import SeatsRequest
-from domain.records import AnswerKind
+from domain.proof.queries import SeatsRequest
+from domain.proof.records import AnswerKind
 from tests.support.chain_market import Market, submit
 
 
@@ -18,11 +18,11 @@ def test_a_panel_says_what_it_waits_for() -> None:
     first, second = market.run(), market.run()
     market.train_round(first)
     assert tell_panel(market.panel(first, 0)) == [
-        "round 0 of attempt 1 waits for the seed of stage 1 of its panel"
+        "round 0 of leg 1 waits for the seed of stage 1 of its panel"
     ]
     market.train_round(second)
     assert tell_panel(market.panel(second, 0)) == [
-        "round 0 of attempt 1 waits until auditors have room for its panel"
+        "round 0 of leg 1 waits until auditors have room for its panel"
     ]
     market.wait_stage(first)
     (line,) = tell_panel(market.panel(first, 0))
@@ -46,7 +46,7 @@ def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> N
     market.fault_round(order_id)
     found = market.all_of(order_id)
     lines = [line for panel in found.panels for line in tell_panel(panel)]
-    assert lines[0] == "round 0 of attempt 1: aggregation is wrong"
+    assert lines[0] == "round 0 of leg 1: aggregation is wrong"
     assert len(lines) == 4
     rows = panel_rows(found, list(market.chain.ask(seats_of(order_id)).seats))
     assert [row[4:] for row in rows] == [("wrong", 1, 2, 2)] * 4
@@ -96,7 +96,7 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     found = market.all_of(order_id)
     assert tell_stop(found) == ""
     assert tell_panel(found.panels[0]) == [
-        "round 0 of attempt 1: segment 0 of slot 0 does not stop the job, and the validator says so"
+        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, and the validator says so"
     ]
 
 

@@ -20,31 +20,17 @@ from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, handed_over
-from domain.queries import (
-    AccountRequest,
-    AccountResponse,
-    OrderRequest,
-    OrderResponse,
-    Query,
-    StatusRequest,
-    StatusResponse,
-    ValidatorsRequest,
-    ValidatorsResponse,
-)
-from domain.records import (
-    Account,
-    AssignmentState,
-    BondAccount,
-    JobTerms,
-    OrderState,
-    Round,
-    Share,
-    ShareClaim,
-    ShareRef,
-    ShareRoots,
-    ShareState,
-    Validator,
-)
+from domain.keys import ShareRef
+from domain.ledger.queries import AccountRequest, AccountResponse
+from domain.ledger.records import Account, BondAccount
+from domain.legs.records import LegState
+from domain.market.records import JobTerms, OrderState
+from domain.node.queries import StatusRequest, StatusResponse
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
+from domain.queries import Query
+from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
+from domain.registry.records import Validator
 from link import handover as h
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
@@ -87,7 +73,7 @@ class Market:
     root: bytes
     # Of the global state, and of each slot's local one.
     roots: tuple[bytes, ...]
-    attempt: int = 1
+    leg: int = 1
     round: int = LAST
     # How often the validator does not know yet that its round is closed.
     late: int = 0
@@ -115,7 +101,7 @@ class Market:
                 )
             )  # fmt: skip
         proven = replace(proven, shares=tuple(shares), rounds=tuple(rounds))
-        return s.with_assignment(proven, state=AssignmentState.PROVEN, validator=OPERATOR)
+        return s.with_leg(proven, state=LegState.PROVEN, validator=OPERATOR)
 
     def validator(self) -> Validator:
         return replace(s.validator_record(self.endpoint, b"c"), operator=OPERATOR)
@@ -169,7 +155,7 @@ class Link(ClusterClient):
             for c in market.sealed
         )
         blob = BlobRef(sha256(market.data()).digest(), len(market.data()))
-        return ResultManifest(order_id, market.attempt, round, blob, len(leaves), leaves)
+        return ResultManifest(order_id, market.leg, round, blob, len(leaves), leaves)
 
     def get_blob(
         self, blob: BlobRef, path: Path, progress: Callable[[int, int], None] | None = None
@@ -397,8 +383,8 @@ def test_what_one_round_left_is_no_result_of_another(
         fetch(market, tmp_path)
 
 
-def test_another_attempt_than_the_proven_one(market: Market, tmp_path: Path) -> None:
-    market.attempt = 2
+def test_another_leg_than_the_proven_one(market: Market, tmp_path: Path) -> None:
+    market.leg = 2
     with pytest.raises(h.HandoverError, match="another result than the chain has"):
         fetch(market, tmp_path)
 
@@ -413,7 +399,7 @@ def test_another_key_is_told_so(market: Market, tmp_path: Path) -> None:
     [(OrderState.RUNNING, "assay order watch"), (OrderState.CLOSED, "assay order why")],
 )
 def test_no_result_yet_or_ever(state: OrderState, reason: str) -> None:
-    answer = replace(s.with_order(s.order(), state=state), assignments=())
+    answer = replace(s.with_order(s.order(), state=state), legs=())
     with pytest.raises(ConsumerError, match=reason):
         handed_over(answer)
 

@@ -24,25 +24,21 @@ from consumer.submit import (
 )
 from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF, Refusal
-from domain.events import Change, Event, OrderOpened, to_event
+from domain.events import Change, Event, to_event
+from domain.market.events import OrderOpened
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
-from domain.messages import Message, MsgSubmitOrder
+from domain.market.messages import MsgSubmitOrder
+from domain.messages import Message
 from domain.params import Params, local_params
-from domain.queries import (
-    AccountRequest,
-    AccountResponse,
-    ParamsRequest,
-    ParamsResponse,
-    Query,
-    SimulateMatchRequest,
-    SimulateMatchResponse,
-    StatusRequest,
-    StatusResponse,
-    ValidatorsRequest,
-    ValidatorsResponse,
-)
-from domain.records import Account, Bid, BondAccount, Conditions, Offer, Order, Validator
+from domain.ledger.queries import AccountRequest, AccountResponse
+from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
+from domain.queries import Query
+from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
+from domain.ledger.records import Account, BondAccount
+from domain.market.records import Bid, Conditions, Offer, Order
+from domain.registry.records import Validator
 from link.handover import order_secret, public_point
 from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
@@ -359,8 +355,8 @@ def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(
         price_limit=price,
         params=node.params.for_order(),
     )
-    assignment = replace(response.assignments[0], price=price)
-    cost = found.terms.rounds * compute_round_cost(order, assignment)
+    leg = replace(response.legs[0], price=price)
+    cost = found.terms.rounds * compute_round_cost(order, leg)
     # Each round is rounded down, the whole up.
     assert 0 <= found.cost - cost <= found.terms.rounds
     assert found.audits < found.cost

@@ -16,8 +16,9 @@ from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job
 from consumer.watch import Delivery, follow, wait_for
 from domain.errors import BAD_FIELD
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import PayloadState
 from tests.unit.compute_provider import support as s
@@ -27,9 +28,9 @@ from wire.keys import Key
 AWAY = ChainError(ErrorKind.UNAVAILABLE, "no node answers at here", "")
 
 
-def at(state: OrderState, attempt: int = 1) -> OrderResponse:
-    matched = s.with_assignment(s.order(), state=AssignmentState.MATCHED, attempt=attempt)
-    return s.with_order(matched, state=state, attempt=attempt)
+def at(state: OrderState, leg: int = 1) -> OrderResponse:
+    matched = s.with_leg(s.order(), state=LegState.MATCHED, number=leg)
+    return s.with_order(matched, state=state, legs=leg)
 
 
 class Node(ChainClient):
@@ -123,7 +124,7 @@ def test_a_delivery_that_fails_is_tried_again_while_nothing_else_changes(
     gone = ClusterError(ClusterErrorKind.UNREACHABLE, "no connection", "")
     late = ClusterError(ClusterErrorKind.NOT_FOUND, "no such order", "")
     make, said = deliver_with(monkeypatch, late, gone, gone, gone, False, True, True)
-    matched, again = at(OrderState.MATCHED), at(OrderState.MATCHED, attempt=2)
+    matched, again = at(OrderState.MATCHED), at(OrderState.MATCHED, leg=2)
     node = Node(*[matched] * 7, again, at(OrderState.CLOSED, 2))
     delivery = make(node)
     for chain in follow(node, s.ORDER_ID, Event(), 30.0):
@@ -131,7 +132,7 @@ def test_a_delivery_that_fails_is_tried_again_while_nothing_else_changes(
     assert [line.partition(" to ")[0] for line in said] == [
         "delivery",  # once, and not of what is over at the next try
         "delivered the payload",
-        "delivered the payload",  # the second attempt's validator gets it, too
+        "delivered the payload",  # the second leg's validator gets it, too
     ]
 
 

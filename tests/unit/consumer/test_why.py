@@ -6,16 +6,11 @@ import pytest
 
 from chain.client.client import ChainClient
 from consumer.why import ask_why
-from domain.queries import (
-    OrderRequest,
-    OrderResponse,
-    Query,
-    SimulateMatchRequest,
-    SimulateMatchResponse,
-    StatusRequest,
-    StatusResponse,
-)
-from domain.records import Bid, Offer, OrderState
+from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.market.records import Bid, Offer, OrderState
+from domain.node.queries import StatusRequest, StatusResponse
+from domain.proof.queries import OrderRequest, OrderResponse
+from domain.queries import Query
 from tests.unit.compute_provider import support as s
 
 R = TypeVar("R")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from domain import genesis, messages, params, queries, records
+from domain import genesis, keys, params
 from domain.bounds import (
     Address,
     ChainId,
@@ -37,19 +37,26 @@ from domain.bounds import (
     without_none,
 )
 from domain.errors import LIMIT_REACHED, Refusal
-from domain.records import Conditions, JobTerms, ShareRef
+from domain.keys import ShareRef
+from domain.market.records import Conditions, JobTerms
+from tests.support.words import modules
 
+MODULES: list[ModuleType] = [
+    keys,
+    params,
+    genesis,
+    *(module for kind in ("records", "messages", "queries") for module in modules(kind)),
+]
 TYPES = [
     item
-    for module in (records, params, genesis, messages, queries)
+    for module in MODULES
     for item in vars(module).values()
     if isinstance(item, type) and is_dataclass(item) and item.__module__ == module.__name__
 ]
 
 
 def test_there_are_types_of_every_kind() -> None:
-    modules: list[ModuleType] = [records, params, genesis, messages, queries]
-    assert {cls.__module__ for cls in TYPES} == {module.__name__ for module in modules}
+    assert {cls.__module__ for cls in TYPES} == {module.__name__ for module in MODULES}
     assert len(TYPES) > 70
 
 

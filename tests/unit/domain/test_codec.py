@@ -10,9 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from domain import codec, events, genesis, messages, params, queries, records
-from domain.records import AuditKind, Bid, Capability, Coin, Offer, Place, Provider, Withdrawal
+from domain import codec, events, genesis, keys, params
+from domain.ledger.records import Coin, Withdrawal
+from domain.market.records import Bid, Offer
+from domain.proof.records import AuditKind, Place
+from domain.registry.records import Capability, Provider
 from tests.support.bounded import values
+from tests.support.words import modules
 
 
 def declared(module: ModuleType) -> list[type]:
@@ -26,17 +30,16 @@ def declared(module: ModuleType) -> list[type]:
 
 SLOW = [HealthCheck.too_slow]  # records of records; the machine may be busy
 
-TYPES = [
-    item
-    for module in (records, params, genesis, messages, queries, events)
-    for item in declared(module)
+RECORDS = [item for module in modules("records") for item in declared(module)]
+WORDS = [
+    module for kind in ("records", "messages", "queries", "events") for module in modules(kind)
 ]
+TYPES = [item for module in (keys, params, genesis, events, *WORDS) for item in declared(module)]
 
 
 def test_there_are_records() -> None:
-    assert len(declared(records)) > 20
-    assert len(declared(messages)) > 20
-    assert len(declared(queries)) > 15
+    assert len(RECORDS) > 20
+    assert len(TYPES) > 120
 
 
 @pytest.mark.parametrize("cls", TYPES, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
@@ -52,7 +55,7 @@ def test_round_trip_of_every_type(cls: type, data: st.DataObject) -> None:
     assert encoded == canonical.encode()
 
 
-@pytest.mark.parametrize("cls", declared(records), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
 @settings(max_examples=10, deadline=None, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_different_records_have_different_bytes(cls: type, data: st.DataObject) -> None:
@@ -168,7 +171,8 @@ def test_every_enum_of_the_records_has_no_zero() -> None:
     """Protobuf's zero is "unspecified": no state of a record may look like a field left out."""
     enums = [
         item
-        for item in vars(records).values()
+        for module in modules("records")
+        for item in vars(module).values()
         if isinstance(item, type) and issubclass(item, IntEnum) and item is not IntEnum
     ]
     assert len(enums) >= 5

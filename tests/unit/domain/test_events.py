@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.events import (
-    KINDS,
-    Event,
-    OrderClosed,
-    PaymentMade,
-    SeatSilent,
-    ShareCompared,
-    ShareRejected,
-    read_event,
-    to_event,
-)
-from domain.records import Bid, Capability, Order, RoundKey, ShareKey
+from domain.events import Event, to_event
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.events import PaymentMade
+from domain.market.events import OrderClosed
+from domain.market.records import Bid, Order
+from domain.proof.events import SeatSilent, ShareCompared, ShareRejected
+from domain.registry.records import Capability
+from domain.vocabulary import KINDS, read_event
 from tests.support.bounded import sample
 
 WORDS = st.text("abcxyz0189.", min_size=1, max_size=9)
@@ -52,7 +48,7 @@ def test_a_change_survives_the_way(kind: str, data: st.DataObject) -> None:
 def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
     order = b"\x01" * 32
     key = ShareKey(order, 1, 0, 2, 3)
-    round_fields = (("order", order.hex()), ("attempt", "1"), ("round", "0"))
+    round_fields = (("order", order.hex()), ("leg", "1"), ("round", "0"))
     share = (*round_fields, ("slot", "2"), ("issue", "3"))
     assert to_event(ShareRejected(key, "p", 10_105), 1).attributes == (
         *share, ("provider", "p"), ("reason", "10105"),

@@ -11,7 +11,7 @@ from domain import codec, plain
 from domain.bounds import Count, Hash, Length, Mismatch, Name, Size, Sorted
 from domain.errors import Refusal
 from domain.genesis import GenesisAccount
-from domain.records import Coin
+from domain.ledger.records import Coin
 
 
 class Kind(IntEnum):

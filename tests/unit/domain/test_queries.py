@@ -3,45 +3,40 @@
 from dataclasses import replace
 from typing import get_args
 
-from domain import queries
-from domain.queries import OrderResponse, Query
+from domain.proof.queries import OrderResponse
+from domain.vocabulary import QUERIES
 from tests.unit.compute_provider.support import order
 from wire.queries import METHODS
 
 
 def test_every_request_names_the_response_that_its_service_gives() -> None:
-    ours = {name for name, value in vars(queries).items() if _is_query(value)}
-    assert {method.request.__name__ for method in METHODS.values()} == ours
+    assert {method.request.__name__ for method in METHODS.values()} == set(QUERIES)
     for method in METHODS.values():
         (base,) = method.request.__orig_bases__  # type: ignore[attr-defined]
         assert get_args(base) == (method.response,)
         assert method.response.__name__ == method.response_proto.DESCRIPTOR.name
 
 
-def _is_query(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Query) and value is not Query
-
-
-def of_three_attempts() -> OrderResponse:
-    """Return an order whose second of three attempts is the current one."""
+def of_three_legs() -> OrderResponse:
+    """Return an order whose second of three legs is the current one."""
     one = order()
-    (assignment,) = one.assignments
+    (leg,) = one.legs
     return replace(
         one,
-        order=replace(one.order, attempt=2),
-        assignments=tuple(replace(assignment, attempt=number) for number in (1, 2, 3)),
+        order=replace(one.order, legs=2),
+        legs=tuple(replace(leg, number=number) for number in (1, 2, 3)),
     )
 
 
-def test_an_attempt_is_found_by_its_number_and_the_current_one_by_the_orders() -> None:
-    response = of_three_attempts()
-    assert response.current == response.assignments[1]
-    assert response.assignment(3) == response.assignments[2]
-    assert response.assignment(4) is None
+def test_an_leg_is_found_by_its_number_and_the_current_one_by_the_orders() -> None:
+    response = of_three_legs()
+    assert response.current == response.legs[1]
+    assert response.leg(3) == response.legs[2]
+    assert response.leg(4) is None
 
 
 def test_what_is_not_there_is_none() -> None:
-    response = replace(order(), assignments=())
+    response = replace(order(), legs=())
     assert response.current is None
     assert (response.round(1, 0), response.panel(1, 0)) == (None, None)
     assert response.rounds_of(1) == ()

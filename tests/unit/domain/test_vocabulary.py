@@ -1,46 +1,74 @@
 """Messages name their signer, reasons keep to their ranges, params keep what an order needs."""
 
 from dataclasses import fields
-from typing import Any, get_args
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from domain import messages
-from domain.events import Event
+import domain
+from domain.events import Change, Event
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.messages import Message, signer_of
 from domain.params import OrderParams, Params, local_params
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-
-MESSAGES = get_args(messages.Message)
+from domain.proof.reasons import ShareReason
+from domain.queries import Query
+from domain.vocabulary import COMPONENTS, MESSAGES
+from domain.words import Words
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 def test_who_comes_first_must_sign(cls: Any) -> None:
     """The first field is the party whose money or duty the message touches (protocol section 1.6)."""
     names: dict[str, Any] = {field.name: field.name for field in fields(cls)}
-    assert messages.signer_of(cls(**names)) == cls.SIGNER == fields(cls)[0].name
+    assert signer_of(cls(**names)) == cls.SIGNER == fields(cls)[0].name
 
 
-def test_every_message_is_in_the_union() -> None:
-    declared = {item for name, item in vars(messages).items() if name.startswith("Msg")}
-    assert declared == set(MESSAGES)
+KINDS_OF_WORDS = (("messages", Message), ("events", Change), ("queries", Query))
 
 
-@pytest.mark.parametrize("enum", [CloseReason, AttemptEnd, ShareReason])
-def test_reasons_keep_to_the_ranges(enum: type[CloseReason | AttemptEnd | ShareReason]) -> None:
+@pytest.mark.parametrize("words", COMPONENTS, ids=lambda words: words.name)
+@pytest.mark.parametrize(("kind", "base"), KINDS_OF_WORDS)
+def test_every_word_of_a_component_is_in_its_tuple(words: Words, kind: str, base: Any) -> None:
+    folder = Path(domain.__file__).parent / words.name
+    listed = getattr(words, kind)
+    declared = set()
+    if (folder / f"{kind}.py").exists():
+        module = import_module(f"domain.{words.name}.{kind}")
+        declared = {
+            item
+            for item in vars(module).values()
+            if isinstance(item, type)
+            and issubclass(item, base)
+            and item.__module__ == module.__name__
+        }
+    assert declared == set(listed)
+    assert len(listed) == len(declared)
+
+
+def test_every_folder_of_words_is_in_the_vocabulary() -> None:
+    folders = sorted(path.parent.name for path in Path(domain.__file__).parent.glob("*/words.py"))
+    assert folders == sorted(words.name for words in COMPONENTS)
+
+
+@pytest.mark.parametrize("enum", [CloseReason, LegEnd, ShareReason])
+def test_reasons_keep_to_the_ranges(enum: type[CloseReason | LegEnd | ShareReason]) -> None:
     """Consumer 1-9,999, validator or provider 10,000-19,999, network 20,000-29,999."""
     assert all(0 < reason < 30_000 or reason.name == "NONE" for reason in enum)
 
 
 def test_reasons_say_whose_doing_it_was() -> None:
     assert CloseReason.CANCELLED < 10_000 <= CloseReason.UNSERVED < 20_000 <= CloseReason.SETTLED
-    assert AttemptEnd.PAYLOAD_NOT_DELIVERED < 10_000 <= AttemptEnd.NO_PROGRESS < 20_000
+    assert LegEnd.PAYLOAD_NOT_DELIVERED < 10_000 <= LegEnd.NO_PROGRESS < 20_000
     assert all(10_000 <= reason < 20_000 for reason in ShareReason if reason)
 
 
 def test_no_number_means_two_reasons() -> None:
-    """CloseReason and AttemptEnd both begin at 1 for the consumer; ShareReason shares none."""
+    """CloseReason and LegEnd both begin at 1 for the consumer; ShareReason shares none."""
     shares = {int(reason) for reason in ShareReason}
-    assert shares.isdisjoint(int(reason) for reason in (*CloseReason, *AttemptEnd))
+    assert shares.isdisjoint(int(reason) for reason in (*CloseReason, *LegEnd))
 
 
 @pytest.mark.parametrize("params", [Params(), local_params()])

@@ -1,7 +1,7 @@
 import pytest
 
 from domain.amount import PFLOP
-from domain.records import Depositor, Escrow
+from domain.ledger.records import Depositor, Escrow
 from escrow.moves import Move, Transfer, affordable_price, locked, open_escrow, refund, use
 
 ORDER = b"\x01" * 32

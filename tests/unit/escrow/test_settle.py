@@ -25,7 +25,7 @@ def test_bonds_round_up_and_fees_round_down() -> None:
     assert decline_fee(16_009, 1_000) == 1_600
 
 
-def test_a_failed_attempt_pays_for_what_was_not_done() -> None:
+def test_a_failed_leg_pays_for_what_was_not_done() -> None:
     assert [job_bond_cut(100, 3, closed) for closed in range(3)] == [100, 67, 34]
 
 

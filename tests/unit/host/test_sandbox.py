@@ -18,7 +18,7 @@ from pathlib import Path
 from host import sandbox
 folder = Path(sys.argv[1])
 ends = sandbox.enter(os.getppid(), folder / "mine", 1 << 30)
-def attempt(act):
+def leg(act):
     try:
         act()
     except (OSError, MemoryError) as error:
@@ -26,17 +26,17 @@ def attempt(act):
     return "done"
 print(json.dumps([
     ends,
-    attempt(lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 5)),
-    attempt(lambda: (folder / "mine" / "file").write_text("x")),
-    attempt(lambda: (folder / "other").write_text("x")),
-    attempt(lambda: (folder / "kept").unlink()),
-    attempt(lambda: (folder / "kept").read_text()),
-    attempt(lambda: bytearray(2 << 30)),
-    attempt(lambda: os.truncate(folder / "mine" / "file", 0)),
-    attempt(lambda: os.truncate(folder / "kept", 0)),
+    leg(lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 5)),
+    leg(lambda: (folder / "mine" / "file").write_text("x")),
+    leg(lambda: (folder / "other").write_text("x")),
+    leg(lambda: (folder / "kept").unlink()),
+    leg(lambda: (folder / "kept").read_text()),
+    leg(lambda: bytearray(2 << 30)),
+    leg(lambda: os.truncate(folder / "mine" / "file", 0)),
+    leg(lambda: os.truncate(folder / "kept", 0)),
     sandbox.landlock_abi(),
-    attempt(lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes()),
-    attempt(lambda: Path(os.devnull).write_text("x")),
+    leg(lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes()),
+    leg(lambda: Path(os.devnull).write_text("x")),
 ]))
 """
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay.cluster.v1 import cluster_pb2 as pb
 from domain.bounds import Hash, Mismatch
 from domain.errors import Refusal
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from link import types as t
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import SignedRequest

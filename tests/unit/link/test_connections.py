@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from domain.records import Validator
+from domain.registry.records import Validator
 from link import types as t
 from link.client import Connections
 from link.errors import ClusterError, ClusterErrorKind

@@ -57,7 +57,7 @@ def test_a_restart_repeats_the_ciphertext() -> None:
 
 def test_every_chunk_has_a_point_of_its_own() -> None:
     assert len({chunk.point for chunk in sealed()}) == len(CHUNKS)
-    for place in (replace(HANDOVER, attempt=2), replace(HANDOVER, round=5)):
+    for place in (replace(HANDOVER, leg=2), replace(HANDOVER, round=5)):
         other = list(h.seal_result(place, CHUNKS, KEY, VALIDATOR))
         assert not {chunk.point for chunk in other} & {chunk.point for chunk in sealed()}
 
@@ -136,7 +136,7 @@ def test_another_key_opens_nothing(secret: bytes) -> None:
     [
         replace(HANDOVER, chain_id="assay-local-2"),
         replace(HANDOVER, order_id=b"\x0c" * 32),
-        replace(HANDOVER, attempt=2),
+        replace(HANDOVER, leg=2),
         replace(HANDOVER, round=5),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.v1 import cluster_pb2 as pb
+from domain.keys import ShareKey
 from domain.limits import (
     NAME_MAX,
     PAYLOAD_BYTES_MAX,
@@ -20,7 +21,6 @@ from domain.limits import (
     SHARE_SEGMENTS_MAX,
     TEXT_MAX,
 )
-from domain.records import ShareKey
 from link import types as t
 from link.calls import SERVICE, Call, decode, encode
 from link.client import _failure
@@ -199,7 +199,7 @@ def test_a_consumer_may_not_poll_nor_a_provider_offer(up: Running) -> None:
 def test_values_out_of_bounds_are_refused_with_their_path(
     up: Running, send: Callable[[str, bytes], bytes]
 ) -> None:
-    doing = pb.Doing(key=pb.ShareKey(order_id=bytes(31), attempt=1, issue=1), phase=2)
+    doing = pb.Doing(key=pb.ShareKey(order_id=bytes(31), leg=1, issue=1), phase=2)
     body = pb.PollRequest(version="1", doing=[doing]).SerializeToString()
     sealed = seal(PROVIDER, CHAIN, sha256(up.certificate.der).digest(), "Poll", body)
     with pytest.raises(ClusterError) as refused:

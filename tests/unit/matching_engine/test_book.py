@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from domain.amount import PFLOP
-from domain.records import Bid, Conditions, Offer
+from domain.market.records import Bid, Conditions, Offer
 from matching_engine import book as module
 from matching_engine.book import INDEXES_MAX, LOOKS, Book
 from matching_engine.conditions import CONDITIONS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain.amount import PFLOP
-from domain.records import Bid, Conditions, Offer
+from domain.market.records import Bid, Conditions, Offer
 from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.records import Asked, Standing
 from tests.support.whole_book import failing

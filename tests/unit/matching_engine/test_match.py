@@ -7,7 +7,7 @@ import pytest
 
 from domain.amount import PFLOP
 from domain.hashing import hash_fields
-from domain.records import Bid, Conditions, Offer
+from domain.market.records import Bid, Conditions, Offer
 from matching_engine.book import Book
 from matching_engine.match import Matched, SimulatedMatch, match, quote
 from matching_engine.records import Asked, Fill, Standing

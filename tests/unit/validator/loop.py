@@ -17,12 +17,19 @@ from chain.client.client import TxReceipt
 from chain.client.errors import ChainError, ErrorKind, TxRefused, code_of
 from chain.state_machine import queries
 from chain.state_machine.store import MemoryStore
-from domain import queries as q
 from domain.errors import Refusal
-from domain.messages import Message, MsgCertifyProvider, MsgSubmitOrder
+from domain.keys import ShareKey
+from domain.market.messages import MsgSubmitOrder
+from domain.market.records import JobTerms
+from domain.messages import Message
+from domain.node.queries import StatusRequest, StatusResponse
 from domain.params import local_params
-from domain.reasons import ShareReason
-from domain.records import JobTerms, Provider, ShareClaim, ShareKey, ShareRoots
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import ShareClaim, ShareRoots
+from domain.registry.messages import MsgCertifyProvider
+from domain.registry.queries import ProvidersRequest, ProvidersResponse
+from domain.registry.records import Provider
 from host import lanes
 from link import types as t
 from link.handover import public_point
@@ -117,8 +124,8 @@ class Node:
             except Refusal as refusal:
                 raise ChainError(ErrorKind.NOT_FOUND, str(refusal), "") from None
 
-    def status(self) -> q.StatusResponse:
-        found: q.StatusResponse = self.query(q.StatusRequest())
+    def status(self) -> StatusResponse:
+        found: StatusResponse = self.query(StatusRequest())
         return found
 
     def close(self) -> None:
@@ -287,11 +294,11 @@ class Loop:
             message = submit(terms=TERMS, order_key=ORDER_KEY)
         return self.market.submit(message)
 
-    def chain(self, order_id: bytes) -> q.OrderResponse:
+    def chain(self, order_id: bytes) -> OrderResponse:
         return self.market.all_of(order_id)
 
-    def record(self, order_id: bytes, attempt: int = 1) -> LocalOrder:
-        local = self.daemon._store.load(order_id, attempt)
+    def record(self, order_id: bytes, leg: int = 1) -> LocalOrder:
+        local = self.daemon._store.load(order_id, leg)
         assert local is not None
         return local
 
@@ -317,7 +324,7 @@ class Loop:
         return reply
 
     def cluster(self) -> tuple[Provider, ...]:
-        found: q.ProvidersResponse = self.node.query(q.ProvidersRequest(ME, 0, ""))
+        found: ProvidersResponse = self.node.query(ProvidersRequest(ME, 0, ""))
         return found.providers
 
     def measure(self, *names: str) -> None:
@@ -395,7 +402,7 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission
     roots = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
     opening = (task.global_in.root, task.local_in.root)
     made = share_commitment(CHAIN_ID, key, name, opening, TERMS.executor_version, roots)
-    claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, name, made)
+    claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, name, made)
     signature = sign(pub_key(name), share_sign_bytes(CHAIN_ID, claim))
     return t.ShareSubmission(claim, signature), replace(packet, roots=roots)
 

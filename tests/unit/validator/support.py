@@ -1,29 +1,25 @@
-"""A validator's record of one attempt, and a chain that says what a test wants: real records, made by hand."""
+"""A validator's record of one leg, and a chain that says what a test wants: real records, made by hand."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.ledger.records import Escrow
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order, OrderState
 from domain.params import local_params
-from domain.queries import OrderResponse
-from domain.records import (
-    Assignment,
-    AssignmentState,
+from domain.proof.queries import OrderResponse
+from domain.proof.records import (
     AuditKind,
-    Escrow,
-    Order,
-    OrderState,
     Panel,
     PanelPlace,
     PanelSeat,
     Place,
     Round,
-    RoundKey,
     Ruling,
     Share,
     ShareClaim,
-    ShareKey,
-    ShareRef,
     ShareRoots,
     ShareState,
 )
@@ -70,7 +66,7 @@ def order(**changes: Any) -> Order:
         deadline=10_000,
         rematch=True,
         state=OrderState.RUNNING,
-        attempt=1,
+        legs=1,
         failures=0,
         opened_at=0,
         opened_height=0,
@@ -86,10 +82,10 @@ def order(**changes: Any) -> Order:
     return replace(made, **changes)
 
 
-def assignment(**changes: Any) -> Assignment:
-    made = Assignment(
+def leg(**changes: Any) -> Leg:
+    made = Leg(
         order_id=ORDER_ID,
-        attempt=1,
+        number=1,
         validator=ME,
         bid_id=bytes(32),
         price=10**12,
@@ -98,7 +94,7 @@ def assignment(**changes: Any) -> Assignment:
         providers_bps=7_000,
         slot_speed=10**9,
         slots=2,
-        state=AssignmentState.RUNNING,
+        state=LegState.RUNNING,
         end_reason=0,
         matched_at=0,
         accept_deadline=20,
@@ -114,7 +110,7 @@ def chain(**changes: Any) -> OrderResponse:
     """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts."""
     assigned, ordered = changes.pop("assigned", {}), changes.pop("ordered", {})
     made = OrderResponse(
-        order(**ordered), (assignment(**assigned),), (), (), (), Escrow(ORDER_ID, (), ()), ()
+        order(**ordered), (leg(**assigned),), (), (), (), Escrow(ORDER_ID, (), ()), ()
     )
     return replace(made, **changes)
 
@@ -125,7 +121,7 @@ def view(chain: OrderResponse, clock: int = 10, **changes: Any) -> View:
 
 
 def loaded() -> LocalOrder:
-    """Return the record of an attempt whose job is loaded."""
+    """Return the record of a leg whose job is loaded."""
     local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
     return job_loaded(local, TERMS, TERMS, "")
 
@@ -197,7 +193,7 @@ def share_of(signed: ShareSubmission, **changes: Any) -> Share:
 def closed(round: int = 0, **changes: Any) -> Round:
     made = Round(
         order_id=ORDER_ID,
-        attempt=1,
+        leg=1,
         round=round,
         global_in=TERMS.global_root,
         next_root=digest("next", round),
@@ -217,7 +213,7 @@ def panel(*places: Place, round: int = 0, **changes: Any) -> Panel:
     """Return a panel in its first stage, with one seat."""
     made = Panel(
         order_id=ORDER_ID,
-        attempt=1,
+        leg=1,
         round=round,
         places=tuple(PanelPlace(place, b"", Ruling.OPEN, 0, None) for place in places),
         stage=1,

@@ -12,20 +12,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from domain.queries import NumberedPlace, PanelDuty, PanelResponse
-from domain.records import (
+from domain.keys import RoundKey, ShareRef
+from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
+from domain.proof.records import (
     AnswerKind,
     AuditKind,
     Place,
     Round,
-    RoundKey,
     SeatAnswer,
     Share,
     ShareClaim,
-    ShareRef,
     ShareState,
-    Validator,
 )
+from domain.registry.records import Validator
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient

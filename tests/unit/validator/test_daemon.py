@@ -20,8 +20,8 @@ from chain.app.grpc_server import GrpcServer
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from domain.queries import ValidatorsRequest
-from domain.records import Validator
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import Validator
 from pol.executor.names import NATIVE, NUMPY
 from tests.support.solo_node import (
     ALICE,

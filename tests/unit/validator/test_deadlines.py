@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from domain.queries import PanelDuty
-from domain.records import AssignmentState
-from tests.unit.validator.support import ME, ORDER_ID, assignment
+from domain.legs.records import LegState
+from domain.proof.queries import PanelDuty
+from tests.unit.validator.support import ME, ORDER_ID, leg
 from validator.decide.deadlines import DutyKind, OpenDuty, open_duties
 
 CLOCK = 50
@@ -16,18 +16,18 @@ SEAT = PanelDuty(b"\x01" * 32, 1, 0, 1, bytes(32), (), CLOCK + 7, CLOCK + 20, b"
 @pytest.mark.parametrize(
     ("state", "deadlines", "kind", "left"),
     [
-        (AssignmentState.MATCHED, {"accept_deadline": CLOCK + 3}, DutyKind.ACCEPT, 3),
-        (AssignmentState.RUNNING, {"progress_deadline": CLOCK - 4}, DutyKind.TRAIN, -4),
-        (AssignmentState.PROVEN, {}, DutyKind.WINDOW, None),
+        (LegState.MATCHED, {"accept_deadline": CLOCK + 3}, DutyKind.ACCEPT, 3),
+        (LegState.RUNNING, {"progress_deadline": CLOCK - 4}, DutyKind.TRAIN, -4),
+        (LegState.PROVEN, {}, DutyKind.WINDOW, None),
     ],
 )
 def test_an_order_that_it_won_is_a_duty_until_it_is_over(
-    state: AssignmentState, deadlines: dict[str, int], kind: DutyKind, left: int | None
+    state: LegState, deadlines: dict[str, int], kind: DutyKind, left: int | None
 ) -> None:
-    won = assignment(state=state, **deadlines)
+    won = leg(state=state, **deadlines)
     assert list(open_duties([won], [], CLOCK, ME)) == [OpenDuty(kind, ORDER_ID, left)]
     assert list(open_duties([won], [], CLOCK, "somebody")) == []
-    over = replace(won, state=AssignmentState.FAILED)
+    over = replace(won, state=LegState.FAILED)
     assert list(open_duties([over], [], CLOCK, ME)) == []
 
 

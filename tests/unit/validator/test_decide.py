@@ -5,27 +5,15 @@ from typing import Any
 
 import pytest
 
-from domain.messages import (
-    AcceptedShare,
-    MsgAcceptOrder,
-    MsgCloseRound,
-    MsgCommitTraces,
-    MsgDeclineOrder,
-    Rejection,
-)
-from domain.queries import OrderResponse
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import (
-    AssignmentState,
-    AuditKind,
-    OrderState,
-    PanelPlace,
-    Place,
-    Ruling,
-    Share,
-    ShareRef,
-    ShareState,
-)
+from domain.keys import ShareRef
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.messages import AcceptedShare, MsgCloseRound, MsgCommitTraces, Rejection
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind, PanelPlace, Place, Ruling, Share, ShareState
 from link.types import BlobRef, ShareSubmission
 from pol.rules.schedule import share_segments
 from pol.rules.stops import AGGREGATION
@@ -64,8 +52,8 @@ from validator.decide.receive import (
     state_recomputed,
 )
 from validator.decide.records import (
-    AttemptKey,
     CheckedSegment,
+    LegKey,
     LocalOrder,
     Opening,
     SealedResult,
@@ -76,8 +64,8 @@ from validator.decide.retention import fold, needed_blobs, served_rounds
 from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, segments_to_check
 from validator.decide.view import View
 
-KEY = AttemptKey(ORDER_ID, 1)
-MATCHED = {"state": AssignmentState.MATCHED}
+KEY = LegKey(ORDER_ID, 1)
+MATCHED = {"state": LegState.MATCHED}
 
 
 def messages(actions: tuple[do.Action, ...]) -> list[object]:
@@ -96,9 +84,7 @@ def test_nothing_is_sent_while_the_payload_may_still_come() -> None:
 def test_an_undelivered_payload_is_declined_before_the_deadline(clock: int) -> None:
     local = payload_offered(new_order(ORDER_ID, 1), FILES)
     _, actions = decide(local, view(chain(assigned=MATCHED), clock))
-    assert messages(actions) == [
-        MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.PAYLOAD_NOT_DELIVERED)
-    ]
+    assert messages(actions) == [MsgDeclineOrder("v0", ORDER_ID, 1, LegEnd.PAYLOAD_NOT_DELIVERED)]
     assert decide(local, view(chain(assigned=MATCHED), 9))[1] == ()
 
 
@@ -110,7 +96,7 @@ def test_a_payload_that_comes_too_late_for_a_trial_is_its_senders_fault() -> Non
         assert decide(local, view(chain(assigned=assigned), latest - 1))[1] == (), speed
         _, actions = decide(local, view(chain(assigned=assigned), latest))
         assert messages(actions) == [
-            MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.PAYLOAD_NOT_DELIVERED)
+            MsgDeclineOrder("v0", ORDER_ID, 1, LegEnd.PAYLOAD_NOT_DELIVERED)
         ]
 
 
@@ -119,11 +105,9 @@ def test_a_payload_is_tried_until_the_deadline_is_near_and_then_declined_for_a_f
     now = chain(assigned=MATCHED)
     for clock in (5, 13):
         _, early = decide(local, view(now, clock))
-        assert early == (
-            do.TryJob(f"{ORDER_ID.hex()}/1/try", KEY, now.order, now.assignments[0], 12),
-        )
+        assert early == (do.TryJob(f"{ORDER_ID.hex()}/1/try", KEY, now.order, now.legs[0], 12),)
     _, late = decide(local, view(now, 14))
-    assert messages(late) == [MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.DECLINED_NO_CAPACITY)]
+    assert messages(late) == [MsgDeclineOrder("v0", ORDER_ID, 1, LegEnd.DECLINED_NO_CAPACITY)]
 
 
 def test_a_loaded_job_is_accepted_until_the_deadline_and_not_later() -> None:
@@ -528,12 +512,12 @@ def test_a_share_by_which_the_order_ends_has_every_place_replayed_first() -> Non
     assert [accepted.roots.segments for accepted in close.shares] == [4, 3]
 
 
-def test_a_stop_goes_out_before_the_attempt_fails_for_want_of_time() -> None:
+def test_a_stop_goes_out_before_the_leg_fails_for_want_of_time() -> None:
     """The duty was replayed; an honest validator loses no bond because a share is long."""
     local = unpicked(with_openings(stopping(planned(), 3, None), 1, 2, 3, 4))
     now = on_chain(local, drawn=(0,))
     local, _ = decide(all_checked(local, now), view(now))
-    deadline = now.assignments[0].progress_deadline
+    deadline = now.legs[0].progress_deadline
     for clock, closes in ((deadline - 9, False), (deadline - 5, True)):
         _, actions = decide(local, view(now, clock))
         assert bool(messages(actions)) == closes, clock
@@ -573,7 +557,7 @@ def test_the_next_round_goes_on_from_the_slots_local_states() -> None:
     now = replace(
         on_chain(local, state=ShareState.ACCEPTED),
         rounds=(closed(),),
-        assignments=chain(assigned={"round": 1}).assignments,
+        legs=chain(assigned={"round": 1}).legs,
     )
     after, _ = decide(local, view(now))
     second = next(r for r in after.rounds if r.round == 1)
@@ -593,7 +577,7 @@ def audited(index: int, **changes: Any) -> tuple[LocalOrder, View]:
     now = replace(
         on_chain(local, state=ShareState.ACCEPTED),
         rounds=(closed(),),
-        assignments=chain(assigned={"round": 1}).assignments,
+        legs=chain(assigned={"round": 1}).legs,
     )
     return local, view(now, panels=about(segment(index), **changes))
 
@@ -705,19 +689,17 @@ def test_the_newest_verified_hand_over_is_kept_and_those_after_it() -> None:
     # The last is not closed yet, and the one before it not verified.
     earlier = replace(now, rounds=(*records[:2], closed(2)))
     assert served(earlier) == [1, 2]
-    # A settled order is not looked at any more, and a failed attempt hands nothing over.
+    # A settled order is not looked at any more, and a failed leg hands nothing over.
     over = replace(now, order=replace(now.order, state=OrderState.CLOSED), rounds=())
-    done = chain(assigned={"state": AssignmentState.DONE}).assignments
-    failed = chain(assigned={"state": AssignmentState.FAILED}).assignments
-    assert served(replace(over, assignments=done)) == [3]
+    done = chain(assigned={"state": LegState.DONE}).legs
+    failed = chain(assigned={"state": LegState.FAILED}).legs
+    assert served(replace(over, legs=done)) == [3]
     # Behind the last hand-over round the job may have stopped.
     (*sealed_ones, last) = local.rounds
     stopped = replace(local, rounds=(*sealed_ones, replace(last, sealed=None)))
-    closed_order = replace(over, assignments=done)
+    closed_order = replace(over, legs=done)
     assert [known.round for known in served_rounds(stopped, closed_order)] == [2]
-    assert (
-        served(replace(over, assignments=failed)) == served(replace(now, assignments=failed)) == []
-    )
+    assert served(replace(over, legs=failed)) == served(replace(now, legs=failed)) == []
 
 
 def _sealed(round: int) -> SealedResult:

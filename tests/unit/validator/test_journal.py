@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
 from validator.decide.journal import tell
@@ -12,8 +12,8 @@ from validator.decide.records import CheckedSegment, new_order
 
 def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     before = loaded()
-    fresh = new_order(before.order_id, before.attempt)
-    start = f"order {before.order_id.hex()[:12]} attempt 1"
+    fresh = new_order(before.order_id, before.leg)
+    start = f"order {before.order_id.hex()[:12]} leg 1"
     assert list(tell(fresh, before)) == [f"{start}: payload loaded"]
     local = planned()
     assert list(tell(before, local)) == [

@@ -10,8 +10,9 @@ from threading import Event, Thread
 
 import pytest
 
-from domain.queries import OrderResponse
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, Machine, PayloadFile
@@ -118,9 +119,7 @@ def test_blobs_are_needed_as_long_as_somebody_may_ask() -> None:
     later = needed_blobs(fold(local, VERIFIED, {}, 100), VERIFIED, {}, 100)
     assert later >= kinds["payload"] | kinds["locals"] | kinds["next"]
     assert later.isdisjoint(kinds["round"])
-    failed = replace(
-        RUNNING, assignments=chain(assigned={"state": AssignmentState.FAILED}).assignments
-    )
+    failed = replace(RUNNING, legs=chain(assigned={"state": LegState.FAILED}).legs)
     # Its panel may go on.
     assert needed_blobs(local, failed, {}, 100) >= kinds["payload"] | kinds["round"]
     assert needed_blobs(local, replace(failed, rounds=()), {}, 100) == frozenset()
@@ -241,11 +240,11 @@ def test_a_change_writes_what_changed_however_many_leaves_there_are(
 
 def test_more_records_than_are_cached_are_all_there(tmp_path: Path) -> None:
     store = ValidatorStore(tmp_path / "v.db")
-    for attempt in range(1, CACHED + 10):
-        store.save(new_order(ORDER_ID, attempt))
-    for attempt in range(1, CACHED + 10):
-        assert store.load(ORDER_ID, attempt) == new_order(ORDER_ID, attempt)
-    assert store.attempts(ORDER_ID)[0] == CACHED + 9
+    for leg in range(1, CACHED + 10):
+        store.save(new_order(ORDER_ID, leg))
+    for leg in range(1, CACHED + 10):
+        assert store.load(ORDER_ID, leg) == new_order(ORDER_ID, leg)
+    assert store.legs(ORDER_ID)[0] == CACHED + 9
     assert store.latest(ORDER_ID) == new_order(ORDER_ID, CACHED + 9)
     store.close()
 
@@ -258,7 +257,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_no_other(
     """Who asks for all records would get none."""
     first = ValidatorStore(tmp_path / "v.db")
     first.save(two_rounds())
-    first.save(replace(two_rounds(), attempt=2))
+    first.save(replace(two_rounds(), leg=2))
     first.close()
     with sqlite3.connect(tmp_path / "v.db") as database:
         database.execute(f"UPDATE {table} SET record = ? WHERE k1 = 2", (junk,))
@@ -267,7 +266,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_no_other(
     assert second.all_orders() == [(ORDER_ID, 1)]
     assert second.load(ORDER_ID, 1) == two_rounds()
     assert second.load(ORDER_ID, 2) is None
-    assert f"lost attempt 2 of order {ORDER_ID.hex()}" in caplog.text
+    assert f"lost leg 2 of order {ORDER_ID.hex()}" in caplog.text
     second.close()
     with sqlite3.connect(tmp_path / "v.db") as database:
         assert (junk,) in database.execute("SELECT record FROM damaged").fetchall()

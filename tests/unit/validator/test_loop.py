@@ -12,9 +12,14 @@ from threading import Event
 
 import pytest
 
-from domain.messages import Message, MsgCertifyProvider, MsgRegisterProvider, MsgWithdrawBond
-from domain.reasons import CloseReason, ShareReason
-from domain.records import AssignmentState, OrderState, Share, ShareState
+from domain.ledger.messages import MsgWithdrawBond
+from domain.legs.records import LegState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.messages import Message
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareState
+from domain.registry.messages import MsgCertifyProvider, MsgRegisterProvider
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverId, open_chunk, split_ciphertext
@@ -51,8 +56,8 @@ def duties(loop: Loop) -> list[str]:
 
 
 def proven(loop: Loop, *order_ids: bytes) -> bool:
-    states = [loop.chain(i).assignments[-1].state for i in order_ids]
-    return all(state in (AssignmentState.PROVEN, AssignmentState.DONE) for state in states)
+    states = [loop.chain(i).legs[-1].state for i in order_ids]
+    return all(state in (LegState.PROVEN, LegState.DONE) for state in states)
 
 
 def work_on(loop: Loop, *order_ids: bytes, until: Callable[[], object] | None = None) -> None:
@@ -193,7 +198,7 @@ def test_a_full_disk_does_not_end_the_daemon(loop: Loop, monkeypatch: pytest.Mon
 # Providers
 
 
-def test_a_silent_provider_is_replaced_before_the_attempt_fails(loop: Loop) -> None:
+def test_a_silent_provider_is_replaced_before_the_leg_fails(loop: Loop) -> None:
     order_id = started(loop)
     loop.join()
     loop.until(lambda: loop.poll(PROVIDERS[0]).train)
@@ -418,13 +423,13 @@ def test_several_orders_in_one_cluster_all_end(loop: Loop) -> None:
     assert Counter(duties(loop)) == Counter(DUTIES * 4)
 
 
-def test_an_order_that_goes_to_another_after_a_failed_attempt_is_let_go(loop: Loop) -> None:
+def test_an_order_that_goes_to_another_after_a_failed_leg_is_let_go(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id, until=lambda: loop.chain(order_id).shares)
     while loop.chain(order_id).order.state == OrderState.RUNNING:  # nobody answers any more
         loop.pass_time(10)
     loop.market.chain.ok(bid("v1"))
-    assert loop.chain(order_id).assignments[-1].validator == "v1"
+    assert loop.chain(order_id).legs[-1].validator == "v1"
     sent = len(loop.node.sent)
     loop.turn()
     assert len(loop.node.sent) == sent
@@ -445,7 +450,7 @@ def test_a_result_is_kept_for_a_week_after_closing_and_then_forgotten(
     work_on(loop, order_id)
     result = loop.record(order_id).rounds[-1].sealed
     assert result
-    work_on(loop, order_id, until=lambda: loop.market.assignment(order_id).settles_at)
+    work_on(loop, order_id, until=lambda: loop.market.leg(order_id).settles_at)
     work_on(loop, order_id, until=lambda: loop.chain(order_id).order.state == OrderState.CLOSED)
     assert loop.chain(order_id).order.close_reason == CloseReason.SETTLED
     loop.turn()

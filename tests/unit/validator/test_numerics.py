@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from domain.reasons import ShareReason
-from domain.records import AnswerKind
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind
 from pol.errors import StepFailed
 from pol.executor.backend import backend
 from pol.job.document import order_terms

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
-from domain import queries as q
-from domain.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
-from domain.records import OrderState, Provider
+from domain.legs.queries import DutiesRequest
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest
+from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
+from domain.registry.queries import (
+    ProviderRequest,
+    ProvidersRequest,
+    ProvidersResponse,
+    ValidatorsRequest,
+)
+from domain.registry.records import Provider
 from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest
 from tests.unit.validator.loop import PARAMS, Node
@@ -57,7 +65,7 @@ class Setting:
         return [type(request).__name__.removesuffix("Request") for request in self.node.asked]
 
     @property
-    def attempts(self) -> list[tuple[bytes, int]]:
+    def legs(self) -> list[tuple[bytes, int]]:
         return self.observer.ledger.store.all_orders()
 
 
@@ -92,7 +100,7 @@ def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setti
 def test_a_match_is_recorded_at_the_first_look_and_once(setting: Setting) -> None:
     order_id = setting.market.submit()
     setting.look(0.2)
-    assert setting.attempts == [(order_id, 1)]
+    assert setting.legs == [(order_id, 1)]
     store = setting.observer.ledger.store
     changed = replace(new_order(order_id, 1), excluded=("somebody",))
     store.save(changed)
@@ -103,10 +111,10 @@ def test_a_match_is_recorded_at_the_first_look_and_once(setting: Setting) -> Non
 def test_what_others_won_is_no_business_of_ours(setting: Setting) -> None:
     setting.market.chain.ok(bid("v1", price=1))
     order_id = setting.market.submit()
-    assert setting.market.assignment(order_id).validator == "v1"
+    assert setting.market.leg(order_id).validator == "v1"
     setting.look()
     assert setting.view.orders == {}
-    assert setting.attempts == []
+    assert setting.legs == []
 
 
 def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setting) -> None:
@@ -121,29 +129,29 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     assert "Order" not in setting.look()
     kept = setting.view.orders[order_id]
     assert kept.order.state == OrderState.CLOSED
-    assert kept.assignments
+    assert kept.legs
     assert (kept.shares, kept.rounds, kept.panels, kept.payments) == ((),) * 4
     setting.observer.ledger.store.forget(order_id, 1)
     setting.look()
     assert setting.view.orders == {}
 
 
-def test_a_failed_attempt_is_followed_until_its_order_is_closed(setting: Setting) -> None:
+def test_a_failed_leg_is_followed_until_its_order_is_closed(setting: Setting) -> None:
     """Its closed rounds are audited and paid; duties do not name it any more."""
     order_id = setting.market.run()
     setting.look()
     setting.market.chain.pass_time(PARAMS.progress_base * 2)
     asked = setting.look()
-    assert q.DutiesRequest(ME) in setting.node.asked
+    assert DutiesRequest(ME) in setting.node.asked
     assert "Order" in asked
-    assert setting.view.orders[order_id].assignments[0].validator == ME
+    assert setting.view.orders[order_id].legs[0].validator == ME
 
 
 def test_an_order_that_the_node_does_not_know_is_left_alone(setting: Setting) -> None:
     setting.observer.ledger.store.save(new_order(digest("elsewhere"), 1))
     setting.look()
     assert setting.view.orders == {}
-    assert setting.attempts == [(digest("elsewhere"), 1)]
+    assert setting.legs == [(digest("elsewhere"), 1)]
 
 
 def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> None:
@@ -165,7 +173,7 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
     assert order_id in setting.view.orders
 
 
-@pytest.mark.parametrize("request_type", [q.OrderRequest, q.ValidatorsRequest, q.ProvidersRequest])
+@pytest.mark.parametrize("request_type", [OrderRequest, ValidatorsRequest, ProvidersRequest])
 def test_an_order_that_could_not_be_read_is_not_taken_for_unknown(
     setting: Setting, request_type: type
 ) -> None:
@@ -223,7 +231,7 @@ def test_who_asks_is_an_applicant_where_the_chain_has_its_request(setting: Setti
     setting.node.asked.clear()
     setting.view = setting.observer.look(setting.view, asking=("v1p0",))
     assert setting.view.applicants == {"v1p0"}
-    assert q.ProviderRequest("v1p0") not in setting.node.asked  # asked again now and then
+    assert ProviderRequest("v1p0") not in setting.node.asked  # asked again now and then
     assert applicants() == frozenset()
     chain.ok(MsgRegisterProvider("v1p0", "v2"))
     assert applicants("v1p0") == frozenset()
@@ -239,9 +247,9 @@ def test_a_cluster_of_more_than_a_page_is_read_whole(
     real = setting.node.query
 
     def query(request: Any) -> Any:
-        if isinstance(request, q.ProvidersRequest):
+        if isinstance(request, ProvidersRequest):
             after = [provider for provider in crowd if provider.address > request.after]
-            return q.ProvidersResponse(tuple(after[: request.limit]))
+            return ProvidersResponse(tuple(after[: request.limit]))
         return real(request)
 
     monkeypatch.setattr(setting.node, "query", query)

@@ -1,7 +1,7 @@
 """What a bid can promise for the providers that a validator has."""
 
 from domain.limits import SLOTS_MAX
-from domain.records import Capability, Provider
+from domain.registry.records import Capability, Provider
 from validator.decide.offer import best_offer
 
 

@@ -12,8 +12,10 @@ from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError, TxRefused
 from chain.client.sender import TxSender
 from domain.errors import OUT_OF_GAS
-from domain.messages import Message, MsgCancelOrder, MsgSend
-from domain.records import Coin
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
+from domain.market.messages import MsgCancelOrder
+from domain.messages import Message
 from tests.support.solo_node import ALICE, BOB, RICH, SoloNode, making_blocks, running
 from tests.support.waiting import wait_until
 from validator.decide.actions import NEVER, SendNotice, SendTx

@@ -7,16 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.legs.messages import MsgAcceptOrder
 from domain.limits import MESSAGES_MAX
-from domain.messages import (
-    Message,
-    MsgAcceptOrder,
-    MsgCertifyProvider,
-    MsgCloseRound,
-    MsgCommitAnswer,
-    MsgRevealAnswer,
-)
-from domain.records import AnswerKind, SeatAnswer
+from domain.messages import Message
+from domain.proof.messages import MsgCloseRound, MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.records import AnswerKind, SeatAnswer
+from domain.registry.messages import MsgCertifyProvider
 from tests.support.chain_market import digest
 from validator.decide import outgoing
 from validator.decide.actions import NEVER, SendAnswer, SendNotice, SendTx

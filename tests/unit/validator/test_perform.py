@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from link import types as t
 from link.blobs import BlobStore
 from link.handover import HandoverId, open_chunk, public_point, split_ciphertext
@@ -24,8 +24,8 @@ from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, tra
 from validator.decide import actions as do
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
-    AttemptKey,
     CheckedSegment,
+    LegKey,
     LocalOrder,
     LocalRound,
     Opening,
@@ -44,7 +44,7 @@ from validator.work.perform import Performer
 from validator.work.perform import work_of as work_of_action
 
 TERMS = replace(order_terms(load_job(JOB).job), rounds=1)
-KEY = AttemptKey(ORDER_ID, 1)
+KEY = LegKey(ORDER_ID, 1)
 SECRET = bytes(31) + b"\x07"
 
 
@@ -64,7 +64,7 @@ class InThisProcess:
 
 @dataclass
 class Setting:
-    """An attempt with one share of the fixture job, and what carries actions out on it."""
+    """A leg with one share of the fixture job, and what carries actions out on it."""
 
     trained: Trained
     ledger: Ledger
@@ -79,7 +79,7 @@ class Setting:
         return Opening(index, self.ref(first), self.ref(second), verified)
 
     def payload(self) -> LocalOrder:
-        """Write the record of an attempt whose payload is here."""
+        """Write the record of a leg whose payload is here."""
         files = tuple(
             t.PayloadFile(path, self.ref(JOB / path))
             for path in sorted({file.path for file in load_job(JOB).job.payload})

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from domain.events import ShareSkipped
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import ShareRef
+from domain.keys import ShareRef
+from domain.legs.reasons import LegEnd
+from domain.proof.events import ShareSkipped
+from domain.proof.reasons import ShareReason
 from link.types import ShareDelivery, ShareSubmission
 from pol.rules.commitment import check_leaf, compute_trace_root
 from tests.support.chain_market import digest, make_terms
@@ -60,10 +61,10 @@ def planned() -> tuple[LocalOrder, SlotWork]:
 def test_a_job_that_does_not_load_or_differs_is_declined_with_its_reason() -> None:
     local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
     bad = job_loaded(local, TERMS, None, "job.json: It is not JSON.").payload
-    assert (bad.stage, bad.decline) == (PayloadStage.BAD, AttemptEnd.DECLINED_BAD_JOB)
+    assert (bad.stage, bad.decline) == (PayloadStage.BAD, LegEnd.DECLINED_BAD_JOB)
     assert "JSON" in bad.text
     other = job_loaded(local, TERMS, make_terms(rounds=7), "").payload
-    assert (other.stage, other.decline) == (PayloadStage.BAD, AttemptEnd.DECLINED_WORK_MISMATCH)
+    assert (other.stage, other.decline) == (PayloadStage.BAD, LegEnd.DECLINED_WORK_MISMATCH)
     assert "rounds" in other.text
 
 

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from domain.amount import ceil_div
 from domain.codec import decode, encode
-from domain.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.queries import NumberedPlace, PanelDuty, PanelResponse
-from domain.records import AnswerKind, AuditKind, Place, RoundKey, SeatAnswer, Validator
+from domain.keys import RoundKey
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
+from domain.proof.records import AnswerKind, AuditKind, Place, SeatAnswer
+from domain.registry.records import Validator
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
 from pol.rules.panels import WINDOW_TIMES, answer_commitment, commit_seconds, reveal_seconds

@@ -8,17 +8,13 @@ from threading import Event
 
 import pytest
 
-from domain.queries import OrderResponse
-from domain.reasons import ShareReason
-from domain.records import (
-    AssignmentState,
-    OrderState,
-    Round,
-    RoundKey,
-    ShareKey,
-    ShareRef,
-    Validator,
-)
+from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Round
+from domain.registry.records import Validator
 from link import types as t
 from link.blobs import BlobStore
 from link.calls import encode
@@ -165,7 +161,7 @@ def offer(*files: t.PayloadFile, order_id: bytes = ORDER_ID) -> t.PayloadOffer:
     return t.PayloadOffer(order_id, files or FILES)
 
 
-MATCHED = {"state": AssignmentState.MATCHED}
+MATCHED = {"state": LegState.MATCHED}
 
 
 def test_roles_come_from_the_chain(setting: Setting) -> None:
@@ -589,8 +585,8 @@ def closed_round(setting: Setting) -> None:
     setting.see(rounds=(closed(),), panels={RoundKey(ORDER_ID, 1, 0): seen})
 
 
-def request(place_index: int = 0, round: int = 0, attempt: int = 1) -> t.OpeningRequest:
-    return t.OpeningRequest(ORDER_ID, attempt, round, place_index)
+def request(place_index: int = 0, round: int = 0, leg: int = 1) -> t.OpeningRequest:
+    return t.OpeningRequest(ORDER_ID, leg, round, place_index)
 
 
 def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
@@ -604,7 +600,7 @@ def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
     for who in (V2, P0, CAROL):
         with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.get_opening(who, request())
-    for elsewhere in (request(round=1), request(2), request(attempt=2)):
+    for elsewhere in (request(round=1), request(2), request(leg=2)):
         with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.get_opening(V1, elsewhere)
 
@@ -634,9 +630,7 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     assert setting.service.get_result(CAROL, ask).round == 0
     with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.get_result(CAROL, replace(ask, round=1))
-    done = setting.see(
-        ordered={"state": OrderState.CLOSED}, assigned={"state": AssignmentState.DONE}
-    )
+    done = setting.see(ordered={"state": OrderState.CLOSED}, assigned={"state": LegState.DONE})
     local = setting.record()
     setting.ledger.tidy(local.key, needed_blobs(local, done, {}, 10_000))
     for who in (MALLORY, P0, V1):
@@ -654,6 +648,6 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     assert not setting.ledger.blobs.has(blob.sha256)
 
 
-def test_the_holder_is_the_attempt() -> None:
+def test_the_holder_is_the_leg() -> None:
     assert str(new_order(ORDER_ID, 2).key) == f"{ORDER_ID.hex()}/2"
     assert isinstance(closed(), Round)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from domain.legs.reasons import LegEnd
 from domain.limits import BIDS_PER_VALIDATOR_MAX
-from domain.queries import BidsRequest, BidsResponse
-from domain.reasons import AttemptEnd
-from domain.records import Bid, Offer
+from domain.market.queries import BidsRequest, BidsResponse
+from domain.market.records import Bid, Offer
 from link import types as t
 from link.blobs import BlobStore
 from pol.job.document import order_terms
@@ -29,16 +29,16 @@ from tests.unit.pol.odd_jobs import (
     products,
     write_odd_job,
 )
-from tests.unit.validator.support import ME, ORDER_ID, TERMS, assignment, order
+from tests.unit.validator.support import ME, ORDER_ID, TERMS, leg, order
 from validator.decide import actions as do
 from validator.decide.receive import job_tried, payload_complete, payload_offered
-from validator.decide.records import AttemptKey, LocalOrder, PayloadStage, new_order
+from validator.decide.records import LegKey, LocalOrder, PayloadStage, new_order
 from validator.decide.trial import START_SECONDS, judged, trial_seconds, trial_slot
 from validator.ledger import Ledger
 from validator.store import ValidatorStore
 from validator.work.perform import Performer
 
-KEY = AttemptKey(ORDER_ID, 1)
+KEY = LegKey(ORDER_ID, 1)
 FAR = 10**9
 """A deadline that nothing misses."""
 MIB = 1 << 20
@@ -65,7 +65,7 @@ class Trials:
     pool: ReplayPool
 
     def payload(self, job: Path, **changes: Any) -> do.TryJob:
-        """Write the record of an attempt at a job whose payload is here, and return what is asked for next."""
+        """Write the record of a leg at a job whose payload is here, and return what is asked for next."""
         loaded = load_job(job)
         files = tuple(
             t.PayloadFile(path, self.ledger.blobs.add((job / path).read_bytes()))
@@ -73,7 +73,7 @@ class Trials:
         )
         local = payload_complete(payload_offered(new_order(ORDER_ID, 1), files))
         self.ledger.store.save(local)
-        assigned = assignment(slots=SLOTS, **changes.pop("assigned", {}))
+        assigned = leg(slots=SLOTS, **changes.pop("assigned", {}))
         made = replace(order(terms=order_terms(loaded.job), deadline=FAR), **changes)
         return do.TryJob("try", KEY, made, assigned, 600)
 
@@ -111,7 +111,7 @@ def trials(tmp_path: Path) -> Iterator[Trials]:
     blobs.close()
 
 
-def declined(reason: AttemptEnd) -> tuple[PayloadStage, int]:
+def declined(reason: LegEnd) -> tuple[PayloadStage, int]:
     return PayloadStage.BAD, reason
 
 
@@ -124,19 +124,19 @@ def test_a_job_that_fits_is_accepted(trials: Trials) -> None:
 
 def test_a_job_that_goes_to_infinity_at_once_is_declined(trials: Trials) -> None:
     """A job that goes to NaN earned its consumer the bonds."""
-    assert trials.outcome(infinite) == declined(AttemptEnd.DECLINED_NOT_FINITE)
+    assert trials.outcome(infinite) == declined(LegEnd.DECLINED_NOT_FINITE)
 
 
 def test_an_aggregation_that_is_not_finite_is_declined(trials: Trials) -> None:
-    assert trials.outcome(outer=infinite) == declined(AttemptEnd.DECLINED_NOT_FINITE)
+    assert trials.outcome(outer=infinite) == declined(LegEnd.DECLINED_NOT_FINITE)
 
 
 def test_a_step_that_takes_rows_that_are_not_there_is_declined(trials: Trials) -> None:
-    assert trials.outcome(beyond_the_table) == declined(AttemptEnd.DECLINED_NOT_FINITE)
+    assert trials.outcome(beyond_the_table) == declined(LegEnd.DECLINED_NOT_FINITE)
 
 
 def test_a_job_that_needs_more_memory_than_the_bid_offers_is_declined(trials: Trials) -> None:
-    big, bad = broad(1 << 24), declined(AttemptEnd.DECLINED_BAD_JOB)
+    big, bad = broad(1 << 24), declined(LegEnd.DECLINED_BAD_JOB)
     assert trials.outcome(big, memory=100 * MIB) == bad
     local = trials.ledger.load(ORDER_ID, 1)
     assert local is not None
@@ -146,12 +146,12 @@ def test_a_job_that_needs_more_memory_than_the_bid_offers_is_declined(trials: Tr
 
 def test_a_job_that_needs_more_memory_than_a_process_has_is_declined(trials: Trials) -> None:
     """Where the bid says nothing about memory."""
-    assert trials.outcome(broad(1 << 28)) == declined(AttemptEnd.DECLINED_BAD_JOB)
+    assert trials.outcome(broad(1 << 28)) == declined(LegEnd.DECLINED_BAD_JOB)
 
 
 def test_a_segment_that_does_not_end_in_time_is_declined(trials: Trials) -> None:
     """A bomb of time: hours of honest work in one segment. Its process is gone with it, and the next trial has one."""
-    slow = declined(AttemptEnd.DECLINED_TOO_SLOW)
+    slow = declined(LegEnd.DECLINED_TOO_SLOW)
     assert trials.outcome(products(100), segment_steps=10**6, ends=3) == slow
     assert trials.outcome() == (PayloadStage.LOADED, 0)
 
@@ -161,7 +161,7 @@ def test_a_job_that_cannot_meet_the_orders_deadline_is_declined(trials: Trials) 
     slots = {"slot_speed": 10**6}
     work = 2 * 60
     tight = trials.outcome(assigned=slots, deadline=work // 4)
-    assert tight == declined(AttemptEnd.DECLINED_TOO_SLOW)
+    assert tight == declined(LegEnd.DECLINED_TOO_SLOW)
 
 
 def test_a_job_that_does_not_load_or_is_another_is_declined(trials: Trials) -> None:
@@ -169,14 +169,14 @@ def test_a_job_that_does_not_load_or_is_another_is_declined(trials: Trials) -> N
     action = trials.payload(trials.folder / "odd")
     other = replace(action.order, terms=replace(action.order.terms, rounds=3))
     payload = trials.perform(replace(action, order=other)).payload
-    assert payload.decline == AttemptEnd.DECLINED_WORK_MISMATCH
+    assert payload.decline == LegEnd.DECLINED_WORK_MISMATCH
     action = trials.payload(trials.folder / "odd")
     local = trials.ledger.load(ORDER_ID, 1)
     assert local is not None
     files = tuple(file for file in local.payload.files if file.path != "global.state")
     trials.ledger.store.save(replace(local, payload=replace(local.payload, files=files)))
     payload = trials.perform(action).payload
-    assert payload.decline == AttemptEnd.DECLINED_BAD_JOB
+    assert payload.decline == LegEnd.DECLINED_BAD_JOB
     assert "global.state" in payload.text
 
 
@@ -184,7 +184,7 @@ def test_what_a_trial_found_outlives_the_daemon_and_is_not_tried_again(trials: T
     write_odd_job(trials.folder / "odd", infinite)
     action = trials.payload(trials.folder / "odd")
     first = trials.perform(action)
-    assert first.payload.decline == AttemptEnd.DECLINED_NOT_FINITE
+    assert first.payload.decline == LegEnd.DECLINED_NOT_FINITE
     trials.pool.close()  # any further trial is an error
     trials.ledger.store.close()
     trials.ledger.store = ValidatorStore(trials.folder / "v.db")
@@ -216,7 +216,7 @@ HONEST = TrialTimes(19_000, 4_000, 10**9)
 
 def verdict(times: TrialTimes, processes: int = 1, clock: int = 0, **changes: Any) -> int:
     params = replace(order().params, progress_base=changes.pop("base", 0))
-    assigned = assignment(**{"slot_speed": 10**6, **changes.pop("assigned", {})})
+    assigned = leg(**{"slot_speed": 10**6, **changes.pop("assigned", {})})
     made = order(**{"params": params, "deadline": FAR, **changes})
     return judged(Trial(TERMS, times), made, assigned, clock, processes).decline
 
@@ -229,7 +229,7 @@ def test_a_job_may_take_thrice_its_work_and_the_base_and_no_more() -> None:
     """A slot does a MFLOP/s: a round is expected in 80 s, and has to be closed in 240."""
     assert verdict(HONEST, 99) == 0
     assert verdict(slower(2.9), 99) == 0
-    assert verdict(slower(3.1), 99) == AttemptEnd.DECLINED_TOO_SLOW
+    assert verdict(slower(3.1), 99) == LegEnd.DECLINED_TOO_SLOW
     assert verdict(slower(3.1), 99, base=30) == 0
     # Two turns, where the bid has one slot at a time, are expected to take twice as long.
     assert verdict(slower(2.9), 99, assigned={"slots": 1}) == 0
@@ -238,20 +238,20 @@ def test_a_job_may_take_thrice_its_work_and_the_base_and_no_more() -> None:
 def test_operations_that_cost_a_thousand_times_their_work_are_too_slow() -> None:
     """The aggregation alone is enough."""
     lie = replace(HONEST, outer=4_000 * 1_000)
-    assert verdict(lie, 99) == AttemptEnd.DECLINED_TOO_SLOW
+    assert verdict(lie, 99) == LegEnd.DECLINED_TOO_SLOW
 
 
 def test_the_speed_of_this_machine_says_nothing_about_the_job() -> None:
     """Ten times slower than it does otherwise is a slow machine, as long as it can still check what comes."""
     slow = TrialTimes(190_000, 40_000, 10**8)
     assert verdict(slow) == 0
-    assert verdict(replace(slow, speed=10**9), 99) == AttemptEnd.DECLINED_TOO_SLOW
+    assert verdict(replace(slow, speed=10**9), 99) == LegEnd.DECLINED_TOO_SLOW
 
 
 def test_a_machine_that_is_too_slow_to_check_the_job_declines_at_its_own_cost() -> None:
     """Each share's four segments are replayed here: 2 x 4 x 30 s of a core beside 80 s of training in 240 s."""
     slow = TrialTimes(30_000_000, 0, 19 * 10**9 // 30_000)
-    assert verdict(slow, 1) == AttemptEnd.DECLINED_BY_CHOICE
+    assert verdict(slow, 1) == LegEnd.DECLINED_BY_CHOICE
     assert verdict(slow, 2) == 0
 
 
@@ -259,15 +259,15 @@ def test_a_job_has_to_fit_the_orders_deadline() -> None:
     """Two rounds of 80 s, and the wait for the last one's verification."""
     need = 160 + verify_seconds(order().params, order().window)
     assert verdict(HONEST, 99, deadline=need + 5, clock=5) == 0
-    assert verdict(HONEST, 99, deadline=need + 4, clock=5) == AttemptEnd.DECLINED_TOO_SLOW
-    assert verdict(slower(2), 99, deadline=need + 5, clock=5) == AttemptEnd.DECLINED_TOO_SLOW
+    assert verdict(HONEST, 99, deadline=need + 4, clock=5) == LegEnd.DECLINED_TOO_SLOW
+    assert verdict(slower(2), 99, deadline=need + 5, clock=5) == LegEnd.DECLINED_TOO_SLOW
 
 
 def test_every_slot_may_be_tried_and_a_restart_tries_the_same() -> None:
     drawn = [trial_slot(bytes([secret]), KEY, 3) for secret in range(40)]
     assert set(drawn) == {0, 1, 2}
     assert drawn == [trial_slot(bytes([secret]), KEY, 3) for secret in range(40)]
-    assert {trial_slot(b"s", AttemptKey(ORDER_ID, n), 3) for n in range(40)} == {0, 1, 2}
+    assert {trial_slot(b"s", LegKey(ORDER_ID, n), 3) for n in range(40)} == {0, 1, 2}
 
 
 def test_a_trial_has_time_for_its_work_four_times_and_for_loading() -> None:
@@ -279,7 +279,7 @@ def test_a_trial_has_time_for_its_work_four_times_and_for_loading() -> None:
 
 def test_what_was_found_first_stays() -> None:
     local = payload_complete(payload_offered(new_order(ORDER_ID, 1), ()))
-    bad = Trial(decline=AttemptEnd.DECLINED_TOO_SLOW, text="slow")
+    bad = Trial(decline=LegEnd.DECLINED_TOO_SLOW, text="slow")
     first = job_tried(local, TERMS, bad)
     assert (first.payload.stage, first.payload.text) == (PayloadStage.BAD, "slow")
     assert job_tried(first, TERMS, Trial(TERMS, HONEST)) == first

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from domain.records import ShareKey, ShareRoots
+from domain.keys import ShareKey
+from domain.proof.records import ShareRoots
 from link.types import BlobRef, ShareDelivery, TraceBoundary
 from pol.executor.backend import backend
 from pol.job.load import load_job

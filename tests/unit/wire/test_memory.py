@@ -4,9 +4,9 @@ import gc
 import weakref
 
 from domain.errors import Refusal
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from domain.limits import TX_BYTES_MAX
-from domain.messages import MsgSend
-from domain.records import Coin
 from domain.tx import Tx
 from wire.keys import Key
 from wire.memory import Memory

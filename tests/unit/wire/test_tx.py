@@ -12,9 +12,10 @@ from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, ModeInfo, SignDoc, 
 from google.protobuf.any_pb2 import Any as AnyProto
 
 from domain.errors import Refusal
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
-from domain.messages import MsgCancelOrder, MsgSend
-from domain.records import Coin
+from domain.market.messages import MsgCancelOrder
 from domain.tx import sign_doc, varint
 from wire.canonical import read
 from wire.envelope import Envelope

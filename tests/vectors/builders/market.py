@@ -14,25 +14,23 @@ from domain.codec import to_plain
 from domain.errors import TX_DECODE, Refusal
 from domain.events import Event
 from domain.genesis import DENOM
-from domain.messages import (
-    Message,
-    MsgCancelOrder,
+from domain.ledger.messages import MsgSend, MsgWithdrawBond
+from domain.ledger.records import Coin
+from domain.legs.messages import MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.records import Conditions
+from domain.messages import Message
+from domain.params import local_params
+from domain.proof.reasons import ShareReason
+from domain.registry.messages import (
     MsgCertifyProvider,
-    MsgChangeBid,
-    MsgDeclineOrder,
     MsgDismissProvider,
     MsgLeaveCluster,
     MsgRevokeBeaconKey,
-    MsgSend,
     MsgSetBeaconKey,
     MsgSetEndpoint,
-    MsgStopOrder,
-    MsgWithdrawBid,
-    MsgWithdrawBond,
 )
-from domain.params import local_params
-from domain.reasons import AttemptEnd, ShareReason
-from domain.records import Coin, Conditions
 from domain.tx import Tx
 from tests.support.chain_harness import CHAIN_ID, Chain, pub_key, sign
 from tests.support.chain_market import BOND, PRICE, Market, bid, submit
@@ -175,11 +173,11 @@ def _matched_again(market: Market) -> bytes:
     """An order that the cheapest validator declines; it has another cheap bid, but the next validator is asked."""
     market.chain.ok(*[bid("v0", price=PRICE // 2)] * 2)
     order_id = market.submit(submit("carol", deposit=400_000))
-    first = market.assignment(order_id)
-    reason = int(AttemptEnd.DECLINED_NO_CAPACITY)
-    market.chain.ok(MsgDeclineOrder(first.validator, order_id, first.attempt, reason))
+    first = market.leg(order_id)
+    reason = int(LegEnd.DECLINED_NO_CAPACITY)
+    market.chain.ok(MsgDeclineOrder(first.validator, order_id, first.number, reason))
     market.auction()
-    second = market.assignment(order_id)
+    second = market.leg(order_id)
     assert (first.validator, second.validator) == ("v0", "v1")
     market.accept(order_id)
     return order_id
@@ -187,7 +185,7 @@ def _matched_again(market: Market) -> bytes:
 
 def _rejected(market: Market, order_id: bytes) -> None:
     """A round whose shares are rejected, the first one rightly and the second one wrongly; both are done again."""
-    chain, validator = market.chain, market.assignment(order_id).validator
+    chain, validator = market.chain, market.leg(order_id).validator
     first, second = market.trace(order_id, 0, work="made up"), market.trace(order_id, 1)
     market.commit(order_id, first, second)
     one, other = market.clusters[validator]
@@ -196,7 +194,7 @@ def _rejected(market: Market, order_id: bytes) -> None:
     third = market.trace(order_id, 1, issue=2, provider=one)
     late = market.trace(order_id, 1, issue=3, provider=one)
     market.commit(order_id, third, late, reject=[(second.ref, int(ShareReason.NO_ANSWER))])
-    market.traces[order_id, third.claim.attempt, 0, third.ref] = third
+    market.traces[order_id, third.claim.leg, 0, third.ref] = third
     market.wait_drawn(order_id)
     chain.ok(market.close_message(order_id))
 
@@ -231,8 +229,8 @@ def _stopped(market: Market) -> None:
     trace = market.trace(order_id)
     market.commit(order_id, trace)
     market.commit(order_id, reject=[(trace.ref, int(ShareReason.UPDATE_MISMATCH))])
-    assignment = market.assignment(order_id)
-    market.chain.ok(MsgStopOrder(assignment.validator, order_id, assignment.attempt))
+    leg = market.leg(order_id)
+    market.chain.ok(MsgStopOrder(leg.validator, order_id, leg.number))
 
 
 def _stopped_by_job(market: Market) -> None:

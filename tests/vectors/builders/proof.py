@@ -4,11 +4,11 @@ from typing import Any
 
 from domain.codec import to_plain
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
-from domain.records import (
+from domain.keys import RoundKey
+from domain.proof.records import (
     AnswerKind,
     AuditKind,
     Place,
-    RoundKey,
     SeatAnswer,
     ShareClaim,
     ShareRoots,
@@ -21,7 +21,7 @@ CHAIN_ID = "assay-vectors-1"
 PROVIDER = "assay1provider"
 CLAIM = ShareClaim(
     order_id=digest("order"),
-    attempt=2,
+    leg=2,
     round=3,
     slot=4,
     issue=5,
@@ -99,7 +99,7 @@ def build_commitments() -> Any:
             "answers": [to_plain(answer) for answer in ANSWERS],
             "commitment": panels.answer_commitment(
                 CHAIN_ID,
-                RoundKey(CLAIM.order_id, CLAIM.attempt, CLAIM.round),
+                RoundKey(CLAIM.order_id, CLAIM.leg, CLAIM.round),
                 2,
                 "assay1auditor",
                 digest("salt"),

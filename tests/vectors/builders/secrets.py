@@ -71,7 +71,7 @@ def build_handover() -> Any:
         "job_id": JOB_ID.hex(),
         "orders": [_order(sequence) for sequence in (0, 5, 2**40)],
         "order_id": handover.order_id.hex(),
-        "attempt": handover.attempt,
+        "leg": handover.leg,
         "round": handover.round,
         "sequence": 5,
         "chunks": [

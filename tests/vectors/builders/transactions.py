@@ -6,13 +6,14 @@ is a sample made from its bounds, in which each party is called like the field t
 
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
-from typing import Any, get_args
+from typing import Any
 
 from chain.state_machine.gas import gas_of
 from domain.genesis import DENOM
+from domain.ledger.records import Coin
 from domain.messages import Message, signer_of
-from domain.records import Coin
 from domain.tx import sign_doc
+from domain.vocabulary import MESSAGES
 from tests.support.bounded import SOMEBODY, sample
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import Market
@@ -62,7 +63,7 @@ def _with_addresses(value: Any, names: set[str]) -> Any:
 def build() -> Any:
     """Return the transactions by type url."""
     messages = sent()
-    others = set(get_args(Message)) - set(map(type, messages))
+    others = set(MESSAGES) - set(map(type, messages))
     messages += [sampled(cls) for cls in sorted(others, key=lambda cls: str(cls.URL))]
     played, _ = market.play()
     parties = [*_people(played), *(cls.SIGNER for cls in others)]

@@ -17,10 +17,12 @@ from chain.state_machine.queue import Due, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
-from domain.events import BidChanged, BidPlaced, BondDeposited
+from domain.ledger.events import BondDeposited
+from domain.ledger.messages import MsgDepositBond
 from domain.limits import BIDS_PER_VALIDATOR_MAX, TIERS
-from domain.messages import MsgChangeBid, MsgDepositBond, MsgPlaceBid, MsgWithdrawBid
-from domain.records import Bid
+from domain.market.events import BidChanged, BidPlaced
+from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgWithdrawBid
+from domain.market.records import Bid
 from escrow.moves import Move, Transfer
 
 # --- MsgDepositBond: move coins into the bond account, where they back bids and shares -----------
@@ -136,7 +138,7 @@ def check_withdraw_bid(ctx: Context, message: MsgWithdrawBid) -> Bid:
 
 
 def apply_withdraw_bid(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
-    """Close the bid; running assignments go on."""
+    """Close the bid; running legs go on."""
     mark_worsened(ctx, bid.validator)
     close_bid(ctx, bid, "withdrawn")
 

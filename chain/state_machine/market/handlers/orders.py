@@ -16,10 +16,10 @@ from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.registry.members import get_promised
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
-from domain.events import OrderSubmitted
-from domain.messages import MsgCancelOrder, MsgSubmitOrder
-from domain.reasons import CloseReason
-from domain.records import Order, OrderState
+from domain.market.events import OrderSubmitted
+from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
 from escrow.moves import open_escrow
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import Auditable, check_job, check_order
@@ -67,7 +67,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
         deadline=ctx.clock + message.deadline,
         rematch=message.rematch,
         state=OrderState.OPEN,
-        attempt=0,
+        legs=0,
         failures=0,
         opened_at=0,
         opened_height=0,

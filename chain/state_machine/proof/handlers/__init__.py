@@ -1,14 +1,14 @@
-"""Handlers of what runs: its assignment, and one file for each message of the proof."""
+"""Handlers of what runs: its leg, and one file for each message of the proof."""
 
 from chain.state_machine.proof.handlers import (
-    assignments,
     close_round,
     commit_traces,
+    legs,
     seats,
 )
 
 HANDLERS = (
-    *assignments.HANDLERS,
+    *legs.HANDLERS,
     commit_traces.HANDLER,
     close_round.HANDLER,
     *seats.HANDLERS,

@@ -1,41 +1,42 @@
-"""Handlers of assignments: what a validator does about an order that it won."""
+"""Handlers of legs: what a validator does about an order that it won."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import get_assigned, restart_progress
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.attempts import (
+from chain.state_machine.proof.legs import (
     BLAMES_JOB,
-    decline_attempt,
-    fail_attempt,
+    decline_leg,
+    fail_leg,
 )
 from chain.state_machine.proof.shares import weigh_open_round
 from chain.state_machine.queue import Due, cancel
 from domain.errors import BAD_FIELD, Refusal
-from domain.events import OrderAccepted
-from domain.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
-from domain.reasons import AttemptEnd
-from domain.records import Assignment, AssignmentState, Order, OrderState
+from domain.legs.events import OrderAccepted
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order, OrderState
 
 # --- MsgAcceptOrder: accept a matched order; from here the validator answers for payload and data
 
 
-def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Assignment]:
+def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Leg]:
     """The signer is matched, in time."""
     return get_assigned(
-        ctx, message.order_id, message.attempt, message.validator, AssignmentState.MATCHED
+        ctx, message.order_id, message.leg, message.validator, LegState.MATCHED
     )
 
 
 def apply_accept_order(
-    ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Assignment]
+    ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Leg]
 ) -> None:
-    """Start the attempt: the first round is open, and progress is due."""
-    order, assignment = found
-    cancel(ctx, assignment.accept_deadline, Due.ACCEPT, order.id, assignment.attempt)
+    """Start the leg: the first round is open, and progress is due."""
+    order, leg = found
+    cancel(ctx, leg.accept_deadline, Due.ACCEPT, order.id, leg.leg)
     ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
-    restart_progress(ctx, order, assignment, state=AssignmentState.RUNNING)
-    ctx.emit(OrderAccepted(order.id, assignment.attempt, assignment.validator))
+    restart_progress(ctx, order, leg, state=LegState.RUNNING)
+    ctx.emit(OrderAccepted(order.id, leg.leg, leg.validator))
 
 
 # --- MsgDeclineOrder: decline a matched order with a reason --------------------------------------
@@ -43,8 +44,8 @@ def apply_accept_order(
 
 DECLINE_REASONS = (
     *sorted(BLAMES_JOB),
-    AttemptEnd.DECLINED_NO_CAPACITY,
-    AttemptEnd.DECLINED_BY_CHOICE,
+    LegEnd.DECLINED_NO_CAPACITY,
+    LegEnd.DECLINED_BY_CHOICE,
 )
 
 
@@ -55,38 +56,38 @@ def check_decline_order_fields(message: MsgDeclineOrder) -> None:
         raise Refusal(BAD_FIELD, "reason", f"{message.reason} is none", f"one of {known}")
 
 
-def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Assignment]:
+def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
     """The signer is matched, in time."""
     return get_assigned(
-        ctx, message.order_id, message.attempt, message.validator, AssignmentState.MATCHED
+        ctx, message.order_id, message.leg, message.validator, LegState.MATCHED
     )
 
 
 def apply_decline_order(
-    ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Assignment]
+    ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Leg]
 ) -> None:
     """End the match; the order opens again without this validator."""
-    order, assignment = found
-    decline_attempt(ctx, order, assignment, AttemptEnd(message.reason))
+    order, leg = found
+    decline_leg(ctx, order, leg, LegEnd(message.reason))
 
 
 # --- MsgStopOrder: the validator gives up a running order ----------------------------------------
 
 
-def check_stop_order(ctx: Context, message: MsgStopOrder) -> tuple[Order, Assignment]:
+def check_stop_order(ctx: Context, message: MsgStopOrder) -> tuple[Order, Leg]:
     """The signer runs the order."""
     return get_assigned(
-        ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
+        ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
     )
 
 
-def apply_stop_order(ctx: Context, message: MsgStopOrder, found: tuple[Order, Assignment]) -> None:
-    """Fail the attempt at once, as its progress deadline would."""
-    order, assignment = found
-    fail_attempt(ctx, order, assignment, AttemptEnd.STOPPED_BY_VALIDATOR)
+def apply_stop_order(ctx: Context, message: MsgStopOrder, found: tuple[Order, Leg]) -> None:
+    """Fail the leg at once, as its progress deadline would."""
+    order, leg = found
+    fail_leg(ctx, order, leg, LegEnd.STOPPED_BY_VALIDATOR)
 
 
-def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Assignment]) -> int:
+def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Leg]) -> int:
     """Return the gas of dropping the shares that stand in the open round."""
     return weigh_open_round(ctx, found[1].open_round)
 

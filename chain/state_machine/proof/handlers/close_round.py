@@ -11,7 +11,7 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import get_assigned, restart_progress
-from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.panels import open_panel
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.rounds import check_open_round, is_far_ahead
@@ -24,30 +24,22 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, cancel, schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
-from domain.events import OrderProven, RoundClosed, RoundStopped, ShareAccepted
-from domain.messages import AcceptedShare, MsgCloseRound
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    Order,
-    OrderState,
-    Place,
-    Round,
-    RoundKey,
-    Share,
-    ShareRoots,
-    ShareState,
-)
+from domain.keys import RoundKey
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order, OrderState
+from domain.proof.events import OrderProven, RoundClosed, RoundStopped, ShareAccepted
+from domain.proof.messages import AcceptedShare, MsgCloseRound
+from domain.proof.records import Place, Round, Share, ShareRoots, ShareState
 from pol.rules.schedule import is_handover
 from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the check found: the order, the assignment, and the accepted shares in slot order, with their roots."""
+    """What the check found: the order, the leg, and the accepted shares in slot order, with their roots."""
 
     order: Order
-    assignment: Assignment
+    leg: Leg
     shares: tuple[tuple[Share, ShareRoots], ...]
 
 
@@ -66,26 +58,26 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
 
     The cheapest check comes first, and no share is read while one that is named does not stand.
     """
-    order, assignment = get_assigned(
-        ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
+    order, leg = get_assigned(
+        ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
     )
-    check_open_round(order, assignment, message.round)
-    if is_far_ahead(ctx, order, assignment):
+    check_open_round(order, leg, message.round)
+    if is_far_ahead(ctx, order, leg):
         reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
         raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
     _check_handover(order, message)
     _check_slots(message.shares, order.terms.slots)
     _check_ends(order, message)
-    key = assignment.open_round
+    key = leg.open_round
     for accepted in message.shares:
         if get_live_issue(ctx, key, accepted.slot) != accepted.issue:
             reason = f"share {accepted.slot}/{accepted.issue} does not stand in this round"
             raise Refusal(NOT_FOUND, "shares", reason, "name the shares that stand")
     shares = [_get_drawn(ctx, key, accepted) for accepted in message.shares]
     for share, accepted in zip(shares, message.shares, strict=True):
-        _check_roots(ctx, order, assignment, share, accepted.roots)
+        _check_roots(ctx, order, leg, share, accepted.roots)
     roots = (accepted.roots for accepted in message.shares)
-    return Found(order, assignment, tuple(zip(shares, roots, strict=True)))
+    return Found(order, leg, tuple(zip(shares, roots, strict=True)))
 
 
 def _check_handover(order: Order, message: MsgCloseRound) -> None:
@@ -145,13 +137,11 @@ def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
     return share
 
 
-def _check_roots(
-    ctx: Context, order: Order, assignment: Assignment, share: Share, roots: ShareRoots
-) -> None:
+def _check_roots(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> None:
     """Refuse roots that are not those that the share's provider committed to."""
     claim = share.claim
     made = make_commitment(
-        ctx, order, claim.key, claim.provider, assignment.global_in, share.local_in, roots
+        ctx, order, claim.key, claim.provider, leg.global_in, share.local_in, roots
     )
     if made != claim.commitment:
         reason = f"the roots of share {claim.slot}/{claim.issue} do not hash to its commitment"
@@ -164,13 +154,13 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
 
     Behind the last round nothing opens, nor behind one in which the job stopped: the order is proven.
     """
-    order, assignment = found.order, found.assignment
+    order, leg = found.order, found.leg
     works = [_accept(ctx, order, share, roots) for share, roots in found.shares]
     closed = Round(
         order_id=order.id,
-        attempt=assignment.attempt,
+        leg=leg.number,
         round=message.round,
-        global_in=assignment.global_in,
+        global_in=leg.global_in,
         next_root=message.next_root,
         ciphertext_root=message.ciphertext_root,
         shares=tuple(share.claim.key.ref for share, _ in found.shares),
@@ -200,18 +190,18 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         ctx.emit(RoundStopped(closed.key, int(where.kind), where.slot, where.issue, where.segment))
     is_last = message.stopped is not None or message.round + 1 == order.terms.rounds
     go_on = _prove if is_last else restart_progress
-    left = message.next_root or assignment.global_in
-    go_on(ctx, order, assignment, round=message.round + 1, global_in=left)
+    left = message.next_root or leg.global_in
+    go_on(ctx, order, leg, round=message.round + 1, global_in=left)
     open_panel(ctx, ORDERS.must(ctx.store, order.id), closed)
 
 
-def _prove(ctx: Context, order: Order, assignment: Assignment, **changes: Any) -> Assignment:
+def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     """Note that every round is closed that there is: what remains is that the windows pass."""
-    cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
+    cancel(ctx, leg.progress_deadline, Due.PROGRESS, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
-    ctx.emit(OrderProven(order.id, assignment.attempt))
-    state = AssignmentState.PROVEN
-    return ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, state=state, **changes)
+    ctx.emit(OrderProven(order.id, leg.number))
+    state = LegState.PROVEN
+    return LEGS.update(ctx.store, order.id, leg.number, state=state, **changes)
 
 
 def _accept(ctx: Context, order: Order, share: Share, roots: ShareRoots) -> int:
@@ -222,7 +212,7 @@ def _accept(ctx: Context, order: Order, share: Share, roots: ShareRoots) -> int:
     claim, work = share.claim, done_work(order.terms, roots)
     change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work)
     if roots.is_whole:
-        LOCAL_ROOTS.set(ctx.store, roots.local_out, claim.order_id, claim.attempt, claim.slot)
+        LOCAL_ROOTS.set(ctx.store, roots.local_out, claim.order_id, claim.leg, claim.slot)
     count_share(ctx, claim.provider, accepted=1)
     ctx.emit(
         ShareAccepted(

@@ -23,18 +23,13 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.tables import LOCAL_ROOTS, SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
-from domain.events import ShareCommitted, ShareSkipped
-from domain.messages import MsgCommitTraces, SignedShare
-from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    BondKind,
-    BondRow,
-    Order,
-    Share,
-    ShareState,
-)
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order
+from domain.proof.events import ShareCommitted, ShareSkipped
+from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Share, ShareState
 from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.schedule import share_work
@@ -45,10 +40,10 @@ VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the check found: the order, the assignment, and the shares to reject with their reasons."""
+    """What the check found: the order, the leg, and the shares to reject with their reasons."""
 
     order: Order
-    assignment: Assignment
+    leg: Leg
     rejected: tuple[tuple[Share, ShareReason], ...]
 
 
@@ -69,91 +64,89 @@ def check_stateless(message: MsgCommitTraces) -> None:
 
 def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
     """The signer runs this round of the order, and every share to reject stands."""
-    order, assignment = get_assigned(
-        ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
+    order, leg = get_assigned(
+        ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
     )
-    check_open_round(order, assignment, message.round)
+    check_open_round(order, leg, message.round)
     rejected = []
     for rejection in message.rejections:
         ref = rejection.ref
-        key = assignment.open_round.share(ref.slot, ref.issue)
+        key = leg.open_round.share(ref.slot, ref.issue)
         share = SHARES.need(ctx.store, *key)
         if share.state is not ShareState.COMMITTED:
             reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
             raise Refusal(WRONG_STATE, "rejections", reason, "reject only shares that stand")
         rejected.append((share, ShareReason(rejection.reason)))
-    return Found(order, assignment, tuple(rejected))
+    return Found(order, leg, tuple(rejected))
 
 
 def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
     """Reject, then commit what holds; the seed for it comes from the blocks after this one."""
-    order, assignment = found.order, found.assignment
+    order, leg = found.order, found.leg
     for share, reason in found.rejected:
         reject_share(ctx, share, reason)
     committed = False
     for signed in message.shares:
-        problem = find_problem(ctx, order, assignment, signed)
+        problem = find_problem(ctx, order, leg, signed)
         if problem is ShareReason.NONE:
-            commit_share(ctx, order, assignment, signed)
+            commit_share(ctx, order, leg, signed)
             committed = True
         else:
             ctx.emit(ShareSkipped(signed.claim.key, signed.claim.provider, int(problem)))
     if committed:
-        subject = SharesSubject(assignment.open_round, ctx.height)
-        open_lot(ctx, subject, get_parties(ctx, order, assignment.validator), order.params.lot_wait)
+        subject = SharesSubject(leg.open_round, ctx.height)
+        open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
 
 
-def find_problem(
-    ctx: Context, order: Order, assignment: Assignment, signed: SignedShare
-) -> ShareReason:
+def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> ShareReason:
     """Return why a share cannot be committed, or NONE. Cheap checks come first, the signature last but one."""
     claim = signed.claim
-    if not _is_well_formed(order, assignment, signed):
+    if not _is_well_formed(order, leg, signed):
         return ShareReason.MALFORMED
     if claim.slot >= order.terms.slots:
         return ShareReason.BAD_SLOT
-    if get_live_issue(ctx, assignment.open_round, claim.slot):
+    if get_live_issue(ctx, leg.open_round, claim.slot):
         return ShareReason.SLOT_TAKEN
     # Numbers may be left out: a slot that nobody answered for is issued again unheard by the chain.
     if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
     provider = PROVIDERS.get(ctx.store, claim.provider)
-    if provider is None or not provider.is_in(assignment.validator):
+    if provider is None or not provider.is_in(leg.validator):
         return ShareReason.NOT_IN_CLUSTER
     document = share_sign_bytes(ctx.block.chain_id, claim)
     if not ctx.verify(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
-    bond = share_bond(share_work(order.terms), assignment.price)
+    bond = share_bond(share_work(order.terms), leg.price)
     if get_bond_account(ctx.store, claim.provider).free < bond:
         return ShareReason.NO_BOND
     return ShareReason.NONE
 
 
-def _is_well_formed(order: Order, assignment: Assignment, signed: SignedShare) -> bool:
+def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
     """Tell whether the claim is an issue of a share of this round."""
     claim = signed.claim
     return (
         claim.order_id == order.id
-        and claim.attempt == assignment.attempt
-        and claim.round == assignment.round
+        and claim.leg == leg.number
+        and claim.round == leg.round
         and claim.issue > 0
     )
 
 
-def get_local_root(ctx: Context, order: Order, attempt: int, slot: int) -> bytes:
+def get_local_root(ctx: Context, order: Order, leg: int, slot: int) -> bytes:
     """Return the local state root that a slot goes on from: what its last accepted share left, or the order's own."""
-    return LOCAL_ROOTS.get(ctx.store, order.id, attempt, slot) or order.terms.local_root
+    return LOCAL_ROOTS.get(ctx.store, order.id, leg, slot) or order.terms.local_root
 
 
-def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: SignedShare) -> None:
+def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:
     """Put a share on chain and lock its provider's bond."""
     claim = signed.claim
     work = share_work(order.terms)
-    bond = share_bond(work, assignment.price)
+    bond = share_bond(work, leg.price)
     share = Share(
         claim=claim,
         signature=signed.signature,
-        local_in=get_local_root(ctx, order, claim.attempt, claim.slot),
+        local_in=get_local_root(ctx, order, claim.leg, claim.slot),
         work=work,
         bond=bond,
         state=ShareState.COMMITTED,
@@ -168,7 +161,7 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
     row = BondRow(
         BondKind.SHARE,
         claim.provider,
-        claim.attempt,
+        claim.leg,
         claim.round,
         claim.slot,
         claim.issue,

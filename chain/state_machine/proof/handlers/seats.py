@@ -16,16 +16,9 @@ from domain.errors import (
     WRONG_STATE,
     Refusal,
 )
-from domain.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.records import (
-    AnswerKind,
-    AuditKind,
-    Panel,
-    PanelSeat,
-    RoundKey,
-    SeatAnswer,
-    ShownLeaf,
-)
+from domain.keys import RoundKey
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, ShownLeaf
 from pol.rules.commitment import check_leaf
 from pol.rules.panels import answer_commitment
 
@@ -41,7 +34,7 @@ class Found:
 
 def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> Found:
     """Return the panel and the signer's seat, which has something to do in the open stage."""
-    key = RoundKey(message.order_id, message.attempt, message.round)
+    key = RoundKey(message.order_id, message.leg, message.round)
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
     if not number:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from assay.cli.conditions import condition_options, offer_options, read_offer, read_request
 from consumer.request import Request
-from domain.records import Conditions, Offer
+from domain.market.records import Conditions, Offer
 
 
 def run(options: Any, read: Any, *arguments: str) -> Any:

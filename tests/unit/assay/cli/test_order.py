@@ -18,8 +18,10 @@ from chain.client.client import ChainClient
 from consumer.submit import Quote
 from consumer.watch import summarise
 from domain.params import local_params
-from domain.queries import OrderRequest, OrdersRequest, OrdersResponse, SimulateMatchResponse
-from domain.records import Bid, Depositor, Escrow, Offer, OrderState
+from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchResponse
+from domain.proof.queries import OrderRequest
+from domain.ledger.records import Depositor, Escrow
+from domain.market.records import Bid, Offer, OrderState
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider import support as s
 

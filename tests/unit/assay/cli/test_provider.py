@@ -26,7 +26,7 @@ def test_status_of_a_home_where_none_ran(tmp_path: Path) -> None:
 
 def test_status(tmp_path: Path) -> None:
     share = {
-        "order": "ab" * 32, "attempt": 1, "round": 2, "slot": 0, "issue": 1, "stage": "training",
+        "order": "ab" * 32, "leg": 1, "round": 2, "slot": 0, "issue": 1, "stage": "training",
         "step": 30, "steps": 80, "loss": 0.5, "text": "",
     }  # fmt: skip
     home = tmp_path / "provider"

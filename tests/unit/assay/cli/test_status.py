@@ -18,8 +18,10 @@ from chain.app.homes import genesis_path
 from chain.client.keyring import Keyring
 from compute_provider.store import locked, write_status
 from domain.errors import Exit
-from domain.queries import AccountResponse, StatusResponse
-from domain.records import Account, BondAccount, Provider, Validator
+from domain.ledger.queries import AccountResponse
+from domain.ledger.records import Account, BondAccount
+from domain.node.queries import StatusResponse
+from domain.registry.records import Provider, Validator
 from tests.support import solo_node
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider.support import STATUS

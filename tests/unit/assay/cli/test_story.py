@@ -1,7 +1,7 @@
 """The demo tells each thing once, when it happened, in names that people know."""
 
 from assay.cli.story import Story, tell_cheat
-from domain.reasons import ShareReason
+from domain.proof.reasons import ShareReason
 from tests.support.told_market import ToldMarket
 
 
@@ -38,7 +38,7 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     assert told() == []
 
 
-def test_an_attempt_that_fails_is_told_once() -> None:
+def test_an_leg_that_fails_is_told_once() -> None:
     market = ToldMarket()
     story = Story("the order", {"v0": "val0", "v0p0": "ada"})
     order_id = market.run()

@@ -11,8 +11,8 @@ from chain.app.verifier import VerifierProcess
 from chain.state_machine.ledger.tables import ACCOUNTS
 from chain.state_machine.store import MemoryStore, Overlay
 from domain.errors import TX_DECODE, Refusal
-from domain.messages import MsgSend
-from domain.records import Account, Coin
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Account, Coin
 from domain.tx import Tx
 from tests.support.waiting import wait_until
 from wire.keys import CASE_BYTES, Key, SignatureVerifier, Steps, all_of

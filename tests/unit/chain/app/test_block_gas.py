@@ -11,10 +11,10 @@ from chain.app.cosmos_services import node_handlers
 from chain.app.storage import Storage
 from chain.state_machine.queries import get_balance
 from domain.genesis import DENOM
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from domain.limits import GAS_MAX
-from domain.messages import MsgSend
 from domain.params import local_params
-from domain.records import Coin
 from tests.support.small_chain import (
     CHAIN_ID,
     COINS,

@@ -30,8 +30,8 @@ from chain.app.homes import (
     write_node_table,
 )
 from domain.genesis import Genesis, GenesisAccount
+from domain.ledger.records import Coin
 from domain.params import local_params
-from domain.records import Coin
 from tests.support.small_chain import key
 
 TIME_NS = 1_700_000_000_123_456_789

@@ -23,9 +23,9 @@ from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from domain.block import BroadcastResult
-from domain.messages import MsgSend
-from domain.queries import ParamsRequest
-from domain.records import Coin
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
+from domain.node.queries import ParamsRequest
 from tests.support.solo_node import ALICE, BOB, CHAIN_ID, RICH, STRANGER, SoloNode
 from wire.queries import METHODS, decode_response, encode_request, method_of
 from wire.tx import build_tx, build_unsigned_tx, tx_proto

@@ -11,9 +11,13 @@ from chain.app.storage import Storage
 from chain.state_machine.queries import answer
 from domain.genesis import DENOM
 from domain.hashing import message_id
-from domain.messages import Message, MsgDepositBond, MsgSetEndpoint, MsgSubmitOrder
-from domain.queries import OrdersRequest, OrdersResponse, SimulateMatchRequest
-from domain.records import Coin, Conditions, OrderState
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.records import Coin
+from domain.market.messages import MsgSubmitOrder
+from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchRequest
+from domain.market.records import Conditions, OrderState
+from domain.messages import Message
+from domain.registry.messages import MsgSetEndpoint
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.schedule import total_work
 from tests.support import small_chain

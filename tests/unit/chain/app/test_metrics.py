@@ -19,7 +19,7 @@ from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from chain.state_machine.invariants import check_conservation
 from chain.state_machine.store import Overlay
-from domain.records import OrderState
+from domain.market.records import OrderState
 from host.metrics import Meters
 from tests.support.scraped import values
 from tests.support.small_chain import GENESIS_TIME_NS, beacon_key, genesis, transfer

@@ -13,8 +13,9 @@ from chain.app.storage import Storage
 from domain.beacon import possession_sign_bytes
 from domain.errors import UNKNOWN_REQUEST, Refusal
 from domain.genesis import DENOM
-from domain.messages import Message, MsgRevokeBeaconKey, MsgSetBeaconKey
-from domain.records import Coin
+from domain.ledger.records import Coin
+from domain.messages import Message
+from domain.registry.messages import MsgRevokeBeaconKey, MsgSetBeaconKey
 from tests.support.small_chain import (
     CHAIN_ID,
     GENESIS_TIME_NS,

@@ -16,16 +16,12 @@ from chain.client.channel import RESPONSE_BYTES_MAX
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, code_of
 from domain.errors import NOT_FOUND, WRONG_SEQUENCE
-from domain.messages import MsgSend
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
+from domain.market.queries import BidsRequest
+from domain.node.queries import EventsRequest, ParamsRequest
 from domain.params import local_params
-from domain.queries import (
-    BidsRequest,
-    EventsRequest,
-    ParamsRequest,
-    ProvidersRequest,
-    ValidatorsRequest,
-)
-from domain.records import Coin
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from tests.support.solo_node import (
     ALICE,
     BOB,

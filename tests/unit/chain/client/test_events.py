@@ -11,8 +11,8 @@ from chain.client.errors import ChainError, ErrorKind
 from chain.client.events import follow_events
 from chain.client.sender import TxSender
 from domain.errors import BAD_FIELD
-from domain.messages import MsgDepositBond
-from domain.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.ledger.messages import MsgDepositBond
+from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
 from tests.support.solo_node import ALICE, SoloNode, making_blocks
 
 

@@ -12,9 +12,10 @@ from chain.client.errors import ChainError, ChainTimeout, ErrorKind, TxExpired, 
 from chain.client.sender import TxSender
 from domain.block import BroadcastResult
 from domain.errors import WRONG_SEQUENCE, Refusal
-from domain.messages import MsgCancelOrder, MsgDepositBond, MsgSend
-from domain.queries import ParamsRequest
-from domain.records import Coin
+from domain.ledger.messages import MsgDepositBond, MsgSend
+from domain.ledger.records import Coin
+from domain.market.messages import MsgCancelOrder
+from domain.node.queries import ParamsRequest
 from tests.support.solo_node import (
     ALICE,
     BOB,

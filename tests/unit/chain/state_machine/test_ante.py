@@ -25,9 +25,9 @@ from domain.errors import (
     Refusal,
 )
 from domain.genesis import DENOM
+from domain.ledger.messages import MsgDepositBond, MsgSend
+from domain.ledger.records import Coin
 from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
-from domain.messages import MsgDepositBond, MsgSend
-from domain.records import Coin
 from domain.tx import Tx
 from tests.support.chain_harness import COINS, Chain, make_genesis, pub_key
 

@@ -7,13 +7,16 @@ from chain.state_machine import gas
 from chain.state_machine.gas import gas_of
 from chain.state_machine.queue import DEADLINES, Due, get_entries
 from chain.state_machine.store import Overlay
-from domain import queries as q
 from domain.errors import OUT_OF_GAS
+from domain.legs.messages import MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
 from domain.limits import GAS_MAX
-from domain.messages import AcceptedShare, MsgCloseRound, MsgStopOrder
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd
-from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
+from domain.proof.messages import AcceptedShare, MsgCloseRound
+from domain.proof.queries import PanelDutiesRequest
+from domain.proof.records import ShareRoots, ShareState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import Market, due_gas, make_terms, submit
 
@@ -103,15 +106,15 @@ def test_what_is_heavier_than_its_lanes_share_runs_alone() -> None:
     """The whole budget of a block is a unit of gas, and a round of twelve shares ends in one."""
     market = Market(replace(local_params(), due_gas=1))
     order_id = standing_round(market)
-    deadline = market.assignment(order_id).progress_deadline
+    deadline = market.leg(order_id).progress_deadline
     market.chain.pass_until(deadline)
-    assert market.assignment(order_id).end_reason == AttemptEnd.NO_PROGRESS
-    assert market.assignment(order_id).state is AssignmentState.FAILED
+    assert market.leg(order_id).end_reason == LegEnd.NO_PROGRESS
+    assert market.leg(order_id).state is LegState.FAILED
     assert states(market, order_id) == {ShareState.REJECTED}
 
 
 def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> None:
-    """Three attempts are late at once: a light one, a heavy one, and a light one that would still have room."""
+    """Three legs are late at once: a light one, a heavy one, and a light one that would still have room."""
     light = gas.DUE_GAS + gas.REJECT_GAS
     share = 3 * light * 100 // gas.LANE_PERCENT[1]
     market = Market(replace(local_params(), due_gas=share, clock_step_max=60))
@@ -120,7 +123,7 @@ def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> Non
     ended = []
     for seconds in (60, 0, 0):
         market.chain.block(seconds=seconds)
-        ended.append([market.assignment(o).state is AssignmentState.FAILED for o in orders])
+        ended.append([market.leg(o).state is LegState.FAILED for o in orders])
     assert ended == [[True, False, False], [True, True, False], [True, True, True]]
 
 
@@ -139,7 +142,7 @@ def test_a_void_round_takes_those_behind_it_along_one_step_at_a_time() -> None:
     steps = [after - before for before, after in pairwise(void)]
     assert max(steps) < rounds // 2
     for name in market.validators:
-        assert market.chain.ask(q.PanelDutiesRequest(name)).duties == ()
+        assert market.chain.ask(PanelDutiesRequest(name)).duties == ()
     market.chain.pass_time(3)
     assert market.order(order_id).state is OrderState.OPEN
     assert market.chain.worth("carol") <= COINS

@@ -21,10 +21,10 @@ from chain.state_machine.ledger.tables import (
     TALLIES,
 )
 from chain.state_machine.market.tables import (
-    ASSIGNMENTS,
     BIDS,
     BIDS_OF,
-    LIVE_ASSIGNMENTS,
+    LEGS,
+    LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
     ORDERS,
@@ -46,17 +46,11 @@ from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
+from domain.keys import ShareRef
+from domain.ledger.records import BondRow, Payment
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.records import (
-    AnswerKind,
-    BondRow,
-    OrderState,
-    Payment,
-    Ruling,
-    SeatAnswer,
-    ShareRef,
-    ShareState,
-)
+from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
 from tests.support.chain_market import Market, submit
 
 Break = Callable[[Overlay, bytes], object]
@@ -223,7 +217,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
         "lost a payment",
     ),
     "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
-    "matched work": (edit(ASSIGNMENTS, ORDER, 1, work=10**30), "matched more than ordered"),
+    "matched work": (edit(LEGS, ORDER, 1, work=10**30), "matched more than ordered"),
     "counted work": (edit(ORDERS, ORDER, work_verified=1), "counts its work wrong"),
     "counted void": (edit(TALLIES, ORDER, void=1), "counts 1 void rounds of 0"),
     "void and verified": (void_and_verified, "void and verified"),
@@ -238,8 +232,8 @@ BREAKS: dict[str, tuple[Break, str]] = {
         lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], reserved=1)),
         "reserves a wrong amount",
     ),
-    "runs without a match": (edit(ORDERS, ORDER, attempt=0), "runs without a match"),
-    "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has an attempt that runs on"),
+    "runs without a match": (edit(ORDERS, ORDER, legs=0), "runs without a match"),
+    "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has a leg that runs on"),
     "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
     "no queue": (drop_queue, "without a deadline|will ever end"),
     "a slot left out": (
@@ -293,7 +287,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "index of shares": (drop_all(STANDING_ISSUES.key()), "the index of standing shares"),
     "behind a void round": (behind_a_void_round, "behind a void one"),
     "index of bids": (drop_all(BIDS_OF.key()), "the index of bids"),
-    "index of assignments": (drop_all(LIVE_ASSIGNMENTS.key()), "the index of live"),
+    "index of legs": (drop_all(LIVE_LEGS.key()), "the index of live"),
 }
 
 

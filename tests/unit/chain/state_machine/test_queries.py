@@ -4,12 +4,17 @@ from typing import Any
 import pytest
 
 from chain.state_machine import queries
-from domain import queries as q
 from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Code, Refusal
 from domain.genesis import DENOM
-from domain.messages import MsgDepositBond
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.ledger.records import Coin
+from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
+from domain.market.records import OrderState
+from domain.node.queries import EventsRequest, ParamsRequest, StatusRequest
 from domain.params import local_params
-from domain.records import Coin, OrderState
+from domain.proof.queries import OrderRequest
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from tests.support.chain_harness import CHAIN_ID, COINS
 from tests.support.chain_market import ANY, Market, make_terms, submit
 
@@ -30,21 +35,21 @@ def refused(market: Market, code: Code, request: object) -> None:
 
 
 def test_status_and_parameters(market: Market) -> None:
-    status = market.chain.ask(q.StatusRequest())
+    status = market.chain.ask(StatusRequest())
     assert (status.chain_id, status.height, status.clock) == (
         CHAIN_ID,
         market.chain.height,
         market.chain.clock,
     )
     assert status.next_event == len(market.chain.events) + 1
-    assert market.chain.ask(q.ParamsRequest()).params == local_params()
+    assert market.chain.ask(ParamsRequest()).params == local_params()
 
 
 def test_accounts_and_balances(market: Market) -> None:
-    found = market.chain.ask(q.AccountRequest("v1"))
+    found = market.chain.ask(AccountRequest("v1"))
     assert (found.account.address, found.bond.owner) == ("v1", "v1")
     assert found.balance == market.chain.balance("v1")
-    refused(market, NOT_FOUND, q.AccountRequest("nobody"))
+    refused(market, NOT_FOUND, AccountRequest("nobody"))
     store = market.chain.store
     assert queries.get_account(store, "nobody") is None
     assert (
@@ -60,18 +65,18 @@ def test_lists_are_paged_without_gaps(market: Market) -> None:
     for validator, total in (("", 8), ("v1", 2)):
         names: list[str] = []
         after = ""
-        while page := market.chain.ask(q.ProvidersRequest(validator, 1, after)).providers:
+        while page := market.chain.ask(ProvidersRequest(validator, 1, after)).providers:
             (found,) = page
             names.append(found.address)
             after = found.address
         assert len(names) == total
         assert names == sorted(names)
     for validator, total in (("", 2), ("v1", 1)):
-        first = market.chain.ask(q.BidsRequest(validator, 0, b"")).bids
+        first = market.chain.ask(BidsRequest(validator, 0, b"")).bids
         assert len(first) == total
-        rest = market.chain.ask(q.BidsRequest(validator, 0, first[0].id)).bids
+        rest = market.chain.ask(BidsRequest(validator, 0, first[0].id)).bids
         assert rest == first[1:]
-    assert [v.operator for v in market.chain.ask(q.ValidatorsRequest()).validators] == list(
+    assert [v.operator for v in market.chain.ask(ValidatorsRequest()).validators] == list(
         market.validators
     )
 
@@ -83,7 +88,7 @@ def test_orders_are_found_by_consumer_validator_and_state(market: Market) -> Non
         return [
             o.id
             for o in market.chain.ask(
-                q.OrdersRequest(consumer, validator, state, limit, after)
+                OrdersRequest(consumer, validator, state, limit, after)
             ).orders
         ]
 
@@ -103,12 +108,12 @@ def test_orders_are_found_by_consumer_validator_and_state(market: Market) -> Non
 
 
 def test_an_order_comes_with_everything_about_it(market: Market) -> None:
-    (order,) = market.chain.ask(q.OrdersRequest("dave", "", 1, 0, b"")).orders
-    found = market.chain.ask(q.OrderRequest(order.id))
+    (order,) = market.chain.ask(OrdersRequest("dave", "", 1, 0, b"")).orders
+    found = market.chain.ask(OrderRequest(order.id))
     assert found.order == order
-    assert found.assignments == found.shares == found.rounds == found.payments == ()
+    assert found.legs == found.shares == found.rounds == found.payments == ()
     assert found.escrow.depositors[0].address == "dave"
-    refused(market, NOT_FOUND, q.OrderRequest(bytes(32)))
+    refused(market, NOT_FOUND, OrderRequest(bytes(32)))
 
 
 def test_a_running_order_shows_its_bonds() -> None:
@@ -136,13 +141,13 @@ def test_a_running_order_shows_its_bonds() -> None:
     ],
 )
 def test_a_quote_is_about_something_possible(market: Market, change: dict[str, Any]) -> None:
-    possible = q.SimulateMatchRequest(ANY, 1, 1, make_terms())
+    possible = SimulateMatchRequest(ANY, 1, 1, make_terms())
     assert market.chain.ask(possible).bids == ()
     refused(market, BAD_FIELD, replace(possible, **change))
 
 
 def test_what_lies_beside_the_state_is_not_answered(market: Market) -> None:
-    refused(market, UNKNOWN_REQUEST, q.EventsRequest(0, 1))
+    refused(market, UNKNOWN_REQUEST, EventsRequest(0, 1))
 
 
 def test_a_query_sees_one_state(market: Market) -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from chain.state_machine.due import EFFECTS
 from chain.state_machine.queue import LANES, Due
-from domain.messages import MsgWithdrawBond
+from domain.ledger.messages import MsgWithdrawBond
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, bid, due_gas, submit
 
@@ -46,15 +47,15 @@ def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
     for number in range(progress):
         market.train_round(order_id)
         market.answer_all(order_id, number)
-    deadline = market.assignment(order_id).progress_deadline
+    deadline = market.leg(order_id).progress_deadline
     market.chain.pass_until(deadline - 1)
-    assert market.assignment(order_id).end_reason == 0
+    assert market.leg(order_id).end_reason == 0
     market.chain.block()
-    assert market.assignment(order_id).end_reason == AttemptEnd.NO_PROGRESS
+    assert market.leg(order_id).end_reason == LegEnd.NO_PROGRESS
     market.chain.pass_time(12)
     assert closed(market, order_id) is CloseReason.FAILED
     cut = 16_000 * (2 - progress) // 2
-    # What was paid after the attempt had failed is not counted.
+    # What was paid after the leg had failed is not counted.
     cost = market.chain.fees["carol"]
     # And of that, what was withheld of the validator returns.
     gone = (169_800 - 25_728) * progress
@@ -65,12 +66,12 @@ def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
 def test_progress_restarts_with_each_round() -> None:
     market = Market()
     order_id = market.run()
-    first = market.assignment(order_id).progress_deadline
+    first = market.leg(order_id).progress_deadline
     market.chain.pass_time(20)
     market.train_round(order_id)
     market.chain.pass_until(first + 1)
     assert market.order(order_id).state is OrderState.RUNNING
-    assert market.assignment(order_id).progress_deadline > first
+    assert market.leg(order_id).progress_deadline > first
 
 
 def test_a_running_order_at_its_deadline_pays_what_its_windows_verify() -> None:
@@ -80,7 +81,7 @@ def test_a_running_order_at_its_deadline_pays_what_its_windows_verify() -> None:
     market.chain.pass_until(market.order(order_id).deadline - 8)
     market.train_round(order_id)
     market.chain.pass_until(market.order(order_id).deadline)
-    assert market.assignment(order_id).end_reason == AttemptEnd.ORDER_DEADLINE
+    assert market.leg(order_id).end_reason == LegEnd.ORDER_DEADLINE
     assert closed(market, order_id) is None
     market.answer_all(order_id, 0)
     market.chain.pass_time(10)
@@ -88,7 +89,7 @@ def test_a_running_order_at_its_deadline_pays_what_its_windows_verify() -> None:
     assert market.order(order_id).work_verified == 80_000_000
 
 
-def test_a_failed_attempt_whose_rounds_are_void_opens_again() -> None:
+def test_a_failed_leg_whose_rounds_are_void_opens_again() -> None:
     market = Market()
     order_id = market.run()
     market.train_round(order_id)
@@ -101,16 +102,16 @@ def test_a_failed_attempt_whose_rounds_are_void_opens_again() -> None:
     market.accept(order_id)
     market.settle(order_id)
     assert closed(market, order_id) is CloseReason.SETTLED
-    attempts = {closed.attempt: closed.verified for closed in market.all_of(order_id).rounds}
-    assert attempts == {1: False, 2: True}
+    legs = {closed.leg: closed.verified for closed in market.all_of(order_id).rounds}
+    assert legs == {1: False, 2: True}
 
 
-def test_a_failed_attempt_with_a_verified_round_is_not_repeated() -> None:
+def test_a_failed_leg_with_a_verified_round_is_not_repeated() -> None:
     market = Market()
     order_id = market.run()
     market.train_round(order_id)
     market.answer_all(order_id, 0)
-    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    market.chain.pass_until(market.leg(order_id).progress_deadline)
     assert closed(market, order_id) is CloseReason.FAILED
 
 

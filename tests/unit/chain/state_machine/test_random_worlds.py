@@ -18,39 +18,38 @@ import pytest
 from chain.state_machine.ledger.tables import POTS, TALLIES
 from chain.state_machine.market import orders
 from chain.state_machine.proof import settlement
-from chain.state_machine.proof.attempts import BLAMES_JOB
 from chain.state_machine.proof.handlers.commit_traces import VERDICTS
+from chain.state_machine.proof.legs import BLAMES_JOB
 from chain.state_machine.registry.tables import VALIDATORS
-from domain import queries as q
-from domain.messages import (
-    Message,
-    MsgAcceptOrder,
-    MsgAdmitProvider,
-    MsgCancelOrder,
-    MsgDeclineOrder,
-    MsgDismissProvider,
-    MsgLeaveCluster,
-    MsgRegisterProvider,
-    MsgStopOrder,
-    MsgWithdrawBond,
-)
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.messages import MsgWithdrawBond
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.messages import MsgCancelOrder
+from domain.market.queries import OrdersRequest
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from domain.messages import Message
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import (
+from domain.proof.queries import OrderResponse, PanelDutiesRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
     AnswerKind,
-    Assignment,
-    AssignmentState,
     AuditKind,
-    OrderState,
     Panel,
     PanelPlace,
     Round,
-    RoundKey,
     Ruling,
     SeatAnswer,
     Share,
-    ShareKey,
     ShareState,
+)
+from domain.registry.messages import (
+    MsgAdmitProvider,
+    MsgDismissProvider,
+    MsgLeaveCluster,
+    MsgRegisterProvider,
 )
 from tests.support.chain_harness import check_bounds
 from tests.support.chain_market import (
@@ -66,7 +65,7 @@ from tests.support.chain_market import (
 )
 
 SEEDS = range(32)
-DECLINES = (*sorted(BLAMES_JOB), AttemptEnd.DECLINED_NO_CAPACITY, AttemptEnd.DECLINED_BY_CHOICE)
+DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
 
@@ -133,7 +132,7 @@ class World:
         for number in range(BLOCKS):
             if number < BLOCKS // 2 and self.chance(0.15):
                 self.market.chain.block(self.some_order())
-            messages = [*self.attempts(), *self.audits(), *self.moods()]
+            messages = [*self.legs(), *self.audits(), *self.moods()]
             self.random.shuffle(messages)
             proposer = self.random.choice(self.market.validators)
             self.chain.block(*messages, seconds=self.random.choice((0, 1, 1, 2)), proposer=proposer)
@@ -156,27 +155,27 @@ class World:
 
     # --- validators ---
 
-    def attempts(self) -> list[Message]:
+    def legs(self) -> list[Message]:
         found = []
-        for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+        for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
             if order.state in (OrderState.MATCHED, OrderState.RUNNING):
-                assignment = self.market.assignment(order.id)
-                if assignment.state is AssignmentState.FAILED or not self.chance(self.diligence):
+                leg = self.market.leg(order.id)
+                if leg.state is LegState.FAILED or not self.chance(self.diligence):
                     continue
-                message = self.next_step(order.id, assignment)
+                message = self.next_step(order.id, leg)
                 found += [] if message is None else [message]
             elif order.state is OrderState.OPEN and self.chance(self.whims):
                 found.append(MsgCancelOrder(order.consumer, order.id))
         return found
 
-    def next_step(self, order_id: bytes, assignment: Assignment) -> Message | None:
-        name, attempt = assignment.validator, assignment.attempt
-        if assignment.state is AssignmentState.MATCHED:
+    def next_step(self, order_id: bytes, leg: Leg) -> Message | None:
+        name, number = leg.validator, leg.number
+        if leg.state is LegState.MATCHED:
             if self.chance(self.whims * 3):
-                return MsgDeclineOrder(name, order_id, attempt, self.random.choice(DECLINES))
-            return None if name == self.absent else MsgAcceptOrder(name, order_id, attempt)
+                return MsgDeclineOrder(name, order_id, number, self.random.choice(DECLINES))
+            return None if name == self.absent else MsgAcceptOrder(name, order_id, number)
         if self.chance(self.whims):
-            return MsgStopOrder(name, order_id, attempt)
+            return MsgStopOrder(name, order_id, number)
         shares = [share for share in self.market.shares(order_id) if self.is_standing(share)]
         doubted = [share for share in shares if self.chance(self.faults)]
         if doubted:
@@ -187,13 +186,13 @@ class World:
         ]
         if missing:
             return self.market.commit_message(order_id, *missing)
-        return self.close(order_id, assignment) if all(s.drawn for s in shares) else None
+        return self.close(order_id, leg) if all(s.drawn for s in shares) else None
 
-    def close(self, order_id: bytes, assignment: Assignment) -> Message:
+    def close(self, order_id: bytes, leg: Leg) -> Message:
         """Return the closing of a round: with a place where a share ends early, or the aggregation has no result."""
         message = self.market.close_message(order_id)
         whole = all(accepted.roots.is_whole for accepted in message.shares)
-        if whole and not self.stop(order_id, assignment.round, "aggregation"):
+        if whole and not self.stop(order_id, leg.round, "aggregation"):
             return message
         return self.market.stop_message(order_id)
 
@@ -206,12 +205,12 @@ class World:
         return share.state is ShareState.COMMITTED
 
     def new_trace(self, order_id: bytes, slot: int) -> Trace:
-        assignment = self.market.assignment(order_id)
-        where = (assignment.attempt, assignment.round, slot)
+        leg = self.market.leg(order_id)
+        where = (leg.number, leg.round, slot)
         claims = [share.claim for share in self.market.shares(order_id)]
-        issues = [c.issue for c in claims if (c.attempt, c.round, c.slot) == where]
-        cluster = self.market.clusters[assignment.validator]
-        place = (order_id, assignment.round, slot)
+        issues = [c.issue for c in claims if (c.leg, c.round, c.slot) == where]
+        cluster = self.market.clusters[leg.validator]
+        place = (order_id, leg.round, slot)
         return self.market.trace(
             order_id,
             slot,
@@ -247,7 +246,7 @@ class World:
     def audits(self) -> list[Message]:
         found: list[Message] = []
         for name in self.market.validators:
-            for duty in self.chain.ask(q.PanelDutiesRequest(name)).duties:
+            for duty in self.chain.ask(PanelDutiesRequest(name)).duties:
                 if not self.chance(self.presence):
                     continue
                 place = (duty.order_id, duty.round)
@@ -301,7 +300,7 @@ class World:
         self.chain.check_books()
         while any(
             order.state is not OrderState.CLOSED
-            for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+            for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         ):
             self.chain.block(seconds=2)
             assert self.chain.clock < 1_500, "an order does not end"
@@ -322,19 +321,19 @@ def money(work: int, price: int) -> Fraction:
     return Fraction(work * price, 10**15)
 
 
-def earned(order: q.OrderResponse, closed: Round) -> tuple[Counter[tuple[str, str, int]], int]:
+def earned(order: OrderResponse, closed: Round) -> tuple[Counter[tuple[str, str, int]], int]:
     """Return what a verified round pays at once, and its validator's part, by section 7 of the protocol."""
-    params, assignment = order.order.params, order.assignments[closed.attempt - 1]
-    total = floor(money(closed.work, assignment.price))
+    params, leg = order.order.params, order.legs[closed.leg - 1]
+    total = floor(money(closed.work, leg.price))
     protocol = floor(Fraction(total * params.protocol_bps, 10_000))
     fee = floor(Fraction(total * params.audit_bps, 10_000)) if params.auditors else 0
-    pool = floor(Fraction((total - protocol - fee) * assignment.providers_bps, 10_000))
+    pool = floor(Fraction((total - protocol - fee) * leg.providers_bps, 10_000))
     paid: Counter[tuple[str, str, int]] = Counter()
     for share in order.shares:
         claim = share.claim
         accepted = share.state is ShareState.ACCEPTED
         # Where the job stopped, that may be none.
-        there = (claim.attempt, claim.round) == (closed.attempt, closed.round)
+        there = (claim.leg, claim.round) == (closed.leg, closed.round)
         if accepted and there and share.work:
             part = floor(Fraction(pool * share.work, closed.work))
             paid["provider", claim.provider, closed.round] += part
@@ -342,27 +341,27 @@ def earned(order: q.OrderResponse, closed: Round) -> tuple[Counter[tuple[str, st
     return +paid, validator
 
 
-def withheld(order: q.OrderResponse) -> tuple[Counter[int], Counter[int]]:
-    """Return what is withheld of each attempt's validator in the end, and what right shares took of it before."""
+def withheld(order: OrderResponse) -> tuple[Counter[int], Counter[int]]:
+    """Return what is withheld of each leg's validator in the end, and what right shares took of it before."""
     held: Counter[int] = Counter()
     taken: Counter[int] = Counter()
     owed = redress(order)
-    for closed in order.rounds:  # by attempt and number, which is how they are verified
-        attempt = closed.attempt
-        cost = min(held[attempt], owed[attempt, closed.round])
-        held[attempt] -= cost
-        taken[attempt] += cost
+    for closed in order.rounds:  # by leg and number, which is how they are verified
+        leg = closed.leg
+        cost = min(held[leg], owed[leg, closed.round])
+        held[leg] -= cost
+        taken[leg] += cost
         if closed.verified:
-            held[attempt] += earned(order, closed)[1]
+            held[leg] += earned(order, closed)[1]
     return held, taken
 
 
-def audited(order: q.OrderResponse, closed: Round) -> tuple[int, int]:
+def audited(order: OrderResponse, closed: Round) -> tuple[int, int]:
     """Return what the audit of a verified round takes of its price, and what its seats have all together."""
     params, terms = order.order.params, order.order.terms
     if not params.auditors:
         return 0, 0
-    price = floor(money(closed.work, order.assignments[closed.attempt - 1].price))
+    price = floor(money(closed.work, order.legs[closed.leg - 1].price))
     part = floor(Fraction(price * params.audit_bps, 10_000))
     state = terms.global_bytes + terms.local_bytes
     segments = min(params.audit_segments, terms.slots * terms.round_steps // terms.segment_steps)
@@ -371,7 +370,7 @@ def audited(order: q.OrderResponse, closed: Round) -> tuple[int, int]:
     return part, max(part, params.auditors * (ceil(least) + params.answer_fee))
 
 
-def check_payments(order: q.OrderResponse) -> None:
+def check_payments(order: OrderResponse) -> None:
     """Every verified round paid exactly its due, and nothing else was paid out of the deposit."""
     expected: Counter[tuple[str, str, int]] = Counter()
     for closed in order.rounds:
@@ -380,9 +379,9 @@ def check_payments(order: q.OrderResponse) -> None:
     held, _ = withheld(order)
     settled = order.order.close_reason in (CloseReason.SETTLED, CloseReason.STOPPED_BY_JOB)
     if settled:
-        attempt = order.assignments[-1]
-        expected += Counter({("validator", attempt.validator, -1): held[attempt.attempt]})
-    returned = sum(held.values()) - (held[order.order.attempt] if settled else 0)
+        leg = order.legs[-1]
+        expected += Counter({("validator", leg.validator, -1): held[leg.number]})
+    returned = sum(held.values()) - (held[order.order.legs] if settled else 0)
     kinds = ("provider", "validator")
     paid: Counter[tuple[str, str, int]] = Counter()
     sums: Counter[str] = Counter()
@@ -402,7 +401,7 @@ def check_payments(order: q.OrderResponse) -> None:
     assert consumer <= 200 + depositor.paid
     assert depositor.paid + depositor.refunded == gone
     verified = [closed for closed in order.rounds if closed.verified]
-    price = order.assignments[-1].price if order.assignments else 0
+    price = order.legs[-1].price if order.legs else 0
     parts = [audited(order, closed) for closed in verified]
     works = sum(floor(money(closed.work, price)) for closed in verified)
     fees = sum(fee for _, fee in parts)
@@ -411,30 +410,28 @@ def check_payments(order: q.OrderResponse) -> None:
     assert sums["auditor"] <= fees
 
 
-def redress(order: q.OrderResponse) -> Counter[tuple[int, int]]:
+def redress(order: OrderResponse) -> Counter[tuple[int, int]]:
     """Return what the validator owed in each round for right shares that it rejected: once a slot, twice a part."""
     owed: Counter[tuple[int, int]] = Counter()
     accepted = {
-        (s.claim.attempt, s.claim.round, s.claim.slot): s
-        for s in order.shares
-        if s.roots is not None
+        (s.claim.leg, s.claim.round, s.claim.slot): s for s in order.shares if s.roots is not None
     }
     seen: set[tuple[int, ...]] = set()
     for share in order.shares:
         claim = share.claim
-        slot = (claim.attempt, claim.round, claim.slot)
+        slot = (claim.leg, claim.round, claim.slot)
         if share.state is not ShareState.RIGHT or slot in seen:
             continue
         if accepted[slot].claim.provider == claim.provider:
             continue
         seen.add(slot)
-        value = floor(money(accepted[slot].work, order.assignments[claim.attempt - 1].price))
+        value = floor(money(accepted[slot].work, order.legs[claim.leg - 1].price))
         silent = share.reason in (ShareReason.NO_ANSWER, ShareReason.LATE)
-        owed[claim.attempt, claim.round] += 2 * (value // 2 if silent else value)
+        owed[claim.leg, claim.round] += 2 * (value // 2 if silent else value)
     return owed
 
 
-def wrong_places(order: q.OrderResponse) -> list[tuple[Panel, PanelPlace, Share | None]]:
+def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | None]]:
     """Return the places that were decided against the chain, each with the share whose provider answers for it."""
     found = []
     for panel in order.panels:
@@ -453,42 +450,39 @@ def wrong_places(order: q.OrderResponse) -> list[tuple[Panel, PanelPlace, Share 
     return found
 
 
-def wrong_by_validator(order: q.OrderResponse, attempt: Assignment) -> bool:
-    return any(
-        share is None and panel.attempt == attempt.attempt
-        for panel, _, share in wrong_places(order)
-    )
+def wrong_by_validator(order: OrderResponse, leg: Leg) -> bool:
+    return any(share is None and panel.leg == leg.number for panel, _, share in wrong_places(order))
 
 
-def wrong_shares(order: q.OrderResponse) -> set[ShareKey]:
+def wrong_shares(order: OrderResponse) -> set[ShareKey]:
     return {share.claim.key for _, _, share in wrong_places(order) if share}
 
 
-def lost_bonds(order: q.OrderResponse) -> Counter[str]:
-    """Return what was cut from whose bonds, from attempts and shares alone."""
+def lost_bonds(order: OrderResponse) -> Counter[str]:
+    """Return what was cut from whose bonds, from legs and shares alone."""
     owed: Counter[int] = Counter()
     for (number, _), amount in redress(order).items():
         owed[number] += amount
     owed -= withheld(order)[1]
     lost: Counter[str] = Counter()
     params, rounds = order.order.params, order.order.terms.rounds
-    for attempt in order.assignments:
-        end, cut = attempt.end_reason, owed[attempt.attempt]
+    for leg in order.legs:
+        end, cut = leg.end_reason, owed[leg.number]
         if end in (1, 2, 3, 4, 5):
-            cut += min(attempt.job_bond, params.payload_fee)
-        elif end in (AttemptEnd.DECLINED_NO_CAPACITY, AttemptEnd.DECLINED_BY_CHOICE):
+            cut += min(leg.job_bond, params.payload_fee)
+        elif end in (LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE):
             part = Fraction(params.decline_fee_bps, 10_000)
-            cut += floor(attempt.job_bond * part)
-        elif end == AttemptEnd.NOT_ACCEPTED or wrong_by_validator(order, attempt):
-            cut += attempt.job_bond
-        elif end in (AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED, AttemptEnd.STOPPED_BY_JOB):
+            cut += floor(leg.job_bond * part)
+        elif end == LegEnd.NOT_ACCEPTED or wrong_by_validator(order, leg):
+            cut += leg.job_bond
+        elif end in (LegEnd.WRONG_SHARE, LegEnd.UNDECIDED, LegEnd.STOPPED_BY_JOB):
             pass
-        elif end and attempt.progress_deadline and attempt.round < rounds:
-            undone = Fraction(rounds - attempt.round, rounds)
-            cut += ceil(attempt.job_bond * undone)
-        if attempt.state is AssignmentState.FAILED:
-            cut += withheld(order)[1][attempt.attempt]  # made good
-        lost[attempt.validator] += min(cut, attempt.job_bond)
+        elif end and leg.progress_deadline and leg.round < rounds:
+            undone = Fraction(rounds - leg.round, rounds)
+            cut += ceil(leg.job_bond * undone)
+        if leg.state is LegState.FAILED:
+            cut += withheld(order)[1][leg.number]  # made good
+        lost[leg.validator] += min(cut, leg.job_bond)
     for share in order.shares:
         if share.state is ShareState.WRONG or share.claim.key in wrong_shares(order):
             lost[share.claim.provider] += share.bond
@@ -506,10 +500,10 @@ def played(seed: int) -> tuple[World, Counter[str]]:
         world.play()
         world.finish()
     seen: Counter[str] = Counter(event.type for event in world.chain.events)
-    for order in world.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+    for order in world.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
         seen[f"close {CloseReason(order.close_reason).name}"] += 1
-        for attempt in world.market.all_of(order.id).assignments:
-            seen["end " + (AttemptEnd(attempt.end_reason).name if attempt.end_reason else "")] += 1
+        for leg in world.market.all_of(order.id).legs:
+            seen["end " + (LegEnd(leg.end_reason).name if leg.end_reason else "")] += 1
     for event in world.chain.events:
         if event.type in ("share.skipped", "share.rejected"):
             seen[f"{event.type} {ShareReason(int(event.get('reason'))).name}"] += 1
@@ -529,7 +523,7 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     world, _ = played(seed)
     chain = world.chain
     lost: Counter[str] = Counter()
-    orders = chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+    orders = chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
     for order in orders:
         found = world.market.all_of(order.id)
         check_payments(found)
@@ -555,7 +549,7 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
 
 REACHED = (
     *(f"close {reason.name}" for reason in CloseReason),
-    *(f"end {reason.name}" for reason in AttemptEnd),
+    *(f"end {reason.name}" for reason in LegEnd),
     *("round.verified", "round.void", "panel.silent", "panel.differed", "panel.paid"),
     *("panel.waits", "order.deadline_moved", "share.wrong", "round.stopped"),
     *(f"stage {number}" for number in (1, 2, 3)),
@@ -565,7 +559,7 @@ REACHED = (
     *(f"share.skipped {name}" for name in ("MALFORMED", "BAD_SLOT")),
     *(f"share.skipped {name}" for name in ("NOT_IN_CLUSTER", "BAD_SIGNATURE", "NO_BOND")),
     *(f"share.rejected {ShareReason(reason).name}" for reason in VERDICTS),
-    "share.rejected ATTEMPT_ENDED",
+    "share.rejected LEG_ENDED",
     *(f"payment {kind}" for kind in ("provider", "validator", "auditor", "protocol", "refund")),
     *(f"payment {kind}" for kind in ("bond_return", "compensation", "decline_fee", "burn")),
     "payment deposit_burn",

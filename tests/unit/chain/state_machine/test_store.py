@@ -9,7 +9,7 @@ from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import parts_of
 from domain.codec import encode
-from domain.records import Account
+from domain.ledger.records import Account
 
 KEYS = st.binary(min_size=1, max_size=3)
 CHANGES = st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=12)

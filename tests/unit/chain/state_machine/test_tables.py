@@ -6,12 +6,12 @@ from importlib import import_module
 import pytest
 
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES, Tally
-from chain.state_machine.market.tables import ASSIGNMENTS, SWEEP, Sweep
+from chain.state_machine.market.tables import LEGS, SWEEP, Sweep
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import CLUSTERS, OPERATORS, STAKES_BEFORE
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import Space
-from domain.records import BondKind, BondRow
+from domain.ledger.records import BondKind, BondRow
 
 S = "chain.state_machine"
 OWNERS = ("context", "queue", "ledger.tables", "registry.tables", "market.tables", "proof.tables")
@@ -84,7 +84,7 @@ def test_marks_numbers_and_bytes(store: Overlay) -> None:
 
 
 def test_a_key_is_what_the_prefix_and_the_parts_make() -> None:
-    assert ASSIGNMENTS.key(b"ab", 3) == b"\x30\x02ab\x08" + (3).to_bytes(8, "big")
+    assert LEGS.key(b"ab", 3) == b"\x30\x02ab\x08" + (3).to_bytes(8, "big")
     assert SHARES.key() == b"\x32"
     with pytest.raises(ValueError, match="byte must be in range"):
-        ASSIGNMENTS.key(b"a" * 256)
+        LEGS.key(b"a" * 256)

@@ -7,20 +7,12 @@ from typing import Any
 import pytest
 
 from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
-from domain.queries import OrderResponse
-from domain.records import (
-    AssignmentState,
-    Depositor,
-    Escrow,
-    OrderState,
-    Payment,
-    Round,
-    Share,
-    ShareClaim,
-    ShareRef,
-    ShareRoots,
-    ShareState,
-)
+from domain.keys import ShareRef
+from domain.ledger.records import Depositor, Escrow, Payment
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
 from link.types import BlobRef, StateRef, TrainTask
 from tests.unit.compute_provider.support import (
     ORDER_ID,
@@ -29,7 +21,7 @@ from tests.unit.compute_provider.support import (
     order,
     task,
     terms,
-    with_assignment,
+    with_leg,
     with_order,
 )
 
@@ -38,7 +30,7 @@ KEY = task().key
 
 def claim(round: int = 0, slot: int = 0, issue: int = 1) -> ShareClaim:
     return ShareClaim(
-        order_id=ORDER_ID, attempt=1, round=round, slot=slot, issue=issue, provider="p",
+        order_id=ORDER_ID, leg=1, round=round, slot=slot, issue=issue, provider="p",
         commitment=bytes(32),
     )  # fmt: skip
 
@@ -96,7 +88,7 @@ def test_a_true_task_is_taken() -> None:
 
 
 TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
-    ("no such attempt", lambda t: replace(t, key=replace(t.key, attempt=2))),
+    ("no such leg", lambda t: replace(t, key=replace(t.key, leg=2))),
     ("open one", lambda t: replace(t, key=replace(t.key, round=1))),
     ("no such slot", lambda t: replace(t, key=replace(t.key, slot=2))),
     ("global_in", lambda t: replace(t, global_in=StateRef(bytes(32), t.global_in.blob))),
@@ -119,11 +111,11 @@ def test_a_lie_about_the_task_is_seen(reason: str, lie: Callable[[TrainTask], Tr
 ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
     ("order is not running", lambda o: with_order(o, state=OrderState.MATCHED)),
     ("order is not running", lambda o: with_order(o, state=OrderState.CLOSED)),
-    ("not the current", lambda o: with_order(o, attempt=2)),
-    ("attempt is not running", lambda o: with_assignment(o, state=AssignmentState.FAILED)),
-    ("no such attempt", lambda o: with_assignment(o, validator="another")),
-    ("open one", lambda o: with_assignment(o, round=1)),
-    ("global_in", lambda o: with_assignment(o, global_in=bytes(32))),
+    ("not the current", lambda o: with_order(o, legs=2)),
+    ("leg is not running", lambda o: with_leg(o, state=LegState.FAILED)),
+    ("no such leg", lambda o: with_leg(o, validator="another")),
+    ("open one", lambda o: with_leg(o, round=1)),
+    ("global_in", lambda o: with_leg(o, global_in=bytes(32))),
     ("version", lambda o: with_order(o, terms=replace(o.order.terms, executor_version=2))),
     ("escrow", lambda o: replace(o, escrow=Escrow(ORDER_ID, (), ()))),
     (
@@ -158,7 +150,7 @@ def test_what_was_paid_does_not_count_twice() -> None:
 
 
 def test_the_local_state_is_the_slots_last_accepted_one() -> None:
-    known = with_assignment(order(), round=2)
+    known = with_leg(order(), round=2)
     known = replace(
         known,
         shares=(
@@ -196,9 +188,9 @@ def test_a_trace_that_lost_is_let_go() -> None:
         assert is_over(KEY, replace(order(), shares=(share(state),)), 0)
     other_won = replace(order(), rounds=(closed_round(slot=5),))
     assert is_over(KEY, other_won, 0)
-    assert is_over(KEY, with_assignment(order(), state=AssignmentState.FAILED), 0)
-    # A round that had closed before its attempt failed still has its window.
-    failed = with_assignment(order(), state=AssignmentState.FAILED)
+    assert is_over(KEY, with_leg(order(), state=LegState.FAILED), 0)
+    # A round that had closed before its leg failed still has its window.
+    failed = with_leg(order(), state=LegState.FAILED)
     assert not is_over(KEY, replace(failed, rounds=(closed_round(),)), 0)
 
 

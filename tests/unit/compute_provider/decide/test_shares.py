@@ -9,7 +9,7 @@ from compute_provider.decide import duties, shares
 from compute_provider.decide.duties import OfShare, of_shares
 from compute_provider.decide.shares import ShareWork, Stage, State
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from link.types import NAN_BITS, OpenTask, Phase, TrainTask
 from tests.unit.compute_provider.support import ORDER_ID, task
 

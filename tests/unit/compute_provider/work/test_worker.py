@@ -17,7 +17,7 @@ import pytest
 from compute_provider.interfaces import Honest
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from host import sandbox
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job

@@ -10,7 +10,7 @@ from compute_provider.interfaces import Behaviour, Honest
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import WorkOrder
 from domain import codec
-from domain.records import ShareKey
+from domain.keys import ShareKey
 from pol.work.records import Boundary, RoundSlot
 from tests.unit.compute_provider.support import TINY, task, terms
 

@@ -15,7 +15,7 @@ from domain.hashing import (
     u32,
     u64,
 )
-from domain.records import ShareClaim, ShareRoots, TraceLeaf
+from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 from pol.rules import commitment
 
 CHAIN = "assay-test"
@@ -28,7 +28,7 @@ def digest(name: str) -> bytes:
 
 CLAIM = ShareClaim(
     order_id=digest("order"),
-    attempt=1,
+    leg=1,
     round=2,
     slot=3,
     issue=4,

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from domain.keys import RoundKey
 from domain.params import OrderParams, Params
-from domain.records import AnswerKind, AuditKind, Finding, Place, RoundKey, Ruling, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Ruling, SeatAnswer
 from pol.rules import panels
 from pol.rules.panels import Extent, Promised, Verdict, Vote
 from pol.rules.schedule import boundary_work, segment_work

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from domain import limits
 from domain.amount import WORK_MAX
 from domain.errors import BAD_FIELD, Refusal
-from domain.records import JobTerms
+from domain.market.records import JobTerms
 from pol.rules import schedule
 
 # In each round 4 slots, and 60 steps of each in 12 segments.

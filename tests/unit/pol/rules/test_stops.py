@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from domain.records import AuditKind, Place, ShareRoots
+from domain.proof.records import AuditKind, Place, ShareRoots
 from pol.rules.schedule import share_work
 from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop, stop_of
 from tests.support.chain_market import digest, make_terms

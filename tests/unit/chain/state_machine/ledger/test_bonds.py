@@ -2,10 +2,10 @@
 
 import pytest
 
-from domain import queries as q
 from domain.errors import BAD_FIELD, INSUFFICIENT_BOND, INSUFFICIENT_FUNDS, LIMIT_REACHED
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.ledger.queries import AccountRequest
 from domain.limits import WITHDRAWALS_MAX
-from domain.messages import MsgDepositBond, MsgWithdrawBond
 from tests.support.chain_harness import COINS, Chain, make_genesis
 
 WAIT = 60  # bond_wait of a local network
@@ -44,7 +44,7 @@ def test_a_withdrawal_arrives_after_its_wait_and_not_before(chain: Chain) -> Non
     chain.block()
     assert chain.clock == release
     assert chain.worth("alice") == COINS - 700
-    assert chain.ask(q.AccountRequest("alice")).bond.withdrawals == ()
+    assert chain.ask(AccountRequest("alice")).bond.withdrawals == ()
     assert chain.seen("bond.released")[-1].get("amount") == "300"
 
 

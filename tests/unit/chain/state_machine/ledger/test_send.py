@@ -4,8 +4,8 @@ from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from domain.amount import MONEY_MAX
 from domain.errors import INSUFFICIENT_FUNDS, INVALID_ADDRESS, INVALID_COINS, UNAUTHORIZED
 from domain.genesis import DENOM
-from domain.messages import MsgSend
-from domain.records import Coin
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
 from tests.support.chain_harness import COINS, Chain, make_genesis
 
 

@@ -7,21 +7,16 @@ import pytest
 from chain.state_machine.market.tables import ORDERS, SWEEP
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from domain import queries as q
 from domain.errors import WRONG_STATE
-from domain.events import OrderExcluded, changes_of
-from domain.messages import (
-    Message,
-    MsgAdmitProvider,
-    MsgCancelOrder,
-    MsgChangeBid,
-    MsgDepositBond,
-    MsgRegisterProvider,
-    MsgWithdrawBid,
-    MsgWithdrawBond,
-)
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.market.events import OrderExcluded
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
+from domain.market.records import Conditions, OrderState
+from domain.messages import Message
 from domain.params import local_params
-from domain.records import Conditions, OrderState
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
+from domain.vocabulary import changes_of
 from pol.rules.schedule import round_seconds
 from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, due_gas, make_terms, submit
 
@@ -29,7 +24,7 @@ WORK = 160_000_000
 
 
 def validator_of(market: Market, order_id: bytes) -> str:
-    return market.assignment(order_id).validator
+    return market.leg(order_id).validator
 
 
 def test_the_cheapest_bid_wins_and_is_the_price() -> None:
@@ -37,9 +32,9 @@ def test_the_cheapest_bid_wins_and_is_the_price() -> None:
     cheap = bid("v2", price=PRICE // 2)
     market.chain.ok(bid("v1"), cheap, bid("v3", price=PRICE * 2))
     order_id = market.submit()
-    assignment = market.assignment(order_id)
-    assert (assignment.validator, assignment.price, assignment.work) == ("v2", PRICE // 2, WORK)
-    assert assignment.job_bond == 8_000
+    leg = market.leg(order_id)
+    assert (leg.validator, leg.price, leg.work) == ("v2", PRICE // 2, WORK)
+    assert leg.job_bond == 8_000
     matched = market.chain.seen("order.matched")[-1]
     assert (matched.get("validator"), matched.get("job_bond")) == ("v2", "8000")
 
@@ -61,7 +56,7 @@ def test_nobody_who_saw_an_order_goes_below_a_rival(blocks: int) -> None:
     market = Market(bidders=())
     dear = bid("v1", price=2 * PRICE)
     market.chain.ok(bid("v0"), dear)
-    (found,) = market.chain.ask(q.BidsRequest("v1", 0, b"")).bids
+    (found,) = market.chain.ask(BidsRequest("v1", 0, b"")).bids
     lower = MsgChangeBid("v1", found.id, PRICE - 1, found.capacity, 100_000)
     order = market.chain.tx(submit(price_limit=3 * PRICE, deposit=1_032_400))
     if blocks:
@@ -70,7 +65,7 @@ def test_nobody_who_saw_an_order_goes_below_a_rival(blocks: int) -> None:
     else:
         order_id = market.chain.ok(order, lower).tx_results[0].responses[0][1]
         market.auction()
-    assert (validator_of(market, order_id), market.assignment(order_id).price) == ("v0", PRICE)
+    assert (validator_of(market, order_id), market.leg(order_id).price) == ("v0", PRICE)
 
 
 @pytest.mark.parametrize("way", ["raise", "withdraw", "less", "shorter"])
@@ -79,7 +74,7 @@ def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v0", price=5 * PRICE))
     cheap, _ = sorted(
-        market.chain.ask(q.BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price
+        market.chain.ask(BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price
     )
     change = MsgChangeBid("v0", cheap.id, cheap.offer.price, cheap.capacity, 100_001)
     ways: dict[str, Message] = {
@@ -96,18 +91,18 @@ def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
     assert market.order(order_id).state is OrderState.OPEN
     assert dict(market.order(order_id).unmatched)["firm"] == (2 if way == "withdraw" else 3)
     market.chain.ok(bid("v1", price=2 * PRICE))
-    assert (validator_of(market, order_id), market.assignment(order_id).price) == ("v1", 2 * PRICE)
+    assert (validator_of(market, order_id), market.leg(order_id).price) == ("v1", 2 * PRICE)
     # Orders that come after it are for all that stands.
     again = market.submit(order)
-    assert market.assignment(again).price == (PRICE if way == "shorter" else 2 * PRICE)
+    assert market.leg(again).price == (PRICE if way == "shorter" else 2 * PRICE)
 
 
 def test_an_absurdly_low_bid_risks_as_much_as_an_honest_one() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0", price=1))
-    assert market.assignment(market.submit()).job_bond == 8_000  # a tenth of half the limit
+    assert market.leg(market.submit()).job_bond == 8_000  # a tenth of half the limit
     small = market.submit(submit(terms=make_terms(rounds=1, step_work=1), price_limit=1))
-    assert market.assignment(small).job_bond == market.order(small).params.payload_fee
+    assert market.leg(small).job_bond == market.order(small).params.payload_fee
 
 
 def test_a_bid_says_how_much_it_risks_for_an_order() -> None:
@@ -122,10 +117,10 @@ def test_a_change_of_a_bid_frees_nothing_that_is_sold() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0", capacity=WORK + 1))
     market.submit()
-    (found,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    (found,) = market.chain.ask(BidsRequest("", 0, b"")).bids
     for capacity in (0, WORK + 1):
         market.chain.ok(MsgChangeBid("v0", found.id, PRICE, capacity, 100_000))
-    (found,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    (found,) = market.chain.ask(BidsRequest("", 0, b"")).bids
     assert (found.capacity, found.reserved, found.free) == (WORK + 1, WORK, 1)
     second = market.submit()
     assert market.order(second).unmatched == (("capacity", 1),)
@@ -157,7 +152,7 @@ def test_the_order_of_transactions_does_not_matter() -> None:
         items += [submit(f"c{number}") for number in range(6)]
         market.chain.ok(*(items[::-1] if flipped else items))
         market.auction()
-        orders = market.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+        orders = market.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         outcomes.append({order.consumer: validator_of(market, order.id) for order in orders})
     assert outcomes[0] == outcomes[1]
     assert len(set(outcomes[0].values())) > 1
@@ -208,7 +203,7 @@ def test_capacity_is_reserved_at_the_match_and_freed_at_the_end() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0", capacity=WORK + 1))
     first = market.submit()
-    (standing,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    (standing,) = market.chain.ask(BidsRequest("", 0, b"")).bids
     assert (standing.reserved, standing.free) == (WORK, 1)
     second = market.submit(submit(time_to_live=200))
     assert market.order(second).unmatched == (("capacity", 1),)
@@ -268,16 +263,16 @@ def test_a_validator_whose_kin_are_all_who_could_audit_gets_no_match() -> None:
     assert list(changes_of(OrderExcluded, chain.events)) == [OrderExcluded(order_id, "v0")]
 
 
-def test_live_assignments_are_never_worth_more_than_the_stake() -> None:
+def test_live_legs_are_never_worth_more_than_the_stake() -> None:
     market = Market(bidders=(), stake=10**6)  # six orders of 160,000 fit
     market.chain.ok(bid("v0"), bid("v0", price=PRICE - 1))
     market.chain.ok(*[submit()] * 8)
     market.auction()
-    orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
+    orders = market.chain.ask(OrdersRequest("carol", "", 0, 0, b"")).orders
     states = sorted(order.state for order in orders)
     assert states == [OrderState.OPEN] * 2 + [OrderState.MATCHED] * 6
     market.chain.block()
-    waiting = market.chain.ask(q.OrdersRequest("carol", "", 1, 0, b"")).orders
+    waiting = market.chain.ask(OrdersRequest("carol", "", 1, 0, b"")).orders
     assert all(order.unmatched == (("capacity", 2),) for order in waiting)
 
 
@@ -292,7 +287,7 @@ def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
     market.chain.ok(bid("v0", price=PRICE - 2), bid("v0", price=PRICE - 1), bid("v1"))
     market.chain.ok(*[submit()] * 7)
     market.auction()
-    orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
+    orders = market.chain.ask(OrdersRequest("carol", "", 0, 0, b"")).orders
     assert sorted(validator_of(market, order.id) for order in orders) == ["v0"] * 6 + ["v1"]
 
 
@@ -316,9 +311,9 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)
-    assignment = market.assignment(right)
-    assert (assignment.slot_speed, assignment.slots) == (10**6, slots)
-    assert assignment.progress_deadline == market.chain.clock + 30 + 3 * seconds
+    leg = market.leg(right)
+    assert (leg.slot_speed, leg.slots) == (10**6, slots)
+    assert leg.progress_deadline == market.chain.clock + 30 + 3 * seconds
 
 
 def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:
@@ -385,7 +380,7 @@ def test_a_cancelled_or_expired_order_is_not_matched() -> None:
 def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
-    request = q.SimulateMatchRequest(
+    request = SimulateMatchRequest(
         Conditions(device_class="cpu", tier="exact"), PRICE, 1_000, make_terms()
     )
     quoted = market.chain.ask(request)

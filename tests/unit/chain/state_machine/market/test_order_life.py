@@ -1,7 +1,8 @@
 """The life of an order from its submission to the last coin."""
 
-from domain.reasons import CloseReason
-from domain.records import AssignmentState, OrderState
+from domain.legs.records import LegState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from tests.support.chain_market import BOND, Market
 
 
@@ -21,7 +22,7 @@ def test_an_order_is_settled_and_every_coin_is_where_it_belongs() -> None:
     assert order.state is OrderState.CLOSED
     assert order.close_reason == CloseReason.SETTLED
     assert order.work_verified == 160_000_000
-    assert market.assignment(order_id).state is AssignmentState.DONE
+    assert market.leg(order_id).state is LegState.DONE
 
     # Per round 80,000: protocol 800, audit 2,400, rest 76,800, of it 70 % by work: 38,000 of 80,000 for each share; the
     # providers' part of the aggregation is its validator's. To two seats it pays 46,100 each for all places.

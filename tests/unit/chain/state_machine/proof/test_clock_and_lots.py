@@ -25,13 +25,15 @@ from chain.state_machine.proof.tables import LOT_GROUPS, LOTS, WAITING_LOTS, Lot
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index
-from domain import queries as q
 from domain.beacon import Reveal
 from domain.errors import BAD_PROOF
 from domain.genesis import DENOM
-from domain.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey, MsgSend
+from domain.keys import RoundKey
+from domain.ledger.messages import MsgSend
+from domain.ledger.records import Coin
+from domain.node.queries import StatusRequest
 from domain.params import local_params
-from domain.records import Coin, RoundKey
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey
 from escrow.moves import Pot
 from pol.rules.lots import draw, seed
 from tests.support.chain_harness import Chain, beacon_key, make_genesis, prove, verify
@@ -62,7 +64,7 @@ def test_the_clock_keeps_nanoseconds() -> None:
     chain.time_ns += 1
     chain.block(seconds=0)
     assert chain.clock == 1
-    assert chain.ask(q.StatusRequest()).height == 4
+    assert chain.ask(StatusRequest()).height == 4
 
 
 def committed(market: Market) -> bytes:

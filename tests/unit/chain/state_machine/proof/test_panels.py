@@ -9,16 +9,13 @@ from chain.state_machine.ledger.tables import POTS, SUPPLY
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from domain import queries as q
-from domain.messages import MsgAdmitProvider, MsgRegisterProvider
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import (
-    AuditKind,
-    OrderState,
-    Ruling,
-    SeatAnswer,
-)
+from domain.proof.queries import PanelDutiesRequest, PanelRequest, SeatsRequest
+from domain.proof.records import AuditKind, Ruling, SeatAnswer
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, digest, make_terms, submit
 
@@ -133,25 +130,25 @@ def test_duties_show_what_is_to_do_and_nothing_else() -> None:
     order_id = closed_round(market)
     first, second = market.seated(order_id)
     panel = market.panel(order_id, 0)
-    (duty,) = market.chain.ask(q.PanelDutiesRequest(first)).duties
+    (duty,) = market.chain.ask(PanelDutiesRequest(first)).duties
     assert (duty.key, duty.stage, duty.seed) == (panel.key, 1, panel.seed)
     assert [item.place for item in duty.places] == [place.place for place in panel.places]
     assert (duty.commits_end, duty.reveals_end) == (panel.commits_end, panel.reveals_end)
     assert duty.commitment == b""
     right = market.answers(order_id)
     market.chain.ok(market.commit_answer(order_id, 0, first, right))
-    (duty,) = market.chain.ask(q.PanelDutiesRequest(first)).duties
+    (duty,) = market.chain.ask(PanelDutiesRequest(first)).duties
     assert duty.commitment
-    behind = q.PanelDutiesRequest(first, 0, duty.order_id, duty.attempt, duty.round)
+    behind = PanelDutiesRequest(first, 0, duty.order_id, duty.leg, duty.round)
     assert market.chain.ask(behind).duties == ()
     market.chain.ok(market.commit_answer(order_id, 0, second, right))
     market.chain.ok(market.reveal_answer(order_id, 0, first, right))
-    assert market.chain.ask(q.PanelDutiesRequest(first)).duties == ()
-    assert len(market.chain.ask(q.PanelDutiesRequest(second)).duties) == 1
-    found = market.chain.ask(q.PanelRequest(order_id, 1, 0, 1))
+    assert market.chain.ask(PanelDutiesRequest(first)).duties == ()
+    assert len(market.chain.ask(PanelDutiesRequest(second)).duties) == 1
+    found = market.chain.ask(PanelRequest(order_id, 1, 0, 1))
     assert (found.validator, found.round) == ("v0", market.round(order_id, 0))
     assert [share.claim.slot for share in found.shares] == [1]
-    assert [s.number for s in market.chain.ask(q.SeatsRequest(order_id, 1, 0, 1)).seats] == [1]
+    assert [s.number for s in market.chain.ask(SeatsRequest(order_id, 1, 0, 1)).seats] == [1]
 
 
 # --- what verifies -------------------------------------------------------------------------------
@@ -341,7 +338,7 @@ def test_without_anybody_who_could_sit_a_round_is_void_and_nobody_is_at_fault() 
     market.wait_stage(order_id)
     market.chain.block()
     assert market.round(order_id, 0).void
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.UNDECIDED
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.UNDECIDED
     assert [lost(market, name) for name in market.validators] == [0, 0, 0]
 
 
@@ -386,15 +383,15 @@ def wrong_round(market: Market, order_id: bytes, **answers: Any) -> None:
 def test_a_wrong_aggregation_costs_the_job_bond_and_the_order_opens_again() -> None:
     market = Market(bidders=("v0", "v1"), validators=6)
     order_id = market.run()
-    winner = market.assignment(order_id).validator
-    bond = market.assignment(order_id).job_bond
+    winner = market.leg(order_id).validator
+    bond = market.leg(order_id).job_bond
     market.commit(order_id, *market.traces_of_round(order_id))
     market.wait_drawn(order_id)
     market.chain.ok(market.close_message(order_id, next_root=digest("foreign model")))
     market.wait_stage(order_id)
     wrong_round(market, order_id, said=market.answers(order_id))
-    (first,) = [a for a in market.all_of(order_id).assignments if a.attempt == 1]
-    assert first.end_reason == AttemptEnd.WRONG_ROUND
+    (first,) = [a for a in market.all_of(order_id).legs if a.number == 1]
+    assert first.end_reason == LegEnd.WRONG_ROUND
     assert market.round_of(order_id, 1, 0).void
     assert market.chain.bond(winner) == BOND - bond
     assert winner in market.order(order_id).excluded
@@ -410,8 +407,8 @@ def test_a_wrong_segment_outside_the_duty_costs_its_provider_alone() -> None:
     market, order_id, provider, number = wrong_segment(outside=True)
     wrong_round(market, order_id, said=elsewhere(market.answers(order_id), number))
     assert market.round_of(order_id, 1, 0).void
-    attempt = market.all_of(order_id).assignments[0]
-    assert attempt.end_reason == AttemptEnd.WRONG_SHARE
+    leg = market.all_of(order_id).legs[0]
+    assert leg.end_reason == LegEnd.WRONG_SHARE
     assert market.chain.seen("share.wrong")[-1].get("provider") == provider
     assert market.chain.bond("v0") == BOND
     others = {p for p in market.clusters["v0"] if p != provider}
@@ -422,7 +419,7 @@ def test_a_wrong_segment_outside_the_duty_costs_its_provider_alone() -> None:
 def test_a_wrong_segment_inside_the_duty_costs_the_validator() -> None:
     market, order_id, provider, number = wrong_segment(outside=False)
     wrong_round(market, order_id, said=elsewhere(market.answers(order_id), number))
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
     assert market.chain.bond(provider) == BOND
 
@@ -468,7 +465,7 @@ def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None
     market = Market(validators=6)
     order_id = closed_round(market)
     wrong_round(market, order_id, said=market.answers(order_id), leaves=())
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
     assert all(market.chain.bond(name) == BOND for name in market.clusters["v0"])
 
@@ -480,7 +477,7 @@ def test_a_leaf_that_is_withheld_never_costs_the_provider() -> None:
     shown = tuple(leaf for leaf in market.leaves(order_id) if leaf.place != number)
     wrong_round(market, order_id, said=right, leaves=shown)
     assert rulings(market, order_id)[number] is Ruling.WRONG
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond(provider) == BOND
     assert market.chain.bond("v0") < BOND
 
@@ -509,7 +506,7 @@ def test_what_was_not_served_is_the_validators_fault() -> None:
     order_id = closed_round(market)
     wrong_round(market, order_id, said=market.unavailable(order_id))
     assert rulings(market, order_id) == [Ruling.WRONG] * 4
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
 
 
@@ -537,14 +534,14 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
     assert market.round_of(order_id, 1, 0).void
     assert market.round_of(order_id, 1, 1).void
     for name in market.validators:
-        assert market.chain.ask(q.PanelDutiesRequest(name)).duties == ()
+        assert market.chain.ask(PanelDutiesRequest(name)).duties == ()
     assert [event.get("round") for event in market.chain.seen("round.void")] == ["0", "1"]
     stakes = [stake(market, name) for name in market.validators]
     market.chain.pass_time(25)
     assert [stake(market, name) for name in market.validators] == stakes
 
 
-def test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too() -> None:
+def test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too() -> None:
     """Rounds have panels of their own: a later one may be found wrong first, and one between is still open."""
     params = replace(local_params(), round_window=200, progress_base=300)
     market = Market(params, validators=8)
@@ -558,11 +555,11 @@ def test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too(
     market.chain.block()
     assert [market.round_of(order_id, 1, number).void for number in range(3)] == [True] * 3
     assert market.order(order_id).close_reason == CloseReason.FAILED
-    assert market.chain.ask(q.PanelDutiesRequest("v1")).duties == ()
+    assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
 
 def test_what_the_consumer_lost_is_made_good_once() -> None:
-    """Two rounds of an attempt that are found wrong one after the other would else both pay for the same loss."""
+    """Two rounds of a leg that are found wrong one after the other would else both pay for the same loss."""
     market, order_id, number = wrong_after_paid()
     paid = market.all_of(order_id).escrow.depositors[0].paid
     market.fault_round(order_id, 3)
@@ -607,7 +604,7 @@ def wrong_after_paid() -> tuple[Market, bytes, int]:
     raise AssertionError("no beacon drew such a segment")
 
 
-def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
+def test_a_void_round_fails_the_leg_of_a_proven_order_at_once() -> None:
     params = replace(local_params(), progress_base=300, round_window=200)
     market = Market(params, validators=6)
     order_id = market.run(submit(rematch=False))
@@ -619,7 +616,7 @@ def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
     assert market.chain.bond("v0") < BOND
     assert market.chain.bond("v0p0") == BOND
-    assert market.chain.ask(q.PanelDutiesRequest("v1")).duties == ()
+    assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
 
 def test_an_undecided_round_costs_neither_side_anything() -> None:
@@ -663,7 +660,7 @@ def test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobod
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
     assert market.order(order_id).state is OrderState.RUNNING
-    deadline = market.assignment(order_id).progress_deadline
+    deadline = market.leg(order_id).progress_deadline
     assert deadline == market.chain.clock + 5 + 3
     market.chain.ok(market.close_message(order_id))
 

@@ -9,10 +9,13 @@ from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.proof import rejections
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import WRONG_STATE
-from domain.messages import MsgLeaveCluster, MsgStopOrder
+from domain.ledger.records import BondKind
+from domain.legs.messages import MsgStopOrder
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import BondKind, OrderState, Share, ShareState
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Share, ShareState
+from domain.registry.messages import MsgLeaveCluster
 from escrow.moves import Pot
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, Trace, make_terms, sign_share, submit
@@ -183,7 +186,7 @@ def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
 
 @pytest.mark.parametrize("bond", [0, 10_000])
 def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> None:
-    """v0p0 is its own man: rejected although right, he is paid from what a failed attempt gives back to the deposit."""
+    """v0p0 is its own man: rejected although right, he is paid from what a failed leg gives back to the deposit."""
     market = Market(replace(local_params(), job_bond_bps=bond, payload_fee=0))
     order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000, deadline=9_000))
     market.train_round(order_id)
@@ -236,7 +239,7 @@ def test_a_rejected_share_cannot_leave_before_it_is_compared(
     market.chain.ok(MsgLeaveCluster("v0p0"))
 
 
-def test_an_attempt_that_ends_returns_the_bonds_of_rejected_shares(
+def test_an_leg_that_ends_returns_the_bonds_of_rejected_shares(
     market: Market, order_id: bytes
 ) -> None:
     """Nobody has recomputed its round, so nothing is known: no bond is held for a verdict that never comes."""

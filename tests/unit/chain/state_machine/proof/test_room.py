@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.proof.tables import AUDIT_LOAD
+from domain.legs.reasons import LegEnd
+from domain.market.records import OrderState
 from domain.params import Params, local_params
-from domain.reasons import AttemptEnd
-from domain.records import OrderState
 from pol.rules.panels import panel_load
 from tests.support.chain_market import PRICE, Market, make_terms, submit
 
@@ -99,8 +99,8 @@ def test_what_an_order_waits_for_room_is_added_to_its_deadline() -> None:
     (moved,) = market.chain.seen("order.deadline_moved")
     assert moved.get("deadline") == str(deadline + begun - since)
     market.chain.pass_until(deadline + begun - since)
-    (ended,) = market.all_of(order_id).assignments
-    assert ended.end_reason == AttemptEnd.ORDER_DEADLINE
+    (ended,) = market.all_of(order_id).legs
+    assert ended.end_reason == LegEnd.ORDER_DEADLINE
 
 
 @pytest.mark.parametrize("round", [0, 1])

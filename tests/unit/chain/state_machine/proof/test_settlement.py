@@ -12,11 +12,16 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
 from chain.state_machine.queue import DEADLINES, Due
-from domain.events import Event, PartReturned, PaymentMade, RoundVerified, changes_of
-from domain.messages import MsgStopOrder
+from domain.events import Event
+from domain.ledger.events import PaymentMade
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import PartReturned
+from domain.legs.messages import MsgStopOrder
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import CloseReason
-from domain.records import BondKind, BondRow, OrderState
+from domain.proof.events import RoundVerified
+from domain.vocabulary import changes_of
 from escrow.moves import FROM_WITHHELD, Move, Transfer
 from tests.support.chain_harness import CHAIN_ID, COINS, verify
 from tests.support.chain_market import BOND, Market, make_terms, submit
@@ -177,10 +182,10 @@ def test_a_bond_of_nothing_is_no_bond() -> None:
     assert order_money.get_job_bond(ctx, order_id, 7) is None
 
 
-def test_without_job_bonds_attempts_fail_for_free() -> None:
+def test_without_job_bonds_legs_fail_for_free() -> None:
     market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0))
     order_id = market.run(submit(rematch=False))
-    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    market.chain.pass_until(market.leg(order_id).progress_deadline)
     assert market.order(order_id).close_reason == CloseReason.FAILED
     assert market.chain.worth("carol") == COINS
     assert market.chain.bond("v0") == BOND
@@ -209,7 +214,7 @@ PART = 76_800 - PROVIDERS
 def train(market: Market, order_id: bytes, rounds: int) -> None:
     """Close the next rounds, each with the answers of its auditors."""
     for _ in range(rounds):
-        round = market.assignment(order_id).round
+        round = market.leg(order_id).round
         market.train_round(order_id)
         market.answer_all(order_id, round)
 
@@ -254,7 +259,7 @@ def test_an_order_waits_for_its_hand_over_before_it_settles() -> None:
     while not market.chain.seen("order.verified"):
         market.chain.block()
     told = market.chain.seen("order.verified")[-1]
-    settles_at = market.assignment(order_id).settles_at
+    settles_at = market.leg(order_id).settles_at
     assert int(told.get("settles_at")) == settles_at == market.chain.clock + 12
     assert price
     # the window of a round that was verified by another entry, in a lane that is behind
@@ -273,9 +278,9 @@ def test_the_wait_is_a_window_at_least() -> None:
     market = Market(replace(local_params(), round_window=30, accept_rate=2**60))
     order_id = market.run(submit(terms=make_terms(rounds=1)))
     train(market, order_id, 1)
-    while not market.assignment(order_id).settles_at:
+    while not market.leg(order_id).settles_at:
         market.chain.block()
-    assert market.assignment(order_id).settles_at == market.chain.clock + 30
+    assert market.leg(order_id).settles_at == market.chain.clock + 30
 
 
 def test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has() -> None:
@@ -289,7 +294,7 @@ def test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has() -> N
     train(market, order_id, rounds - 1)
     market.chain.pass_time(12)
     assert withheld(market, order_id) == (rounds - 1) * PART
-    locked = market.assignment(order_id).job_bond
+    locked = market.leg(order_id).job_bond
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
     market.chain.pass_time(15)
     assert market.order(order_id).close_reason == CloseReason.FAILED

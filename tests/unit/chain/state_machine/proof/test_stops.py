@@ -9,14 +9,16 @@ from chain.state_machine.ledger.tables import BOND_ACCOUNTS
 from chain.state_machine.proof.tables import ROUNDS
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, BAD_PROOF, SLOT_MISSING, WRONG_STATE
-from domain.messages import MsgStopOrder
+from domain.legs.messages import MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import Params, local_params
-from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import (
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
     AnswerKind,
-    AssignmentState,
     AuditKind,
-    OrderState,
     Place,
     Ruling,
     SeatAnswer,
@@ -46,7 +48,7 @@ def stopped_order(market: Market, *stops: int | None, **changes: Any) -> bytes:
 
 def finish(market: Market, order_id: bytes) -> None:
     """Let every seat find what the chain has, and all times pass."""
-    last = market.assignment(order_id).round - 1
+    last = market.leg(order_id).round - 1
     market.answer_all(order_id, last)
     market.chain.pass_time(market.order(order_id).window + 2)
     market.pass_handover(order_id)
@@ -66,9 +68,9 @@ def free(market: Market, name: str) -> int:
 def test_a_round_is_closed_with_the_place_at_which_the_job_stops(market: Market) -> None:
     order_id = market.run()
     market.stop_round(order_id, None, 1)
-    assignment, closed = market.assignment(order_id), market.round(order_id, 0)
+    leg, closed = market.leg(order_id), market.round(order_id, 0)
     assert market.order(order_id).state is OrderState.PROVEN
-    assert (assignment.state, assignment.round) == (AssignmentState.PROVEN, 1)
+    assert (leg.state, leg.round) == (LegState.PROVEN, 1)
     assert closed.stopped == Place(AuditKind.SEGMENT, 1, 1, 1)
     assert (closed.next_root, closed.ciphertext_root) == (b"", b"")
     # Three whole segments; neither what stopped nor an aggregation is anybody's work.
@@ -167,10 +169,10 @@ def test_a_stop_that_strangers_find_ends_the_order_with_the_consumers_reason(
     assert panel.places[0].place == Place(AuditKind.SEGMENT, 0, 1, 1)
     assert [place.stops for place in panel.places] == [True, *[False] * (len(panel.places) - 1)]
     finish(market, order_id)
-    order, assignment = market.order(order_id), market.assignment(order_id)
+    order, leg = market.order(order_id), market.leg(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.STOPPED_BY_JOB)
-    assert assignment.state is AssignmentState.DONE
-    assert assignment.end_reason == AttemptEnd.STOPPED_BY_JOB
+    assert leg.state is LegState.DONE
+    assert leg.end_reason == LegEnd.STOPPED_BY_JOB
     assert order.work_verified == 3 * SEGMENT_WORK
     # 57,000 for three segments: 1 % and 3 % taken, 70 % of the rest for those who trained.
     total = 57_000
@@ -281,8 +283,8 @@ def test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does(
     answers = found_at(market, order_id, 0, AnswerKind.FINISHED, digest("it goes on"))
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
     assert market.panel(order_id, 0).places[0].ruling is Ruling.WRONG
-    assignment = market.all_of(order_id).assignments[0]
-    assert assignment.end_reason == AttemptEnd.WRONG_ROUND
+    leg = market.all_of(order_id).legs[0]
+    assert leg.end_reason == LegEnd.WRONG_ROUND
     assert paid(market, order_id, "provider", "validator") == 0
     assert paid(market, order_id, "burn") + paid(market, order_id, "compensation") > 0
     assert market.order(order_id).excluded == ("v0",)
@@ -293,7 +295,7 @@ def test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does(
 def test_a_stop_of_which_nothing_is_served_is_the_validators_fault(market: Market) -> None:
     order_id = stopped_order(market, 1, None)
     market.fault_round(order_id)
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 
 def test_a_stop_that_is_hidden_is_found_where_it_is(market: Market) -> None:
@@ -305,7 +307,7 @@ def test_a_stop_that_is_hidden_is_found_where_it_is(market: Market) -> None:
     assert not any(place.stops for place in panel.places)
     answers = found_at(market, order_id, 0, AnswerKind.STOPPED)
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 
 def test_a_false_end_beside_a_true_stop_is_the_validators_word_too() -> None:
@@ -321,7 +323,7 @@ def test_a_false_end_beside_a_true_stop_is_the_validators_word_too() -> None:
     assert all(place.stops for place in places)
     answers = found_at(market, order_id, 1, AnswerKind.FINISHED, digest("it goes on"))
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 
 def test_a_wrong_segment_before_a_true_stop_is_its_providers_fault() -> None:
@@ -335,7 +337,7 @@ def test_a_wrong_segment_before_a_true_stop_is_its_providers_fault() -> None:
     number = places.index(Place(AuditKind.SEGMENT, 0, 1, segment))
     answers = found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state"))
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_SHARE
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_SHARE
 
 
 @pytest.mark.parametrize("segment", [0, 3])
@@ -347,7 +349,7 @@ def test_what_the_validator_has_to_replay_before_a_stop_is_its_fault(segment: in
     number = places.index(Place(AuditKind.SEGMENT, 0, 1, segment))
     answers = found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state"))
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
-    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 
 def test_nobody_shows_a_leaf_behind_a_stop() -> None:

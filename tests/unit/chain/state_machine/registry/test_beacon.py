@@ -10,9 +10,9 @@ from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
 from domain.beacon import Reveal, first_beacon, next_beacon, possession_sign_bytes
 from domain.errors import ALREADY_EXISTS, BAD_FIELD, BAD_PROOF, NOT_FOUND, Refusal
-from domain.messages import MsgRevokeBeaconKey, MsgSetBeaconKey
-from domain.queries import ValidatorsRequest
-from domain.records import BeaconKey, Validator
+from domain.registry.messages import MsgRevokeBeaconKey, MsgSetBeaconKey
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import BeaconKey, Validator
 from tests.support.chain_harness import (
     CHAIN_ID,
     Chain,

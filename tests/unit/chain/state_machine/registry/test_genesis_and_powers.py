@@ -14,8 +14,8 @@ from domain.block import ValidatorUpdate
 from domain.bounds import Range, hints_of, split
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount
+from domain.ledger.records import Coin
 from domain.params import Params, local_params
-from domain.records import Coin
 from tests.support.chain_harness import CHAIN_ID, Chain, cons_key, make_genesis, verify
 from wire.address import check_address
 

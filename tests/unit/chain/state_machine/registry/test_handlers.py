@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.registry.tables import CLUSTERS
-from domain import queries as q
 from domain.errors import (
     ALREADY_EXISTS,
     BAD_FIELD,
@@ -15,7 +14,7 @@ from domain.errors import (
     NOT_YOURS,
     WRONG_STATE,
 )
-from domain.messages import (
+from domain.registry.messages import (
     MsgAdmitProvider,
     MsgCertifyProvider,
     MsgDismissProvider,
@@ -24,7 +23,8 @@ from domain.messages import (
     MsgRegisterProvider,
     MsgSetEndpoint,
 )
-from domain.records import Provider, Validator
+from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
+from domain.registry.records import Provider, Validator
 from tests.support.chain_harness import pub_key
 from tests.support.chain_market import Market
 
@@ -38,13 +38,13 @@ def market() -> Market:
 
 
 def provider(market: Market, address: str) -> Provider:
-    found: tuple[Provider, ...] = market.chain.ask(q.ProvidersRequest("", 0, "")).providers
+    found: tuple[Provider, ...] = market.chain.ask(ProvidersRequest("", 0, "")).providers
     return next(p for p in found if p.address == address)
 
 
 def test_an_endpoint_is_published(market: Market) -> None:
     market.chain.ok(ENDPOINT)
-    validators = market.chain.ask(q.ValidatorsRequest()).validators
+    validators = market.chain.ask(ValidatorsRequest()).validators
     (validator,) = [v for v in validators if v.operator == "v1"]
     assert (validator.endpoint, validator.certificate) == ("192.0.2.7:7430", b"der")
     assert market.chain.seen("validator.endpoint")[-1].get("operator") == "v1"
@@ -70,7 +70,7 @@ def test_a_provider_joins_with_the_key_of_its_account(market: Market) -> None:
     found = provider(market, "v0p0")
     assert (found.validator, found.pub_key, found.capability) == ("v0", pub_key("v0p0"), None)
     assert found.admitted
-    names = [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers]
+    names = [p.address for p in market.chain.ask(ProvidersRequest("v0", 0, "")).providers]
     assert names == ["v0p0", "v0p1"]
 
 
@@ -84,7 +84,7 @@ def test_a_provider_moves_and_leaves(market: Market) -> None:
     market.chain.ok(CERTIFY)
     market.chain.ok(MsgRegisterProvider("v0p0", "v1"))
     assert provider(market, "v0p0").capability is None
-    assert [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers] == [
+    assert [p.address for p in market.chain.ask(ProvidersRequest("v0", 0, "")).providers] == [
         "v0p1"
     ]
     market.chain.ok(MsgLeaveCluster("v0p0"))
@@ -101,7 +101,7 @@ def test_who_asks_is_in_no_cluster_until_its_validator_admits_it(market: Market)
     asking = provider(market, "v0p0")
     assert (asking.validator, asking.admitted) == ("v1", False)
     assert not CLUSTERS.has(chain.overlay(), "v1", "v0p0")
-    assert chain.ask(q.ProviderRequest("v0p0")).provider == asking
+    assert chain.ask(ProviderRequest("v0p0")).provider == asking
     chain.refused(NOT_YOURS, replace(CERTIFY, validator="v1"))
     chain.refused(NOT_YOURS, MsgAdmitProvider("v0", "v0p0"), field="provider")
     chain.refused(NOT_YOURS, MsgAdmitProvider("v0p0", "v0p0"), field="provider")
@@ -109,7 +109,7 @@ def test_who_asks_is_in_no_cluster_until_its_validator_admits_it(market: Market)
     chain.refused(ALREADY_EXISTS, MsgRegisterProvider("v0p0", "v1"), field="validator")
     chain.ok(MsgAdmitProvider("v1", "v0p0"), replace(CERTIFY, validator="v1"))
     assert provider(market, "v0p0").is_in("v1")
-    assert "v0p0" in [p.address for p in chain.ask(q.ProvidersRequest("v1", 0, "")).providers]
+    assert "v0p0" in [p.address for p in chain.ask(ProvidersRequest("v1", 0, "")).providers]
     assert chain.seen("provider.admitted")[-1].get("validator") == "v1"
     chain.refused(ALREADY_EXISTS, MsgAdmitProvider("v1", "v0p0"), field="provider")
 
@@ -182,7 +182,7 @@ def test_measurements_are_bounded(market: Market, change: dict[str, int]) -> Non
 
 
 def promised(market: Market) -> Validator:
-    found: tuple[Validator, ...] = market.chain.ask(q.ValidatorsRequest()).validators
+    found: tuple[Validator, ...] = market.chain.ask(ValidatorsRequest()).validators
     return next(validator for validator in found if validator.operator == "v1")
 
 
@@ -207,7 +207,7 @@ def test_who_was_silent_promises_more_only_after_a_while() -> None:
     market.chain.block()
     name = market.seated(order_id)[0]
     halved = market.chain.clock - 1
-    validators = market.chain.ask(q.ValidatorsRequest()).validators
+    validators = market.chain.ask(ValidatorsRequest()).validators
     found = next(v for v in validators if v.operator == name)
     assert (found.audit_speed, found.audit_rate) == (10**10 // 2, 10**9 // 2)
     assert found.halved_at <= halved + 1

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from chain.state_machine.registry.tables import VALIDATORS
-from domain import queries as q
 from domain.amount import MONEY_MAX, WORK_MAX
 from domain.errors import (
     BAD_FIELD,
@@ -19,8 +18,9 @@ from domain.errors import (
 )
 from domain.hashing import hash_fields, u32, u64
 from domain.limits import BIDS_PER_VALIDATOR_MAX
-from domain.messages import MsgChangeBid, MsgWithdrawBid
-from domain.records import Bid, OrderState
+from domain.market.messages import MsgChangeBid, MsgWithdrawBid
+from domain.market.queries import BidsRequest
+from domain.market.records import Bid, OrderState
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import OFFERED, PRICE, Market, bid
 
@@ -37,7 +37,7 @@ def place(market: Market, **changes: Any) -> bytes:
 
 
 def bids(market: Market) -> tuple[Bid, ...]:
-    found: tuple[Bid, ...] = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    found: tuple[Bid, ...] = market.chain.ask(BidsRequest("", 0, b"")).bids
     return found
 
 

@@ -5,18 +5,16 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.proof.attempts import BLAMES_JOB
-from domain import queries as q
+from chain.state_machine.proof.legs import BLAMES_JOB
 from domain.errors import BAD_FIELD, DEADLINE_PASSED, NOT_FOUND, NOT_YOURS, WRONG_STATE
-from domain.messages import (
-    MsgAcceptOrder,
-    MsgCancelOrder,
-    MsgDeclineOrder,
-    MsgStopOrder,
-)
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
+from domain.market.messages import MsgCancelOrder
+from domain.market.queries import BidsRequest
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
 from domain.params import local_params
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import AssignmentState, OrderState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, bid, make_terms, submit
 
@@ -76,11 +74,11 @@ def test_an_order_in_the_block_of_its_cancelling_is_not_matched() -> None:
 
 def test_accepting_starts_the_first_round(market: Market, matched: bytes) -> None:
     market.accept(matched)
-    assignment = market.assignment(matched)
-    assert assignment.state is AssignmentState.RUNNING
+    leg = market.leg(matched)
+    assert leg.state is LegState.RUNNING
     # 30 s and three times 42,000,000 FLOPs at 10^9 FLOP/s, rounded up to a second.
-    assert assignment.progress_deadline == market.chain.clock + 33
-    assert assignment.global_in == market.order(matched).terms.global_root
+    assert leg.progress_deadline == market.chain.clock + 33
+    assert leg.global_in == market.order(matched).terms.global_root
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def test_the_time_to_accept_grows_with_all_that_is_delivered(
 ) -> None:
     terms = make_terms(payload_bytes=payload, data_bytes=data)
     order_id = market.submit(submit(terms=terms))
-    assert market.assignment(order_id).accept_deadline == market.chain.clock + seconds
+    assert market.leg(order_id).accept_deadline == market.chain.clock + seconds
 
 
 @pytest.mark.parametrize("cls", [MsgAcceptOrder, MsgStopOrder])
@@ -102,7 +100,7 @@ def test_only_the_matched_validator_acts(market: Market, matched: bytes, cls: An
     market.chain.refused(WRONG_STATE, cls("v0", matched, 0))
     market.chain.refused(NOT_FOUND, cls("v0", bytes(32), 1))
     market.chain.refused(BAD_FIELD, cls("v0", b"x", 1))
-    market.chain.refused(BAD_FIELD, cls("v0", matched, -1), field="attempt")
+    market.chain.refused(BAD_FIELD, cls("v0", matched, -1), field="leg")
 
 
 def test_accepting_twice_is_refused(market: Market, matched: bytes) -> None:
@@ -111,7 +109,7 @@ def test_accepting_twice_is_refused(market: Market, matched: bytes) -> None:
 
 
 def test_accepting_works_to_the_last_second(market: Market, matched: bytes) -> None:
-    deadline = market.assignment(matched).accept_deadline
+    deadline = market.leg(matched).accept_deadline
     # 20 s, 1 MB at 10 MB/s, and twice 23,000,000 FLOPs at 10^9 FLOP/s, each rounded up.
     assert deadline == market.chain.clock + 22
     market.chain.pass_until(deadline - 2)
@@ -120,7 +118,7 @@ def test_accepting_works_to_the_last_second(market: Market, matched: bytes) -> N
 
 
 def test_accepting_at_the_deadline_is_too_late(market: Market, matched: bytes) -> None:
-    deadline = market.assignment(matched).accept_deadline
+    deadline = market.leg(matched).accept_deadline
     market.chain.pass_until(deadline - 1)
     market.chain.refused(WRONG_STATE, MsgAcceptOrder("v0", matched, 1))
     assert market.order(matched).state is OrderState.OPEN
@@ -140,8 +138,8 @@ def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(
         ("compensation", cost),
         ("burn", JOB_BOND - cost),
     ]
-    assert market.chain.ask(q.BidsRequest("", 0, b"")).bids == ()
-    assert market.assignment(matched).end_reason == AttemptEnd.NOT_ACCEPTED
+    assert market.chain.ask(BidsRequest("", 0, b"")).bids == ()
+    assert market.leg(matched).end_reason == LegEnd.NOT_ACCEPTED
     assert market.chain.seen("order.failed")[-1].get("reason") == "10011"
 
 
@@ -158,14 +156,14 @@ def test_after_max_attempts_the_order_is_unserved_and_its_fee_made_good_once() -
 # --- decline ---
 
 
-def decline(order_id: bytes, reason: AttemptEnd, validator: str = "v0") -> MsgDeclineOrder:
+def decline(order_id: bytes, reason: LegEnd, validator: str = "v0") -> MsgDeclineOrder:
     return MsgDeclineOrder(validator, order_id, 1, int(reason))
 
 
 def test_declining_costs_a_fee_and_opens_the_order_for_others(
     market: Market, matched: bytes
 ) -> None:
-    market.chain.ok(decline(matched, AttemptEnd.DECLINED_BY_CHOICE))
+    market.chain.ok(decline(matched, LegEnd.DECLINED_BY_CHOICE))
     order = market.order(matched)
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 0, ("v0",))
     assert order.expires_at == market.chain.clock + 100
@@ -173,12 +171,12 @@ def test_declining_costs_a_fee_and_opens_the_order_for_others(
     assert market.chain.worth("carol") == COINS - 400_000
     assert [p.kind for p in market.all_of(matched).payments] == ["decline_fee", "bond_return"]
     market.chain.ok(bid("v0"), bid("v1"))
-    assert market.assignment(matched).validator == "v1"
+    assert market.leg(matched).validator == "v1"
 
 
 @pytest.mark.parametrize("reason", sorted(BLAMES_JOB))
 def test_where_nobody_can_tell_whose_fault_it_was_both_lose_and_nobody_gains(
-    market: Market, matched: bytes, reason: AttemptEnd
+    market: Market, matched: bytes, reason: LegEnd
 ) -> None:
     market.chain.ok(decline(matched, reason))
     assert market.order(matched).failures == 1
@@ -193,7 +191,7 @@ def test_an_order_that_is_blamed_often_closes() -> None:
     order_id = market.submit()
     for number in (1, 2, 3):
         assert market.order(order_id).state is OrderState.MATCHED
-        name, reason = market.assignment(order_id).validator, AttemptEnd.PAYLOAD_NOT_DELIVERED
+        name, reason = market.leg(order_id).validator, LegEnd.PAYLOAD_NOT_DELIVERED
         market.chain.ok(MsgDeclineOrder(name, order_id, number, int(reason)))
         market.auction()
     assert close_reason(market, order_id) == CloseReason.UNSERVED
@@ -205,18 +203,18 @@ def test_one_order_that_is_never_delivered_does_not_empty_the_book() -> None:
     market = Market(bidders=("v0", "v1", "v2", "v3"))
     order_id = market.submit(submit())
     for number in (1, 2, 3, 4):
-        name = market.assignment(order_id).validator
-        reason = int(AttemptEnd.DECLINED_BY_CHOICE)
+        name = market.leg(order_id).validator
+        reason = int(LegEnd.DECLINED_BY_CHOICE)
         market.chain.ok(MsgDeclineOrder(name, order_id, number, reason))
         market.auction()
     assert market.order(order_id).unmatched == (("excluded", 4),)
-    assert len(market.chain.ask(q.BidsRequest("", 0, b"")).bids) == 4
+    assert len(market.chain.ask(BidsRequest("", 0, b"")).bids) == 4
     assert market.order(market.submit()).state is OrderState.MATCHED
 
 
 def test_who_has_no_capacity_takes_its_bid_back(market: Market, matched: bytes) -> None:
-    market.chain.ok(decline(matched, AttemptEnd.DECLINED_NO_CAPACITY))
-    assert market.chain.ask(q.BidsRequest("", 0, b"")).bids == ()
+    market.chain.ok(decline(matched, LegEnd.DECLINED_NO_CAPACITY))
+    assert market.chain.ask(BidsRequest("", 0, b"")).bids == ()
     assert market.chain.bond("v0") == BOND - FEE
 
 
@@ -232,19 +230,19 @@ def test_a_payload_that_takes_years_finds_no_match() -> None:
 def test_what_is_left_after_burning_bounds_the_price() -> None:
     market = Market(bidders=("v0",))
     order_id = market.submit(submit(deposit=344_400))
-    market.chain.ok(decline(order_id, AttemptEnd.PAYLOAD_NOT_DELIVERED))
+    market.chain.ok(decline(order_id, LegEnd.PAYLOAD_NOT_DELIVERED))
     market.chain.ok(bid("v1"))
     assert market.order(order_id).unmatched == (("excluded", 1), ("price", 2))
     market.chain.ok(bid("v2", price=996_875 * 10**6))  # 159,500 is left for 160,000,000 FLOPs
-    assert market.assignment(order_id).validator == "v2"
+    assert market.leg(order_id).validator == "v2"
 
 
 def test_a_decline_has_a_known_reason_and_a_match(market: Market, matched: bytes) -> None:
-    market.chain.refused(BAD_FIELD, decline(matched, AttemptEnd.NO_PROGRESS), field="reason")
-    market.chain.refused(NOT_YOURS, decline(matched, AttemptEnd.DECLINED_NO_CAPACITY, "v1"))
-    market.chain.refused(NOT_FOUND, decline(bytes(32), AttemptEnd.DECLINED_NO_CAPACITY))
+    market.chain.refused(BAD_FIELD, decline(matched, LegEnd.NO_PROGRESS), field="reason")
+    market.chain.refused(NOT_YOURS, decline(matched, LegEnd.DECLINED_NO_CAPACITY, "v1"))
+    market.chain.refused(NOT_FOUND, decline(bytes(32), LegEnd.DECLINED_NO_CAPACITY))
     market.accept(matched)
-    market.chain.refused(WRONG_STATE, decline(matched, AttemptEnd.DECLINED_WORK_MISMATCH))
+    market.chain.refused(WRONG_STATE, decline(matched, LegEnd.DECLINED_WORK_MISMATCH))
 
 
 def test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance(
@@ -253,7 +251,7 @@ def test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance(
     """It cannot be matched so; if it were, the validator would not get away for nothing."""
     market.move_deadline(matched, market.chain.clock + 5)
     market.chain.pass_time(5)
-    assert market.assignment(matched).end_reason == AttemptEnd.NOT_ACCEPTED
+    assert market.leg(matched).end_reason == LegEnd.NOT_ACCEPTED
     assert close_reason(market, matched) == CloseReason.DEADLINE
     assert market.chain.bond("v0") == BOND - JOB_BOND
 
@@ -268,7 +266,7 @@ def test_stopping_pays_for_what_was_not_done(market: Market, matched: bytes) -> 
     cost = JOB_BOND // 2 - burnt(market, matched)
     assert 0 < cost < 200
     assert market.chain.worth("carol") == COINS - 400_000 + cost
-    assert market.assignment(matched).end_reason == AttemptEnd.STOPPED_BY_VALIDATOR
+    assert market.leg(matched).end_reason == LegEnd.STOPPED_BY_VALIDATOR
     # The closed round runs through its window.
     assert market.order(matched).state is OrderState.RUNNING
     market.answer_all(matched, 0)
@@ -298,7 +296,7 @@ def test_stopping_before_anything_is_done_opens_the_order_again(
 def test_without_rematching_a_stopped_order_fails() -> None:
     market = Market(bidders=("v0", "v1"))
     order_id = market.run(submit(rematch=False))
-    validator = market.assignment(order_id).validator
+    validator = market.leg(order_id).validator
     cost = market.chain.fees["carol"]
     market.chain.ok(MsgStopOrder(validator, order_id, 1))
     assert close_reason(market, order_id) == CloseReason.FAILED
@@ -306,8 +304,8 @@ def test_without_rematching_a_stopped_order_fails() -> None:
     assert burnt(market, order_id) == JOB_BOND - cost
 
 
-def test_what_a_failed_attempt_was_paid_comes_back_from_its_bond() -> None:
-    """A verified round of an attempt that fails is the consumer's loss, as far as the cut of the bond goes."""
+def test_what_a_failed_leg_was_paid_comes_back_from_its_bond() -> None:
+    """A verified round of a leg that fails is the consumer's loss, as far as the cut of the bond goes."""
     market = Market(replace(local_params(), job_bond_bps=10_000, progress_base=100))
     order_id = market.run()
     market.train_round(order_id)
@@ -332,4 +330,4 @@ def test_no_message_helps_after_a_deadline_that_the_queue_has_not_reached(
     market.chain.drop_queue()
     market.chain.pass_time(22)
     market.chain.refused(DEADLINE_PASSED, MsgAcceptOrder("v0", matched, 1))
-    market.chain.refused(DEADLINE_PASSED, decline(matched, AttemptEnd.DECLINED_BAD_JOB))
+    market.chain.refused(DEADLINE_PASSED, decline(matched, LegEnd.DECLINED_BAD_JOB))

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from domain import queries as q
 from domain.amount import MONEY_MAX
 from domain.errors import (
     BAD_FIELD,
@@ -14,8 +13,9 @@ from domain.errors import (
     UNSUPPORTED,
 )
 from domain.hashing import hash_fields, u32, u64
+from domain.market.queries import OrdersRequest
+from domain.market.records import Conditions, JobTerms, OrderState
 from domain.params import local_params
-from domain.records import Conditions, JobTerms, OrderState
 from tests.support.chain_harness import CHAIN_ID, COINS, prove_key, sign
 from tests.support.chain_market import ANY, PRICE, Market, make_terms, submit
 
@@ -32,7 +32,7 @@ def test_an_order_opens_and_its_deposit_is_locked(market: Market) -> None:
     assert order_id == hash_fields("assay/order", CHAIN_ID, "carol", u64(account.sequence), u32(0))
     found = market.all_of(order_id)
     order, clock = found.order, market.chain.clock
-    assert (order.state, order.attempt, order.close_reason) == (OrderState.OPEN, 0, 0)
+    assert (order.state, order.legs, order.close_reason) == (OrderState.OPEN, 0, 0)
     assert (order.expires_at, order.deadline) == (clock + 100, clock + 1_000)
     assert order.params == local_params().for_order()
     assert market.chain.worth("carol") == COINS - 400_000
@@ -49,7 +49,7 @@ def test_two_orders_in_one_transaction_have_two_ids(market: Market) -> None:
     result = market.chain.ok(market.chain.tx(submit(), submit()))
     ids = [found for _, found in result.tx_results[0].responses]
     assert len(set(ids)) == 2
-    assert len(market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders) == 2
+    assert len(market.chain.ask(OrdersRequest("carol", "", 0, 0, b"")).orders) == 2
 
 
 def test_an_order_keeps_its_own_deadline_within_its_time_to_live(market: Market) -> None:

@@ -15,9 +15,11 @@ from domain.errors import (
     SLOT_MISSING,
     WRONG_STATE,
 )
-from domain.messages import AcceptedShare
+from domain.legs.records import LegState
+from domain.market.records import OrderState
 from domain.params import Params, local_params
-from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
+from domain.proof.messages import AcceptedShare
+from domain.proof.records import ShareRoots, ShareState
 from tests.support.chain_market import Market, digest, make_terms, submit
 
 
@@ -47,9 +49,9 @@ def ready(market: Market, order_id: bytes) -> bytes:
 def test_closing_opens_the_next_round_from_the_new_state(market: Market, ready: bytes) -> None:
     message = market.close_message(ready)
     market.chain.ok(message)
-    assignment, closed = market.assignment(ready), market.round(ready, 0)
-    assert (assignment.round, assignment.global_in) == (1, message.next_root)
-    assert assignment.progress_deadline == market.chain.clock + 33
+    leg, closed = market.leg(ready), market.round(ready, 0)
+    assert (leg.round, leg.global_in) == (1, message.next_root)
+    assert leg.progress_deadline == market.chain.clock + 33
     assert (closed.work, closed.verified, closed.void) == (80_000_000, False, False)
     assert closed.window_ends == market.chain.clock + 10
     assert {share.state for share in market.shares(ready)} == {ShareState.ACCEPTED}
@@ -167,7 +169,7 @@ def test_a_share_trained_from_elsewhere_cannot_be_accepted(
         ({"order_id": b""}, BAD_FIELD),
         ({"validator": "v1"}, NOT_YOURS),
         ({"round": 1}, WRONG_STATE),
-        ({"attempt": 3}, WRONG_STATE),
+        ({"leg": 3}, WRONG_STATE),
     ],
 )
 def test_the_open_round_of_ones_own_order(
@@ -215,12 +217,12 @@ def test_closing_the_last_round_proves_the_order(market: Market, order_id: bytes
     assert market.order(order_id).state is OrderState.RUNNING
     assert not market.chain.seen("order.proven")
     market.train_round(order_id)
-    assignment = market.assignment(order_id)
+    leg = market.leg(order_id)
     assert market.order(order_id).state is OrderState.PROVEN
-    assert (assignment.state, assignment.round) == (AssignmentState.PROVEN, 2)
-    assert market.chain.seen("order.proven")[-1].get("attempt") == "1"
+    assert (leg.state, leg.round) == (LegState.PROVEN, 2)
+    assert market.chain.seen("order.proven")[-1].get("leg") == "1"
     market.answer_all(order_id, 1)
     # Nothing opens behind it, and there is no progress any more that could be missed.
     market.chain.refused(WRONG_STATE, market.commit_message(order_id, market.trace(order_id)))
-    market.chain.pass_until(assignment.progress_deadline + 1)
+    market.chain.pass_until(leg.progress_deadline + 1)
     assert not market.chain.seen("order.failed")

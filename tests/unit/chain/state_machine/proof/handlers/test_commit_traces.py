@@ -16,17 +16,13 @@ from domain.errors import (
     WRONG_STATE,
     Code,
 )
-from domain.messages import (
-    MsgAdmitProvider,
-    MsgCommitTraces,
-    MsgDepositBond,
-    MsgRegisterProvider,
-    MsgStopOrder,
-    MsgWithdrawBond,
-    SignedShare,
-)
-from domain.reasons import ShareReason
-from domain.records import ShareClaim, ShareRef, ShareState
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
+from domain.legs.messages import MsgStopOrder
+from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.reasons import ShareReason
+from domain.proof.records import ShareClaim, ShareState
+from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from tests.support.chain_market import (
     BOND,
     Market,
@@ -80,7 +76,7 @@ def with_signature(make: Callable[[ShareClaim], SignedShare]) -> Change:
     ("build", "reason"),
     [
         (changed(order_id=bytes(32)), ShareReason.MALFORMED),
-        (changed(attempt=2), ShareReason.MALFORMED),
+        (changed(leg=2), ShareReason.MALFORMED),
         (changed(round=1), ShareReason.MALFORMED),
         (changed(issue=0), ShareReason.MALFORMED),
         (changed(slot=2), ShareReason.BAD_SLOT),
@@ -256,7 +252,7 @@ def test_only_the_assigned_validator_commits_to_the_open_round(
 ) -> None:
     message = market.commit_message(order_id, market.trace(order_id))
     market.chain.refused(NOT_YOURS, replace(message, validator="v1"))
-    market.chain.refused(WRONG_STATE, replace(message, attempt=2))
+    market.chain.refused(WRONG_STATE, replace(message, leg=2))
     market.chain.refused(WRONG_STATE, replace(message, round=1), field="round")
     market.chain.refused(NOT_FOUND, replace(message, order_id=bytes(32)))
 
@@ -271,7 +267,7 @@ def test_the_progress_deadline_at_its_edge(
     market: Market, order_id: bytes, early: int, holds: bool
 ) -> None:
     message = market.commit_message(order_id, market.trace(order_id))
-    deadline = market.assignment(order_id).progress_deadline
+    deadline = market.leg(order_id).progress_deadline
     market.chain.pass_until(deadline - early)  # the message is in the block one second later
     if holds:
         market.chain.ok(message)

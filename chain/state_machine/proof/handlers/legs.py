@@ -1,0 +1,89 @@
+"""Handlers of legs: what a validator does about an order that it won."""
+
+from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
+from chain.state_machine.market.orders import get_assigned, restart_progress
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.legs import (
+    BLAMES_JOB,
+    decline_leg,
+    fail_leg,
+)
+from chain.state_machine.proof.shares import weigh_open_round
+from chain.state_machine.queue import Due, cancel
+from domain.errors import BAD_FIELD, Refusal
+from domain.legs.events import OrderAccepted
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order, OrderState
+
+# --- MsgAcceptOrder: accept a matched order; from here the validator answers for payload and data
+
+
+def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Leg]:
+    """The signer is matched, in time."""
+    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+
+
+def apply_accept_order(ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Leg]) -> None:
+    """Start the leg: the first round is open, and progress is due."""
+    order, leg = found
+    cancel(ctx, leg.accept_deadline, Due.ACCEPT, order.id, leg.number)
+    ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
+    restart_progress(ctx, order, leg, state=LegState.RUNNING)
+    ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))
+
+
+# --- MsgDeclineOrder: decline a matched order with a reason --------------------------------------
+
+
+DECLINE_REASONS = (
+    *sorted(BLAMES_JOB),
+    LegEnd.DECLINED_NO_CAPACITY,
+    LegEnd.DECLINED_BY_CHOICE,
+)
+
+
+def check_decline_order_fields(message: MsgDeclineOrder) -> None:
+    """A reason that a validator may give."""
+    if message.reason not in DECLINE_REASONS:
+        known = [int(reason) for reason in DECLINE_REASONS]
+        raise Refusal(BAD_FIELD, "reason", f"{message.reason} is none", f"one of {known}")
+
+
+def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
+    """The signer is matched, in time."""
+    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+
+
+def apply_decline_order(ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Leg]) -> None:
+    """End the match; the order opens again without this validator."""
+    order, leg = found
+    decline_leg(ctx, order, leg, LegEnd(message.reason))
+
+
+# --- MsgStopOrder: the validator gives up a running order ----------------------------------------
+
+
+def check_stop_order(ctx: Context, message: MsgStopOrder) -> tuple[Order, Leg]:
+    """The signer runs the order."""
+    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
+
+
+def apply_stop_order(ctx: Context, message: MsgStopOrder, found: tuple[Order, Leg]) -> None:
+    """Fail the leg at once, as its progress deadline would."""
+    order, leg = found
+    fail_leg(ctx, order, leg, LegEnd.STOPPED_BY_VALIDATOR)
+
+
+def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Leg]) -> int:
+    """Return the gas of dropping the shares that stand in the open round."""
+    return weigh_open_round(ctx, found[1].open_round)
+
+
+HANDLERS = (
+    Handler(MsgAcceptOrder, check_accept_order, apply_accept_order),
+    Handler(MsgDeclineOrder, check_decline_order, apply_decline_order, check_decline_order_fields),
+    Handler(MsgStopOrder, check_stop_order, apply_stop_order, weight=weigh_stop_order),
+)

@@ -1,0 +1,22 @@
+"""What the ledger component says."""
+
+from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
+from domain.ledger.messages import MsgDepositBond, MsgSend, MsgWithdrawBond
+from domain.ledger.queries import AccountRequest
+from domain.words import Words
+
+WORDS = Words(
+    name="ledger",
+    messages=(
+        MsgSend,
+        MsgDepositBond,
+        MsgWithdrawBond,
+    ),
+    events=(
+        BondDeposited,
+        BondWithdrawing,
+        BondReleased,
+        PaymentMade,
+    ),
+    queries=(AccountRequest,),
+)

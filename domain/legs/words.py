@@ -1,0 +1,33 @@
+"""What the legs component says."""
+
+from domain.legs.events import (
+    LegFailed,
+    OrderAccepted,
+    OrderDeclined,
+    OrderMatched,
+    OrderSettled,
+    PartReturned,
+    ProgressRestarted,
+)
+from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.queries import DutiesRequest
+from domain.words import Words
+
+WORDS = Words(
+    name="legs",
+    messages=(
+        MsgAcceptOrder,
+        MsgDeclineOrder,
+        MsgStopOrder,
+    ),
+    events=(
+        OrderMatched,
+        OrderAccepted,
+        ProgressRestarted,
+        OrderDeclined,
+        LegFailed,
+        OrderSettled,
+        PartReturned,
+    ),
+    queries=(DutiesRequest,),
+)

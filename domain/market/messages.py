@@ -1,0 +1,81 @@
+"""Messages that the market component handles."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from domain.bounds import (
+    Address,
+    Duration,
+    Hash,
+    PositiveMoney,
+    PositiveWork,
+    PublicKey,
+    Signature,
+    Work,
+)
+from domain.market.records import Conditions, JobTerms, Offer
+from domain.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class MsgPlaceBid(Message):
+    """Place a standing bid; its id is the hash of chain, sender, sequence and message index."""
+
+    URL: ClassVar[str] = "/assay.market.v1.MsgPlaceBid"
+    SIGNER: ClassVar[str] = "validator"
+    validator: Address
+    offer: Offer
+    capacity: PositiveWork
+    duration: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class MsgChangeBid(Message):
+    """Change price and capacity of a bid, and prolong it; the book sees it as new."""
+
+    URL: ClassVar[str] = "/assay.market.v1.MsgChangeBid"
+    SIGNER: ClassVar[str] = "validator"
+    validator: Address
+    bid_id: Hash
+    price: PositiveMoney
+    capacity: Work
+    duration: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class MsgWithdrawBid(Message):
+    """Take a bid out of the book; running legs go on."""
+
+    URL: ClassVar[str] = "/assay.market.v1.MsgWithdrawBid"
+    SIGNER: ClassVar[str] = "validator"
+    validator: Address
+    bid_id: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class MsgSubmitOrder(Message):
+    """Submit an order and lock its deposit. ``key_proof`` is a signature by the per-order key (proof of possession)."""
+
+    URL: ClassVar[str] = "/assay.market.v1.MsgSubmitOrder"
+    SIGNER: ClassVar[str] = "consumer"
+    GAS_EXTRA: ClassVar[int] = 14  # every validator is looked at, who could audit it
+    consumer: Address
+    order_key: PublicKey
+    key_proof: Signature
+    terms: JobTerms
+    conditions: Conditions
+    price_limit: PositiveMoney
+    deposit: PositiveMoney
+    time_to_live: Duration
+    deadline: Duration  # seconds from inclusion
+    rematch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MsgCancelOrder(Message):
+    """Cancel an order that is not matched."""
+
+    URL: ClassVar[str] = "/assay.market.v1.MsgCancelOrder"
+    SIGNER: ClassVar[str] = "consumer"
+    consumer: Address
+    order_id: Hash

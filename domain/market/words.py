@@ -1,0 +1,47 @@
+"""What the market component says."""
+
+from domain.market.events import (
+    BidChanged,
+    BidClosed,
+    BidPlaced,
+    OrderClosed,
+    OrderExcluded,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
+from domain.market.messages import (
+    MsgCancelOrder,
+    MsgChangeBid,
+    MsgPlaceBid,
+    MsgSubmitOrder,
+    MsgWithdrawBid,
+)
+from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
+from domain.words import Words
+
+WORDS = Words(
+    name="market",
+    messages=(
+        MsgPlaceBid,
+        MsgChangeBid,
+        MsgWithdrawBid,
+        MsgSubmitOrder,
+        MsgCancelOrder,
+    ),
+    events=(
+        BidPlaced,
+        BidChanged,
+        BidClosed,
+        OrderSubmitted,
+        OrderOpened,
+        OrderExcluded,
+        OrderUnmatched,
+        OrderClosed,
+    ),
+    queries=(
+        BidsRequest,
+        OrdersRequest,
+        SimulateMatchRequest,
+    ),
+)

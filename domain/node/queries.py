@@ -1,0 +1,71 @@
+"""Queries that the node component answers."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from domain.bounds import ChainId, Count, Many, MaybeHash, Number, Size, Text, Visible
+from domain.params import Params
+from domain.queries import Query
+
+AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusResponse:
+    """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets.
+
+    Example::
+
+        print(network.client.status().height)
+    """
+
+    chain_id: ChainId
+    height: Number
+    time_ns: Number
+    clock: Number
+    next_event: Number
+    app_hash: MaybeHash
+    solo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest(Query[StatusResponse]):
+    """Where the chain stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsResponse:
+    """The parameters in force."""
+
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsRequest(Query[ParamsResponse]):
+    """The parameters in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """A numbered event with its height."""
+
+    number: Number
+    height: Number
+    type: Text
+    attributes: Annotated[tuple[tuple[Text, AttributeValue], ...], Many]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsResponse:
+    """Events in order without gaps, and the number that the next one will get."""
+
+    events: Annotated[tuple[LoggedEvent, ...], Many]
+    next: Number
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRequest(Query[EventsResponse]):
+    """Numbered events from ``since`` on, at most ``limit``; outside the Merkle tree."""
+
+    since: Number
+    limit: Count

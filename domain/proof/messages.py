@@ -1,0 +1,110 @@
+"""Messages that the proof component handles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, ClassVar
+
+from domain.bounds import Address, Count, Hash, Length, MaybeHash, Signature, Size, Slot
+from domain.errors import LIMIT_REACHED
+from domain.keys import ShareRef
+from domain.limits import ANSWERS_MAX, SALT_BYTES, SLOTS_MAX
+from domain.messages import AT_ONCE, Message
+from domain.proof.records import Place, SeatAnswer, ShareClaim, ShareRoots, ShownLeaf
+
+
+@dataclass(frozen=True, slots=True)
+class SignedShare:
+    """A commitment to a share with its provider's signature over :func:`pol.rules.commitment.share_sign_bytes`."""
+
+    claim: ShareClaim
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A share that the validator rejects, with a ``ShareReason``."""
+
+    ref: ShareRef
+    reason: Count
+
+
+@dataclass(frozen=True, slots=True)
+class MsgCommitTraces(Message):
+    """Put commitments to shares of the open round on chain (at most 128); rejections are applied first."""
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
+    SIGNER: ClassVar[str] = "validator"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 5, "rejections": 6})
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    rejections: Annotated[tuple[Rejection, ...], AT_ONCE]
+    shares: Annotated[tuple[SignedShare, ...], AT_ONCE]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedShare:
+    """A share that the validator accepts, with what its commitment hides."""
+
+    slot: Slot
+    issue: Count
+    roots: ShareRoots
+
+
+@dataclass(frozen=True, slots=True)
+class MsgCloseRound(Message):
+    """Close the open round: accepted shares in slot order, with their roots, and the next global state root.
+
+    Where the job stopped in the round, ``stopped`` names the place instead of a root, and no round follows: shares that
+    end there are named as they are. In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states
+    that the round leaves, encrypted to the order's key; it is empty in all others. The last round is one: closing it
+    proves the order.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
+    SIGNER: ClassVar[str] = "validator"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4})
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
+    next_root: MaybeHash
+    ciphertext_root: MaybeHash
+    stopped: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MsgCommitAnswer(Message):
+    """Commit to the answers of a seat (:func:`pol.rules.panels.answer_commitment`), before anybody's are known."""
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
+    SIGNER: ClassVar[str] = "auditor"
+    auditor: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    stage: Count
+    commitment: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class MsgRevealAnswer(Message):
+    """Show the answers that a seat committed to, by place; and leaves of accepted traces behind their segments.
+
+    Leaves are no part of the commitment. One that any seat shows does for all.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"
+    SIGNER: ClassVar[str] = "auditor"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1, "leaves": 2})
+    auditor: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    stage: Count
+    salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]
+    answers: Annotated[tuple[SeatAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
+    leaves: Annotated[tuple[ShownLeaf, ...], Length(0, ANSWERS_MAX, LIMIT_REACHED)]

@@ -1,0 +1,57 @@
+"""What the registry component says."""
+
+from domain.registry.events import (
+    AuditsPromised,
+    BeaconKeyRevoked,
+    BeaconKeySet,
+    EndpointSet,
+    ProviderAdmitted,
+    ProviderCertified,
+    ProviderDismissed,
+    ProviderLeft,
+    ProviderRegistered,
+)
+from domain.registry.messages import (
+    MsgAdmitProvider,
+    MsgCertifyProvider,
+    MsgDismissProvider,
+    MsgLeaveCluster,
+    MsgPromiseAudits,
+    MsgRegisterProvider,
+    MsgRevokeBeaconKey,
+    MsgSetBeaconKey,
+    MsgSetEndpoint,
+)
+from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
+from domain.words import Words
+
+WORDS = Words(
+    name="registry",
+    messages=(
+        MsgSetEndpoint,
+        MsgSetBeaconKey,
+        MsgRevokeBeaconKey,
+        MsgRegisterProvider,
+        MsgLeaveCluster,
+        MsgAdmitProvider,
+        MsgDismissProvider,
+        MsgCertifyProvider,
+        MsgPromiseAudits,
+    ),
+    events=(
+        EndpointSet,
+        BeaconKeySet,
+        BeaconKeyRevoked,
+        AuditsPromised,
+        ProviderRegistered,
+        ProviderLeft,
+        ProviderAdmitted,
+        ProviderDismissed,
+        ProviderCertified,
+    ),
+    queries=(
+        ValidatorsRequest,
+        ProvidersRequest,
+        ProviderRequest,
+    ),
+)

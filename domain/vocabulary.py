@@ -1,0 +1,48 @@
+"""The words of all components in one tuple; every table of messages, events and queries is folded from it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from domain.events import Attributed, C, Change, read_change
+from domain.ledger.words import WORDS as LEDGER
+from domain.legs.words import WORDS as LEGS
+from domain.market.words import WORDS as MARKET
+from domain.messages import Message
+from domain.node.words import WORDS as NODE
+from domain.proof.words import WORDS as PROOF
+from domain.queries import Query
+from domain.registry.words import WORDS as REGISTRY
+from domain.words import Words
+
+COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF)
+
+MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)
+"""Every message of the chain."""
+
+QUERIES: Mapping[str, type[Query[Any]]] = MappingProxyType(
+    {cls.__name__: cls for words in COMPONENTS for cls in words.queries}
+)
+"""Every query by the name of its request."""
+
+KINDS: Mapping[str, type[Change]] = MappingProxyType(
+    {cls.KIND: cls for words in COMPONENTS for cls in words.events}
+)
+"""Every kind of change by its name on the wire."""
+
+
+def read_event(event: Attributed) -> Change | None:
+    """Return the change that an event tells of, or None for one of another kind (``transfer``).
+
+    Raises ValueError for attributes that :func:`domain.events.to_event` does not write.
+    """
+    cls = KINDS.get(event.type)
+    return None if cls is None else read_change(cls, event)
+
+
+def changes_of(kind: type[C], events: Iterable[Attributed]) -> Iterator[C]:
+    """Yield the changes of one kind that events tell of, in their order; ValueError as in :func:`read_event`."""
+    for event in events:
+        if event.type == kind.KIND:
+            change: Any = read_event(event)
+            yield change
