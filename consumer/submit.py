@@ -18,6 +18,7 @@ from domain.market.events import OrderOpened
 from domain.vocabulary import changes_of
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
+from domain.ledger.queries import AccountRequest
 from domain.limits import QUERY_LIMIT_MAX
 from domain.market.messages import MsgSubmitOrder
 from domain.params import Params

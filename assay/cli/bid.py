@@ -15,6 +15,8 @@ from assay.cli.output import flops, money, short, table
 from domain.market.events import BidPlaced
 from domain.vocabulary import changes_of
 from domain.limits import PROVIDERS_BPS_MAX
+from domain.market.events import BidPlaced
+from domain.vocabulary import changes_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,6 +17,9 @@ from assay.settings.home import Settings
 from chain.client.client import ChainClient
 from consumer.submit import Quote
 from consumer.watch import summarise
+from domain.ledger.records import Depositor, Escrow
+from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchResponse
+from domain.market.records import Bid, Offer, OrderState
 from domain.params import local_params
 from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchResponse
 from domain.proof.queries import OrderRequest
