@@ -25,16 +25,16 @@ from consumer.submit import Quote, place_order, quote
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, ask_why
 from domain.events import Change
-from domain.vocabulary import read_event
 from domain.genesis import DENOM
-from domain.limits import EVENTS_LIMIT_MAX
 from domain.ledger.messages import MsgSend
-from domain.market.messages import MsgCancelOrder
 from domain.ledger.queries import AccountRequest
+from domain.ledger.records import Coin
+from domain.limits import EVENTS_LIMIT_MAX
+from domain.market.messages import MsgCancelOrder
+from domain.market.records import Bid, Order, OrderState
 from domain.node.queries import EventsRequest
 from domain.proof.queries import OrderRequest, OrderResponse
-from domain.ledger.records import Coin
-from domain.market.records import Bid, Order, OrderState
+from domain.vocabulary import read_event
 from wire.keys import Key
 
 DAY = 86_400.0

@@ -26,8 +26,8 @@ from benchmarks.threads import limited
 from compute_provider.interfaces import Honest
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
-from domain.proof.reasons import ShareReason
 from domain.keys import ShareKey
+from domain.proof.reasons import ShareReason
 from host.sandbox import physical_memory
 from pol.executor.backend import backend
 from pol.executor.interface import Backend

@@ -17,16 +17,30 @@ from typing import IO, Any, Final
 from zlib import crc32
 
 from console.traces import Reached, Replayed, Trace
+from domain.events import Change, Counts
+from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
 from domain.legs.events import OrderAccepted, OrderMatched
 from domain.market.events import OrderClosed, OrderOpened, OrderSubmitted, OrderUnmatched
-from domain.proof.events import DeadlineMoved, OrderProven, PanelEnded, RoundClosed, RoundVerified, SeatDiffered, SeatPaid, SeatSilent, ShareAccepted, ShareCommitted, ShareCompared, ShareFoundWrong, ShareRejected
-from domain.events import Change, Counts
-from domain.vocabulary import read_event
-from domain.node.queries import LoggedEvent
-from domain.proof.reasons import ShareReason
-from domain.keys import ShareKey
 from domain.market.records import OrderState
+from domain.node.queries import LoggedEvent
+from domain.proof.events import (
+    DeadlineMoved,
+    OrderProven,
+    PanelEnded,
+    RoundClosed,
+    RoundVerified,
+    SeatDiffered,
+    SeatPaid,
+    SeatSilent,
+    ShareAccepted,
+    ShareCommitted,
+    ShareCompared,
+    ShareFoundWrong,
+    ShareRejected,
+)
+from domain.proof.reasons import ShareReason
+from domain.vocabulary import read_event
 from pol.rules.schedule import total_work
 
 _BURNS: Final = frozenset({"burn", "deposit_burn", "held_burn"})

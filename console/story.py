@@ -4,17 +4,59 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
-from domain.ledger.events import PaymentMade
-from domain.legs.events import LegFailed, OrderAccepted, OrderDeclined, OrderMatched, OrderSettled, PartReturned, ProgressRestarted
-from domain.market.events import OrderClosed, OrderExcluded, OrderOpened, OrderSubmitted, OrderUnmatched
-from domain.proof.events import AnswerCommitted, AnswerRevealed, DeadlineMoved, LeafShown, OrderProven, OrderVerified, PanelEnded, PanelWaits, PlaceDrawn, PlaceRuled, RoundClosed, RoundStopped, RoundVerified, RoundVoid, SeatDiffered, SeatPaid, SeatRevealed, SeatSilent, ShareAccepted, ShareCommitted, ShareCompared, ShareDrawn, ShareFoundWrong, ShareRejected, ShareSkipped, StageEnded, StageOpened
 from domain.events import Change, Counts
-from domain.vocabulary import read_event
-from domain.node.queries import LoggedEvent
 from domain.keys import RoundKey, ShareKey
+from domain.ledger.events import PaymentMade
+from domain.legs.events import (
+    LegFailed,
+    OrderAccepted,
+    OrderDeclined,
+    OrderMatched,
+    OrderSettled,
+    PartReturned,
+    ProgressRestarted,
+)
 from domain.legs.records import LegState
+from domain.market.events import (
+    OrderClosed,
+    OrderExcluded,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
 from domain.market.records import Order, OrderState
+from domain.node.queries import LoggedEvent
+from domain.proof.events import (
+    AnswerCommitted,
+    AnswerRevealed,
+    DeadlineMoved,
+    LeafShown,
+    OrderProven,
+    OrderVerified,
+    PanelEnded,
+    PanelWaits,
+    PlaceDrawn,
+    PlaceRuled,
+    RoundClosed,
+    RoundStopped,
+    RoundVerified,
+    RoundVoid,
+    SeatDiffered,
+    SeatPaid,
+    SeatRevealed,
+    SeatSilent,
+    ShareAccepted,
+    ShareCommitted,
+    ShareCompared,
+    ShareDrawn,
+    ShareFoundWrong,
+    ShareRejected,
+    ShareSkipped,
+    StageEnded,
+    StageOpened,
+)
 from domain.proof.records import AuditKind, Place, Ruling, ShareState
+from domain.vocabulary import read_event
 from pol.values import metric_values
 
 
@@ -218,10 +260,7 @@ class Story:
     def withheld(self) -> int:
         """What is kept for the validator until the order settles (uassay)."""
         kept = sum(
-            r.withheld
-            for a in self.legs.values()
-            for r in a.rounds.values()
-            if r.verified_height
+            r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height
         )
         used = sum(
             p.amount

@@ -9,8 +9,8 @@ from typing import Any, Final
 from domain.amount import PFLOP
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.proof.reasons import ShareReason
 from domain.market.records import OrderState
+from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, Place, ShareState
 from matching_engine.conditions import CONDITIONS
 

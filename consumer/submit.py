@@ -14,19 +14,18 @@ from consumer.request import Request
 from consumer.watch import ID_SHOWN
 from domain.amount import MONEY_MAX, in_assay, price_ceil
 from domain.errors import BAD_PROOF
-from domain.market.events import OrderOpened
-from domain.vocabulary import changes_of
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
 from domain.ledger.queries import AccountRequest
 from domain.limits import QUERY_LIMIT_MAX
+from domain.market.events import OrderOpened
 from domain.market.messages import MsgSubmitOrder
-from domain.params import Params
-from domain.ledger.queries import AccountRequest
 from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
-from domain.node.queries import EventsRequest, ParamsRequest
-from domain.registry.queries import ValidatorsRequest
 from domain.market.records import Histogram, JobTerms, Order, OrderState
+from domain.node.queries import EventsRequest, ParamsRequest
+from domain.params import Params
+from domain.registry.queries import ValidatorsRequest
+from domain.vocabulary import changes_of
 from escrow.settle import audit_fee
 from link.handover import order_secret, public_point
 from matching_engine.conditions import CONDITIONS

@@ -20,12 +20,12 @@ from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, wait_for
 from consumer.why import why
 from domain.market.events import OrderOpened
-from domain.vocabulary import changes_of
+from domain.market.records import Conditions, OrderState
 from domain.node.queries import EventsRequest
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.reasons import ShareReason
-from domain.market.records import Conditions, OrderState
 from domain.proof.records import PanelSeat, ShareState
+from domain.vocabulary import changes_of
 from localnet.create import KEY, create, network_params, test_keyring
 from localnet.layout import NetworkError
 from localnet.market import open_market

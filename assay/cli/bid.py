@@ -12,8 +12,6 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
-from domain.market.events import BidPlaced
-from domain.vocabulary import changes_of
 from domain.limits import PROVIDERS_BPS_MAX
 from domain.market.events import BidPlaced
 from domain.vocabulary import changes_of

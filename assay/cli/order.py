@@ -14,8 +14,8 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, Interrupted
 from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
-from domain.proof.queries import OrderResponse
 from domain.market.records import Histogram, Order, OrderState
+from domain.proof.queries import OrderResponse
 
 if TYPE_CHECKING:
     from consumer.watch import Summary

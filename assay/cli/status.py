@@ -192,9 +192,7 @@ def _of_validator(
     return {
         "account": client.account(me.operator),
         "duties": tuple(
-            open_duties(
-                duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator
-            )
+            open_duties(duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator)
         ),
         "listens": listens,
         "answers": answers,

@@ -24,19 +24,19 @@ from consumer.jobs import read_job
 from consumer.request import Request
 from consumer.submit import submit
 from consumer.watch import POLL_SECONDS, Delivery
-from domain.market.events import BidPlaced
-from domain.vocabulary import changes_of
-from domain.limits import CAPABILITY_SECONDS_MAX
 from domain.ledger.messages import MsgDepositBond
+from domain.legs.records import Leg
+from domain.limits import CAPABILITY_SECONDS_MAX
+from domain.market.events import BidPlaced
 from domain.market.messages import MsgPlaceBid
-from domain.registry.messages import MsgCertifyProvider
+from domain.market.reasons import CloseReason
+from domain.market.records import Conditions, Offer, OrderState
 from domain.params import Params, local_params
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
-from domain.registry.queries import ValidatorsRequest
-from domain.market.reasons import CloseReason
-from domain.legs.records import Leg
-from domain.market.records import Conditions, Offer, OrderState
 from domain.proof.records import PanelSeat
+from domain.registry.messages import MsgCertifyProvider
+from domain.registry.queries import ValidatorsRequest
+from domain.vocabulary import changes_of
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters

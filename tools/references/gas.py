@@ -4,7 +4,7 @@ from typing import get_args
 
 from chain.state_machine import gas
 from domain.limits import GAS_MAX
-from domain.messages import Message, Message
+from domain.messages import Message
 from tools.references.markdown import code, page, table
 from tools.references.source import constants
 

@@ -27,16 +27,21 @@ from chain.client.errors import ChainError, ErrorKind
 from consumer.jobs import OrderNote, recall, remember
 from consumer.request import OrderOptions, request_of
 from domain.events import Change, to_event
-from domain.legs.events import OrderMatched
-from domain.market.events import OrderClosed
-from domain.proof.events import RoundVerified
-from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchRequest, SimulateMatchResponse
-from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
-from domain.proof.queries import OrderRequest
-from domain.market.reasons import CloseReason
 from domain.keys import RoundKey
+from domain.legs.events import OrderMatched
 from domain.legs.records import LegState
+from domain.market.events import OrderClosed
+from domain.market.queries import (
+    OrdersRequest,
+    OrdersResponse,
+    SimulateMatchRequest,
+    SimulateMatchResponse,
+)
+from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
+from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.proof.events import RoundVerified
+from domain.proof.queries import OrderRequest
 from tests.unit.assay.cli.test_conditions import run
 from tests.unit.assay.support import assay as command
 from tests.unit.compute_provider import support as s

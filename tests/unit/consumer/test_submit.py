@@ -25,19 +25,19 @@ from consumer.submit import (
 from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF, Refusal
 from domain.events import Change, Event, to_event
-from domain.market.events import OrderOpened
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
-from domain.market.messages import MsgSubmitOrder
-from domain.messages import Message
-from domain.params import Params, local_params
 from domain.ledger.queries import AccountRequest, AccountResponse
+from domain.ledger.records import Account, BondAccount
+from domain.market.events import OrderOpened
+from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.market.records import Bid, Conditions, Offer, Order
+from domain.messages import Message
 from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
+from domain.params import Params, local_params
 from domain.queries import Query
 from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
-from domain.ledger.records import Account, BondAccount
-from domain.market.records import Bid, Conditions, Offer, Order
 from domain.registry.records import Validator
 from link.handover import order_secret, public_point
 from pol.job.cost import memory_size

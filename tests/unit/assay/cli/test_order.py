@@ -21,10 +21,7 @@ from domain.ledger.records import Depositor, Escrow
 from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchResponse
 from domain.market.records import Bid, Offer, OrderState
 from domain.params import local_params
-from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchResponse
 from domain.proof.queries import OrderRequest
-from domain.ledger.records import Depositor, Escrow
-from domain.market.records import Bid, Offer, OrderState
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider import support as s
 
