@@ -345,7 +345,7 @@ def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
     holds the rounds whose windows are open; on chain there are only the leaves' hashes.
     """
     order = on_chain.order
-    closed = {found.round for found in on_chain.rounds_of(order.leg)}
+    closed = {found.round for found in on_chain.rounds_of(order.legs)}
     points: dict[float, list[float]] = {}
     for spec in network.layout.validators:
         path = Path(spec.home) / "validator" / "validator.db"

@@ -137,8 +137,8 @@ class Telling:
 
         order, current = answer.order, answer.current
         is_matched = order.state is OrderState.MATCHED
-        if is_matched and current and current.leg not in self._matched:
-            self._matched.append(current.leg)
+        if is_matched and current and current.number not in self._matched:
+            self._matched.append(current.number)
             self._note(
                 f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the payload, "
                 "and tries the job"
@@ -174,7 +174,7 @@ def list_(context: CommandContext, consumer: str, validator: str) -> None:
             job_of(order),
             order.state.name.lower(),
             CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
-            order.leg,
+            order.legs,
             money(order.price_limit),
         )
         for order in orders

@@ -140,7 +140,7 @@ def test_what_did_not_get_through_is_repeated_with_a_new_envelope(tmp_path: Path
             return real_wait(seconds)
 
         real_wait = client._closed.wait
-        client._closed.wait = wait  # type: ignore[method-assign, leg]
+        client._closed.wait = wait  # type: ignore[method-assign, assignment]
         assert client.call(t.POLL, t.PollRequest("1", ())).retry_after_ms == 100
         assert len(up.answers.asked) == 1
         assert len(waits) >= 2

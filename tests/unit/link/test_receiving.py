@@ -63,7 +63,7 @@ def test_what_strangers_wait_for_holds_up_nobody_who_is_known(tmp_path: Path) ->
             assert go.wait(WAIT)
             return t.PollReply((), (), 0)
 
-        up.answers.poll = poll  # type: ignore[method-assign, leg]
+        up.answers.poll = poll  # type: ignore[method-assign, assignment]
         with up.client(AUDITOR) as known, up.client() as new, ThreadPoolExecutor(1) as callers:
             ask = partial(known.call, t.GET_OPENING, t.OpeningRequest(bytes(32), 1, 0, 0))
             ask()
@@ -87,7 +87,7 @@ def test_few_calls_are_worked_on_at_a_time(tmp_path: Path) -> None:
 
         with up.client() as client, ThreadPoolExecutor(4) as callers:
             client.call(t.POLL, t.PollRequest("1", ()))
-            up.answers.poll = poll  # type: ignore[method-assign, leg]
+            up.answers.poll = poll  # type: ignore[method-assign, assignment]
             calls = [callers.submit(client.call, t.POLL, t.PollRequest("1", ())) for _ in range(4)]
             assert inside.acquire(timeout=WAIT)
             assert inside.acquire(timeout=WAIT)
