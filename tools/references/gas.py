@@ -1,10 +1,8 @@
 """The page on gas: the weights, the items of messages, and the division of a block's gas for due work."""
 
-from typing import get_args
-
 from chain.state_machine import gas
 from domain.limits import GAS_MAX
-from domain.messages import Message
+from domain.vocabulary import MESSAGES
 from tools.references.markdown import code, page, table
 from tools.references.source import constants
 
@@ -48,8 +46,7 @@ def gas_page() -> str:
 
 def _messages() -> list[tuple[str, str, str]]:
     rows = []
-    kinds: tuple[type[Message], ...] = get_args(Message)
-    for kind in kinds:
+    for kind in MESSAGES:
         if kind.GAS_EXTRA or kind.GAS_ITEMS:
             items = [
                 f"{code(field)}: {items * gas.ITEM_GAS:,}"
