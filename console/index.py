@@ -521,7 +521,10 @@ class Index:
             order_id,
             leg,
         )
-        return {ShareKey(order_id, leg, *where): _trace(text) for *where, text in rows}
+        return {
+            ShareKey(order_id=order_id, leg=leg, round=round, slot=slot, issue=issue): _trace(text)
+            for round, slot, issue, text in rows
+        }
 
     def traced(self, since: int) -> tuple[list[bytes], int]:
         """Return the orders of which traces changed after change number ``since``, and the number of the last one."""

@@ -71,8 +71,17 @@ class Book:
 
     def back(self, validator: str, backing: Backing) -> None:
         """Set what a validator can give, for all its bids."""
+        jailed, free_bond, free_stake, worsened_height = backing
         for row in self.of_validator(validator):
-            self._set(Standing(row.bid, backing[0], row.free_capacity, *backing[1:]))
+            self._set(
+                replace(
+                    row,
+                    jailed=jailed,
+                    free_bond=free_bond,
+                    free_stake=free_stake,
+                    worsened_height=worsened_height,
+                )
+            )
 
     def apply_fill(self, fill: Fill) -> list[Standing]:
         """Take the work off the bid, and job bond and value off every bid of its validator; return what they were."""

@@ -202,13 +202,13 @@ def _of_validator(
 def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
     from domain.proof.queries import PanelDutiesRequest
 
-    last: tuple[Any, ...] = ()
+    request = PanelDutiesRequest(me, _PAGE)
     while True:
-        page = client.query(PanelDutiesRequest(me, _PAGE, *last)).duties
+        page = client.query(request).duties
         yield from page
         if len(page) < _PAGE:
             return
-        last = page[-1].order_id, page[-1].leg, page[-1].round
+        request = request.after(page[-1])
 
 
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":
