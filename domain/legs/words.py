@@ -32,4 +32,6 @@ WORDS = Words(
         PartReturned,
     ),
     queries=(DutiesRequest,),
+    message_packages=("assay.market.v1",),
+    query_packages=("assay.market.v1",),
 )
