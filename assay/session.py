@@ -42,6 +42,7 @@ from domain.market.records import Bid, Conditions, Order, OrderState
 from domain.node.queries import EventsRequest
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.vocabulary import read_event
+from pol.rules.tiers.table import DEFAULT_TIERS
 from wire.keys import Key
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Session:
         device_class: str = "",
         memory: int = 0,
         regions: Sequence[str] = (),
-        tier: str = "exact",
+        tiers: Sequence[str] = DEFAULT_TIERS,
         time_to_live: int = 600,
         deadline: int = 86_400,
         rematch: bool = True,
@@ -208,7 +209,7 @@ class Session:
             device_class=device_class,
             memory=memory,
             regions=regions,
-            tier=tier,
+            tiers=tiers,
             time_to_live=time_to_live,
             deadline=deadline,
             rematch=rematch,
@@ -223,7 +224,7 @@ class Session:
         device_class: str = "",
         memory: int = 0,
         regions: Sequence[str] = (),
-        tier: str = "exact",
+        tiers: Sequence[str] = DEFAULT_TIERS,
         time_to_live: int = 600,
         deadline: int = 86_400,
         rematch: bool = True,
@@ -249,7 +250,7 @@ class Session:
             device_class=device_class,
             memory=memory,
             regions=regions,
-            tier=tier,
+            tiers=tiers,
             time_to_live=time_to_live,
             deadline=deadline,
             rematch=rematch,
@@ -446,7 +447,7 @@ def request_of(
     device_class: str = "",
     memory: int = 0,
     regions: Sequence[str] = (),
-    tier: str = "exact",
+    tiers: Sequence[str] = DEFAULT_TIERS,
     time_to_live: int = 600,
     deadline: int = 86_400,
     rematch: bool = True,
@@ -465,11 +466,10 @@ def request_of(
     for field, (number, unit) in numbers.items():
         if not isinstance(number, int):
             raise ConsumerError(f"{number!r} is no whole number", f"give {unit}", field=field)
-    if isinstance(regions, str):
-        raise ConsumerError(
-            f"{regions!r} is one text", f"give a list: [{regions!r}]", field="regions"
-        )
-    conditions = Conditions(device_class, memory, tuple(sorted(set(regions))), tier)
+    for field, names in (("regions", regions), ("tiers", tiers)):
+        if isinstance(names, str):
+            raise ConsumerError(f"{names!r} is one text", f"give a list: [{names!r}]", field=field)
+    conditions = Conditions(device_class, memory, tuple(sorted(set(regions))), tuple(tiers))
     return Request(conditions, price_limit, time_to_live, deadline, rematch)
 
 

@@ -81,7 +81,7 @@ class OrderPage:
                 "device_class": order.conditions.device_class,
                 "memory": order.conditions.memory,
                 "regions": list(order.conditions.regions),
-                "tier": order.conditions.tier,
+                "tiers": list(order.conditions.tiers),
             },
             "price_limit": order.price_limit,
             "price": current.price if current else 0,
@@ -232,6 +232,7 @@ class OrderPage:
             "window_ends": found.window_ends if not found.verified_height else 0,
             "price": found.price,
             "waits": found.waits,
+            "skipped": found.skipped,
             "stopped": words.place(found.stopped) if found.stopped else "",
             "slots": [
                 [_share(share, found) for share in found.issues(slot)] for slot in range(slots)

@@ -33,8 +33,9 @@ from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
 from pol.rules.outlook import Outlook, outlook
-from pol.rules.panels import Promised, audit_floor, is_eligible
+from pol.rules.panels import Promised, is_eligible
 from pol.rules.schedule import round_work, total_work
+from pol.rules.tiers.table import DEFAULT_TIERS, highest_floor
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -53,11 +54,11 @@ class Request:
 
     Without a price limit (0) an order takes the limit that a quote finds for it.
 
-    >>> Request(Conditions(tier="exact", regions=("eu",)), deadline=3600).time_to_live
+    >>> Request(Conditions(tiers=("exact",), regions=("eu",)), deadline=3600).time_to_live
     600
     """
 
-    conditions: Conditions = field(default_factory=lambda: Conditions(tier="exact"))
+    conditions: Conditions = field(default_factory=lambda: Conditions(tiers=DEFAULT_TIERS))
     price_limit: int = 0
     time_to_live: int = 600
     deadline: int = 86_400
@@ -196,7 +197,8 @@ def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Che
 
 def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> Checked:
     kept = params.for_order()
-    deposit = least_deposit(terms, request.price_limit, params)
+    tiers = request.conditions.tiers
+    deposit = least_deposit(terms, request.price_limit, params, tiers)
     validators = [
         Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
         for found in client.query(ValidatorsRequest()).validators
@@ -215,7 +217,7 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate)
         for found in validators
     )
-    floor = audit_floor(terms, request.price_limit, kept)
+    floor = highest_floor(tiers, terms, request.price_limit, kept)
     return Checked(deposit, auditable.audit_ms, auditable.window, eligible, floor)
 
 

@@ -78,6 +78,7 @@ from domain.registry.queries import (
 from matching_engine.match import quote
 from pol.rules.panels import compute_audit_ms, compute_window
 from pol.rules.schedule import check_terms
+from pol.rules.tiers.table import tier_of
 
 
 def answer(reader: Reader, request: Query[R]) -> R:
@@ -265,12 +266,13 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     key = RoundKey(request.order_id, request.leg, request.round)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
+    leg = LEGS.must(store, key.order_id, key.leg)
     closed = ROUNDS.must(store, *key)
     accepted = (share for share in closed.share_keys if share.slot >= request.from_slot)
     return PanelResponse(
         terms=order.terms,
         price_limit=order.price_limit,
-        validator=LEGS.must(store, key.order_id, key.leg).validator,
+        validator=leg.validator,
         window=order.window,
         round=closed,
         panel=panel,
@@ -278,6 +280,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
             SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))
         ),
         accept_rate=order.params.accept_rate,
+        tier=tier_of(leg).name,
     )
 
 

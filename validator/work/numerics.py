@@ -30,7 +30,7 @@ from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import boundary_root, update_claim
-from pol.rules.panels import answer_digest
+from pol.rules.tiers.answers import answer_digest
 from pol.state.arrays import State
 from pol.state.canonical import chunk_lengths, read_state, state_pieces, state_tree
 from pol.state.layout import MAX_HEADER, encoded_size

@@ -34,7 +34,8 @@ from link.tls import make_certificate
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.commitment import update_claim
-from pol.rules.panels import answer_digest, commit_seconds
+from pol.rules.panels import commit_seconds
+from pol.rules.tiers.answers import answer_digest
 from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
@@ -167,7 +168,7 @@ class Setting:
         seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
         panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
         self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
-        return PanelResponse(TERMS, 1, ME, WINDOW, closed, about, shares, self.rate)
+        return PanelResponse(TERMS, 1, ME, WINDOW, closed, about, shares, self.rate, "exact")
 
     def look(self, subject: PanelResponse, *duties: PanelDuty) -> Look:
         other = Validator(

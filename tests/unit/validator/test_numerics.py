@@ -14,7 +14,7 @@ from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
-from pol.rules.panels import answer_digest
+from pol.rules.tiers.answers import answer_digest
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.work.segments import boundary_step
