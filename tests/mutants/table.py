@@ -2456,7 +2456,7 @@ MUTANTS = (
         "event-progress",
         "no event tells of a progress deadline that starts again",
         "chain/state_machine/market/orders.py",
-        "    ctx.emit(ProgressRestarted(order.id, leg.leg, deadline))\n",
+        "    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))\n",
         "",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
     ),

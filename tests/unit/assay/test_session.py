@@ -71,8 +71,8 @@ class Node(ChainClient):
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-                matched = s.with_leg(s.order(), state=LegState.RUNNING, leg=1)
-                return s.with_order(matched, state=state, leg=1)
+                matched = s.with_leg(s.order(), state=LegState.RUNNING, number=1)
+                return s.with_order(matched, state=state, legs=1)
         raise AssertionError(request)
 
 

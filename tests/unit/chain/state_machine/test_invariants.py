@@ -232,7 +232,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
         lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], reserved=1)),
         "reserves a wrong amount",
     ),
-    "runs without a match": (edit(ORDERS, ORDER, leg=0), "runs without a match"),
+    "runs without a match": (edit(ORDERS, ORDER, legs=0), "runs without a match"),
     "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has a leg that runs on"),
     "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
     "no queue": (drop_queue, "without a deadline|will ever end"),
