@@ -183,27 +183,35 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     leave_book(ctx, order)
     number = order.legs + 1
     order = ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
-    TALLIES.update(ctx.store, order.id, verified=0, void=0, unaudited=0, made_good=0)
+    TALLIES.update(ctx.store, order.id, unaudited=0, made_good=0)
     terms = order.terms
     asked = make_asked(terms, order.conditions, order.params, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     leg = Leg(
         order_id=order.id,
         number=number,
-        validator=bid.validator,
         bid_id=bid.id,
+        validator=bid.validator,
         price=fill.price,
+        tier=fill.tier,
+        first_round=0,
+        rounds=terms.rounds,
+        first_slot=0,
+        slots=terms.slots,
         work=fill.work,
         job_bond=fill.job_bond,
         providers_bps=bid.offer.providers_bps,
         slot_speed=bid.offer.slot_speed,
-        slots=bid.offer.slots,
+        slots_at_once=bid.offer.slots,
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
         accept_deadline=ctx.clock + wait,
         progress_deadline=0,
         round=0,
+        verified=0,
+        void=0,
+        opening_root=terms.global_root,
         global_in=terms.global_root,
         settles_at=0,
     )
@@ -213,15 +221,21 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     schedule(ctx, leg.accept_deadline, Due.ACCEPT, order.id, number)
     ctx.emit(
         OrderMatched(
-            order.id,
-            number,
-            bid.validator,
-            bid.id,
-            fill.price,
-            fill.job_bond,
-            fill.work,
-            leg.matched_at,
-            leg.accept_deadline,
+            order=order.id,
+            leg=number,
+            validator=bid.validator,
+            bid=bid.id,
+            price=leg.price,
+            job_bond=leg.job_bond,
+            work=leg.work,
+            tier=leg.tier,
+            first_round=leg.first_round,
+            rounds=leg.rounds,
+            first_slot=leg.first_slot,
+            slots=leg.slots,
+            opening_root=leg.opening_root,
+            matched_at=leg.matched_at,
+            accept_deadline=leg.accept_deadline,
         )
     )
     row = BondRow(BondKind.JOB, bid.validator, number, 0, 0, 0, fill.job_bond)

@@ -39,7 +39,7 @@ def tier_named(name: str) -> Tier:
 
 def tier_of(leg: Leg) -> Tier:
     """Return the tier in which a leg is verified, which the auction fixed."""
-    return TIERS[getattr(leg, "tier", "exact")]
+    return TIERS[leg.tier]
 
 
 def check_names(names: Iterable[str], field: str) -> None:
