@@ -31,6 +31,7 @@ from pol.rules.commitment import boundary_root
 from pol.work.pool import ReplayPool
 from pol.work.records import RoundSlot
 from validator.work import numerics
+from validator.work.requests import OpenedStates, SegmentCheck, StateFiles
 
 LARGE, SMALL = "job", "small"
 _ROW = 2**14
@@ -129,10 +130,18 @@ def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float,
         for job, other in zip(jobs, trained, strict=True):
             roots = json.loads(other.with_suffix(".trained").read_text())
             first, last = map(bytes.fromhex, roots)
-            states = job / GLOBAL_STATE, job / LOCAL_STATE
+            states = StateFiles(job / GLOBAL_STATE, job / LOCAL_STATE)
             start = perf_counter()
             outcome = pool.submit(
-                numerics.check_segment, job, RoundSlot(0, 0), 0, states, (), (first, last), NUMPY
+                numerics.check_segment,
+                SegmentCheck(
+                    directory=job,
+                    part=RoundSlot(0, 0),
+                    index=0,
+                    start=OpenedStates(states, (), first),
+                    end_root=last,
+                    backend=NUMPY,
+                ),
             ).result()
             seconds = perf_counter() - start
             if outcome.reason != ShareReason.NONE:

@@ -39,6 +39,13 @@ from pol.tracing.build import build
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import slot_state
 from validator.work import numerics
+from validator.work.requests import (
+    OpenedStates,
+    OpeningCheck,
+    SegmentAudit,
+    SegmentCheck,
+    StateFiles,
+)
 
 NAME = "replay"
 EXECUTORS = (NATIVE, NUMPY)
@@ -103,8 +110,12 @@ def tasks(place: Place) -> dict[str, Task]:
     return found
 
 
+def _opened(place: Place) -> OpenedStates:
+    return OpenedStates(StateFiles(*place.states), (), place.start.root)
+
+
 def _open(place: Place) -> None:
-    if not numerics.opening_holds(place.directory, place.states, (), place.start.root):
+    if not numerics.opening_holds(OpeningCheck(place.directory, _opened(place))):
         raise RuntimeError("the opening does not hold")
 
 
@@ -115,15 +126,30 @@ def _replay(place: Place, executor: Backend) -> None:
 
 
 def _check(place: Place, executor: str) -> None:
-    roots = place.start.root, place.end.root
-    found = numerics.check_segment(place.directory, PART, INDEX, place.states, (), roots, executor)
+    found = numerics.check_segment(
+        SegmentCheck(
+            directory=place.directory,
+            part=PART,
+            index=INDEX,
+            start=_opened(place),
+            end_root=place.end.root,
+            backend=executor,
+        )
+    )
     if found.reason != ShareReason.NONE:
         raise RuntimeError(f"{executor} finds {ShareReason(found.reason).name}")
 
 
 def _answer(place: Place, executor: str) -> None:
     found = numerics.recompute_segment(
-        place.directory, PART, INDEX, place.states, (), place.start.root, SEED, executor
+        SegmentAudit(
+            directory=place.directory,
+            part=PART,
+            index=INDEX,
+            start=_opened(place),
+            seed=SEED,
+            backend=executor,
+        )
     )
     if found.root != place.end.root:
         raise RuntimeError(f"{executor} answers otherwise")

@@ -149,21 +149,36 @@ def _opened(folder: Path) -> tuple[tuple[Path, Path], tuple[int, ...], list[byte
 
 
 def _replay(folder: Path) -> None:
-    from validator.work import numerics
+    from validator.work import numerics, requests
 
     states, metrics, roots = _opened(folder)
-    both = roots[OPENED - 1], roots[OPENED]
-    found = numerics.check_segment(folder / "job", _PART, OPENED, states, metrics, both, NATIVE)
+    found = numerics.check_segment(
+        requests.SegmentCheck(
+            directory=folder / "job",
+            part=_PART,
+            index=OPENED,
+            start=requests.OpenedStates(requests.StateFiles(*states), metrics, roots[OPENED - 1]),
+            end_root=roots[OPENED],
+            backend=NATIVE,
+        )
+    )
     if found.reason != ShareReason.NONE:
         raise RuntimeError(f"the validator finds {ShareReason(found.reason).name}")
 
 
 def _audit(folder: Path) -> None:
-    from validator.work import numerics
+    from validator.work import numerics, requests
 
     states, metrics, roots = _opened(folder)
     found = numerics.recompute_segment(
-        folder / "job", _PART, OPENED, states, metrics, roots[OPENED - 1], bytes(32), NATIVE
+        requests.SegmentAudit(
+            directory=folder / "job",
+            part=_PART,
+            index=OPENED,
+            start=requests.OpenedStates(requests.StateFiles(*states), metrics, roots[OPENED - 1]),
+            seed=bytes(32),
+            backend=NATIVE,
+        )
     )
     if found.root != roots[OPENED]:
         raise RuntimeError("the seat answers otherwise")

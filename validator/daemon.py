@@ -50,6 +50,7 @@ from validator.work.upkeep import Keeper
 from wire.keys import Key, SignatureVerifier
 
 _log = logging.getLogger("assay.validator")
+R = TypeVar("R")
 T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
@@ -367,9 +368,9 @@ class ValidatorDaemon:
         """Take note of what came of a transaction."""
         self._receipts[type(action)](action, receipt)
 
-    def _run_for_seat(self, seconds: float, function: Callable[..., T], *arguments: object) -> T:
+    def _run_for_seat(self, seconds: float, function: Callable[[R], T], request: R) -> T:
         """Run a function in the pool for seats, where what has to end first begins first."""
-        return self._seat_pool.submit(function, *arguments, timeout=seconds).result()
+        return self._seat_pool.submit(function, request, timeout=seconds).result()
 
     def _link(self, operator: str) -> ClusterClient:
         """Return a client of another validator; ClusterError where there is none."""

@@ -6,6 +6,7 @@ What loads can still end in NaN, ask for a row that is not there, or take longer
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import TypeVar
@@ -32,26 +33,35 @@ _ENOUGH = 0.1
 _TIMES = 3
 
 
-def try_payload(
-    directory: Path, ordered: JobTerms, slot: int, memory: int, backend_name: str
-) -> Trial:
-    """Load a payload with every check and, where it is the ordered job, try it; ``memory`` is a device's, 0 for any.
+@dataclass(frozen=True, slots=True)
+class TrialRequest:
+    """A payload to try against the terms of its order; ``memory`` is that of a device, 0 for any."""
+
+    directory: Path
+    terms: JobTerms
+    slot: int
+    memory: int
+    backend: str
+
+
+def try_payload(asked: TrialRequest) -> Trial:
+    """Load a payload with every check and, if it is the ordered job, try it.
 
     Whatever a stranger's job does, it ends in a reason to decline; only what this machine lacks is an error.
     """
-    engine = backend(backend_name)
+    engine, memory = backend(asked.backend), asked.memory
     bound = sandbox.memory_bound(memory) if memory else nullcontext()
     try:
         with bound:
-            loaded = load_job(directory)
+            loaded = load_job(asked.directory)
             terms = order_terms(loaded.job)
-            if terms != ordered:
+            if terms != asked.terms:
                 return Trial(terms=terms)
             needed = memory_size(loaded.job.document)
             if memory and needed > memory:
                 text = f"the job needs {needed} bytes of memory, a device of the bid has {memory}"
                 return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
-            return Trial(terms=terms, times=try_job(loaded, slot, engine))
+            return Trial(terms=terms, times=try_job(loaded, asked.slot, engine))
     except JobError as error:
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=str(error))
     except Stopped as error:

@@ -1,7 +1,8 @@
-"""What runs in the process pool: loading, replaying, aggregating. Paths and bytes in, small records and files out.
+"""What runs in the process pool: loading, replaying, aggregating. A request in, small records and files out.
 
-A worker process calls these functions with paths into the blob store; nothing that a provider sent is trusted before
-its root was recomputed here, and everything that a replay starts from comes from the order.
+A worker process calls these functions with one request each (``requests.py``), which names paths in the blob store;
+nothing that a provider sent is trusted before its root was recomputed here, and everything that a replay starts from
+comes from the order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,10 +37,24 @@ from pol.state.canonical import chunk_lengths, read_state, state_pieces, state_t
 from pol.state.layout import MAX_HEADER, encoded_size
 from pol.values import TensorSpec
 from pol.work.probe import work_pieces
-from pol.work.records import RoundSlot
 from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome, Sizes
+from validator.work.requests import (
+    AggregationAudit,
+    OpenedStates,
+    OpeningCheck,
+    ProbeSample,
+    RootedFile,
+    RoundAggregation,
+    SegmentAudit,
+    SegmentCheck,
+    StateFiles,
+    StatesReplay,
+    StopCheck,
+    UpdateAudit,
+    UpdateCheck,
+)
 
 
 @lru_cache(maxsize=4)
@@ -78,90 +93,56 @@ def load(directory: Path) -> LoadOutcome:
         return LoadOutcome(None, str(error))
 
 
-def check_segment(
-    directory: Path,
-    part: RoundSlot,
-    index: int,
-    states: tuple[Path, Path],
-    metrics: tuple[int, ...],
-    roots: tuple[bytes, bytes],
-    backend_name: str,
-) -> ReplayOutcome:
-    """Replay segment ``index`` of a share and compare with the boundary ``roots`` at its beginning and its end.
-
-    ``states`` are the opened (global, local) ones at its beginning, ``metrics`` those that are said to belong to them.
-    """
-    job = _job(directory)
-    start = _opened(job, states, metrics, roots[0])
+def check_segment(asked: SegmentCheck) -> ReplayOutcome:
+    """Replay a segment of a share and compare with the boundary roots at its beginning and its end."""
+    job = _job(asked.directory)
+    start = _opened(job, asked.start)
     if start is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
     try:
-        replayed = replay_from(job, part, index, start, _backend(backend_name))
+        replayed = replay_from(job, asked.part, asked.index, start, _backend(asked.backend))
     except StepFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = replayed.boundary.root
-    same = root == roots[1]
+    same = root == asked.end_root
     return ReplayOutcome(ShareReason.NONE if same else ShareReason.SEGMENT_MISMATCH, root)
 
 
-def check_update(
-    directory: Path,
-    round_opening: Path,
-    closing: tuple[Path, Path],
-    metrics: tuple[int, ...],
-    sent: tuple[Path, Path],
-    closing_root: bytes,
-    roots: tuple[bytes, bytes],
-) -> ReplayOutcome:
-    """Recompute update and local_out from boundaries 0 and n, and check the blobs that were sent for them.
-
-    ``closing_root`` is the boundary root of leaf n, ``roots`` are those that the share claims of update and local_out.
-    """
-    job = _job(directory)
-    end = _opened(job, closing, metrics, closing_root)
+def check_update(asked: UpdateCheck) -> ReplayOutcome:
+    """Recompute update and local_out from boundaries 0 and n, and check the files that were sent for them."""
+    job = _job(asked.directory)
+    end = _opened(job, asked.closing)
     if end is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
-    start = read_state(round_opening, job.job.document.global_tensors)
+    start = read_state(asked.round_opening, job.job.document.global_tensors)
     try:
         result = share_update(job, start, end)
     except UpdateFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = update_claim(result.update_root, result.local_out_root)
-    if root != update_claim(*roots):
+    if root != update_claim(asked.update_root, asked.local_root):
         return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
     try:
-        update = state_tree(read_state(sent[0], job.job.updated)).root
-        local = state_tree(read_state(sent[1], job.job.document.local_tensors)).root
+        update = state_tree(read_state(asked.update, job.job.updated)).root
+        local = state_tree(read_state(asked.local_out, job.job.document.local_tensors)).root
     except StateError:
         return ReplayOutcome(ShareReason.MALFORMED, root)
-    if (update, local) != roots:
+    if (update, local) != (asked.update_root, asked.local_root):
         return ReplayOutcome(ShareReason.MALFORMED, root)
     return ReplayOutcome(ShareReason.NONE, root)
 
 
-def check_stop(
-    directory: Path,
-    part: RoundSlot,
-    index: int,
-    round_opening: Path,
-    states: tuple[Path, Path],
-    metrics: tuple[int, ...],
-    root: bytes,
-    backend_name: str,
-) -> ReplayOutcome:
-    """Check that a share ends where the job stops: in segment ``index``, or behind the last one in the update.
-
-    ``states`` are those at its last boundary, with the boundary ``root``.
-    """
-    job = _job(directory)
-    last = _opened(job, states, metrics, root)
+def check_stop(asked: StopCheck) -> ReplayOutcome:
+    """Check that a share ends where the job stops: in a segment, or behind the last one in the update."""
+    job = _job(asked.directory)
+    last = _opened(job, asked.last)
     if last is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
-    start = read_state(round_opening, job.job.document.global_tensors)
+    start = read_state(asked.round_opening, job.job.document.global_tensors)
     try:
-        if index < job.job.document.share_segments:
+        if asked.index < job.job.document.share_segments:
             opened = last.global_state, last.local_state
-            replay_segment(job, part, index, *opened, _backend(backend_name))
+            replay_segment(job, asked.part, asked.index, *opened, _backend(asked.backend))
         else:
             share_update(job, start, last)
     except Stopped:
@@ -177,21 +158,16 @@ class Written:
     digests: tuple[bytes, ...]
 
 
-def aggregate_round(
-    directory: Path, opening: Path, updates: Sequence[Path], backend_name: str, to: Path
-) -> Written | None:
-    """Aggregate the updates of all slots, in their order, into the next global state, and write it to ``to``.
-
-    None where there is none.
-    """
-    job = _job(directory)
-    start = read_state(opening, job.job.document.global_tensors)
-    read = (read_state(path, job.job.updated) for path in updates)
+def aggregate_round(asked: RoundAggregation) -> Written | None:
+    """Aggregate the updates of a round into the next global state and write it; None if there is none."""
+    job = _job(asked.directory)
+    start = read_state(asked.opening, job.job.document.global_tensors)
+    read = (read_state(path, job.job.updated) for path in asked.updates)
     try:
-        result = aggregate(job, start, read, _backend(backend_name))
+        result = aggregate(job, start, read, _backend(asked.backend))
     except AggregationFailed:
         return None
-    return Written(result.root, (write_state(to, result.state),))
+    return Written(result.root, (write_state(asked.to, result.state),))
 
 
 def write_state(to: Path, state: State) -> bytes:
@@ -210,19 +186,10 @@ def write_state(to: Path, state: State) -> bytes:
 _NOT_THERE = "states that are not the ones on chain"
 
 
-def recompute_segment(
-    directory: Path,
-    part: RoundSlot,
-    index: int,
-    states: tuple[Path, Path],
-    metrics: tuple[int, ...],
-    root: bytes,
-    seed: bytes,
-    backend_name: str,
-) -> Recomputed:
-    """Replay segment ``index`` of a share from the states behind the boundary ``root``, for a stage with this seed."""
-    job = _job(directory)
-    start = _opened(job, states, metrics, root)
+def recompute_segment(asked: SegmentAudit) -> Recomputed:
+    """Replay a segment of a share from the states at the boundary where it begins."""
+    job = _job(asked.directory)
+    start = _opened(job, asked.start)
     if start is None:
         return Recomputed(_NOT_THERE)
     inner: list[bytes] = []
@@ -231,20 +198,18 @@ def recompute_segment(
         inner.append(state.root)
 
     try:
-        replayed = replay_from(job, part, index, start, _backend(backend_name), follow)
+        replayed = replay_from(job, asked.part, asked.index, start, _backend(asked.backend), follow)
     except StepFailed as error:
         # what the last step began with is no longer there: it is made again
-        digest = answer_digest(seed, inner, _before(job, part, index, states, backend_name))
+        digest = answer_digest(asked.seed, inner, _before(job, asked))
         return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
     states_reached = replayed.global_state, replayed.local_state
-    return _finished(replayed.boundary.root, seed, inner, *states_reached)
+    return _finished(replayed.boundary.root, asked.seed, inner, *states_reached)
 
 
-def _before(
-    job: LoadedJob, part: RoundSlot, index: int, states: tuple[Path, Path], backend_name: str
-) -> Iterator[bytes | memoryview]:
+def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]:
     """Yield the states behind the last step of a segment that has a result, or the opened ones."""
-    opened = _open_states(job, states)
+    opened = _open_states(job, asked.start.files)
     assert opened is not None
     reached = opened
 
@@ -253,56 +218,44 @@ def _before(
         reached = state.global_state, state.local_state
 
     with suppress(StepFailed):
-        replay_segment(job, part, index, *opened, _backend(backend_name), follow)
+        replay_segment(job, asked.part, asked.index, *opened, _backend(asked.backend), follow)
     return _pieces(*reached)
 
 
-def recompute_update(
-    directory: Path,
-    round_opening: tuple[Path, bytes],
-    closing: tuple[Path, Path],
-    metrics: tuple[int, ...],
-    root: bytes,
-    seed: bytes,
-) -> Recomputed:
-    """Recompute a share's update from the round's opening and the states behind its last boundary, with ``root``."""
-    job = _job(directory)
-    end = _opened(job, closing, metrics, root)
+def recompute_update(asked: UpdateAudit) -> Recomputed:
+    """Recompute a share's update from the round's opening and the states at its last boundary."""
+    job = _job(asked.directory)
+    end = _opened(job, asked.closing)
     if end is None:
         return Recomputed(_NOT_THERE)
     try:
-        start = _read(round_opening, job.job.document.global_tensors)
+        start = _read(asked.round_opening, job.job.document.global_tensors)
     except StateError:
         return Recomputed(_NOT_THERE)
     try:
         result = share_update(job, start, end)
     except UpdateFailed:
-        digest = answer_digest(seed, (), _pieces(end.global_state, end.local_state))
+        digest = answer_digest(asked.seed, (), _pieces(end.global_state, end.local_state))
         return Recomputed("", AnswerKind.STOPPED, b"", digest)
     root = update_claim(result.update_root, result.local_out_root)
-    return _finished(root, seed, (), result.update, end.local_state)
+    return _finished(root, asked.seed, (), result.update, end.local_state)
 
 
-def recompute_aggregation(
-    directory: Path,
-    opening: tuple[Path, bytes],
-    updates: Sequence[tuple[Path, bytes]],
-    seed: bytes,
-    backend_name: str,
-) -> Recomputed:
+def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
     """Recompute a round's next global state from an opening and updates whose roots the chain has."""
-    job = _job(directory)
+    job = _job(asked.directory)
     try:
-        start = _read(opening, job.job.document.global_tensors)
+        start = _read(asked.opening, job.job.document.global_tensors)
         # One at a time: all of them together may be far more than this machine holds.
-        read = (_read(update, job.job.updated) for update in updates)
+        read = (_read(update, job.job.updated) for update in asked.updates)
         try:
-            result = aggregate(job, start, read, _backend(backend_name))
+            result = aggregate(job, start, read, _backend(asked.backend))
         except AggregationFailed:
-            return Recomputed("", AnswerKind.STOPPED, b"", answer_digest(seed, (), _pieces(start)))
+            digest = answer_digest(asked.seed, (), _pieces(start))
+            return Recomputed("", AnswerKind.STOPPED, b"", digest)
     except StateError:
         return Recomputed(_NOT_THERE)
-    return _finished(result.root, seed, (), result.state)
+    return _finished(result.root, asked.seed, (), result.state)
 
 
 def _finished(root: bytes, seed: bytes, inner: Sequence[bytes], *states: State) -> Recomputed:
@@ -315,38 +268,30 @@ def _pieces(*states: State) -> Iterator[bytes | memoryview]:
         yield from state_pieces(state)
 
 
-def opening_holds(
-    directory: Path, states: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
-) -> bool:
-    """Tell whether two opened states and their metrics hash to a boundary root."""
-    return _opened(_job(directory), states, metrics, root) is not None
+def opening_holds(asked: OpeningCheck) -> bool:
+    """Return whether two opened states and their metrics hash to a boundary root."""
+    return _opened(_job(asked.directory), asked.opened) is not None
 
 
-def recompute_states(
-    directory: Path,
-    part: RoundSlot,
-    start: int,
-    index: int,
-    states: tuple[Path, Path],
-    backend_name: str,
-    to: tuple[Path, Path],
-) -> Written | None:
-    """Replay from the states at boundary ``start`` to ``index`` behind it, and write those (global, local) to ``to``.
+def recompute_states(asked: StatesReplay) -> Written | None:
+    """Replay from the states at one boundary to a later one, and write the states there.
 
-    The root is the boundary's; None where training from there has no result.
+    The root is the later boundary's; None if training from there has no result.
     """
-    job = _job(directory)
-    opened = _open_states(job, states)
+    job = _job(asked.directory)
+    opened = _open_states(job, asked.states)
     if opened is None:
         raise StateError("opening", "does not decode")
     current, root = opened, b""
+    engine = _backend(asked.backend)
     try:
-        for segment in range(start, index):
-            replayed = replay_segment(job, part, segment, *current, _backend(backend_name))
+        for segment in range(asked.start, asked.index):
+            replayed = replay_segment(job, asked.part, segment, *current, engine)
             current, root = (replayed.global_state, replayed.local_state), replayed.boundary.root
     except ReplayError:
         return None
-    return Written(root, tuple(map(write_state, to, current)))
+    paths = asked.to.global_state, asked.to.local_state
+    return Written(root, tuple(map(write_state, paths, current)))
 
 
 def sizes(directory: Path) -> Sizes:
@@ -365,42 +310,39 @@ def result_lengths(path: Path) -> list[int]:
         return chunk_lengths(file.read(MAX_HEADER + 4), path.stat().st_size)
 
 
-def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State] | None:
+def _open_states(job: LoadedJob, files: StateFiles) -> tuple[State, State] | None:
     try:
         return (
-            read_state(paths[0], job.job.document.global_tensors),
-            read_state(paths[1], job.job.document.local_tensors),
+            read_state(files.global_state, job.job.document.global_tensors),
+            read_state(files.local_state, job.job.document.local_tensors),
         )
     except StateError:
         return None
 
 
-def _opened(
-    job: LoadedJob, paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
-) -> SlotState | None:
+def _opened(job: LoadedJob, asked: OpenedStates) -> SlotState | None:
     """Return the states in two files, if they and their metrics hash to a boundary root; they are the caller's.
 
     What was hashed of them is not hashed again.
     """
-    read = _open_states(job, paths)
+    read = _open_states(job, asked.files)
     if read is None:
         return None
     opened = SlotState(*read)
-    return opened if boundary_root(*opened.roots, metrics) == root else None
+    return opened if boundary_root(*opened.roots, asked.metrics) == asked.root else None
 
 
-def _read(blob: tuple[Path, bytes], specs: Sequence[TensorSpec]) -> State:
+def _read(file: RootedFile, specs: Sequence[TensorSpec]) -> State:
     """Return the state in a file; StateError, but never NotFinite, unless it has the root that the chain has."""
-    path, root = blob
     try:
-        state = read_state(path, specs)
+        state = read_state(file.path, specs)
     except NotFinite as error:
         raise StateError(error.field, error.reason) from None
-    if state_tree(state).root != root:
+    if state_tree(state).root != file.root:
         raise StateError("state", "is not the one that the chain names")
     return state
 
 
-def probe_pieces(seed: bytes, pieces: tuple[int, ...], backend_name: str) -> tuple[bytes, ...]:
+def probe_pieces(asked: ProbeSample) -> tuple[bytes, ...]:
     """Return the digests of some pieces of a probe."""
-    return work_pieces(seed, pieces, _backend(backend_name))
+    return work_pieces(asked.seed, asked.pieces, _backend(asked.backend))

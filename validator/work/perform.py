@@ -25,7 +25,7 @@ from host.lanes import Work
 from link.blobs import BlobStore
 from link.handover import HandoverId
 from link.types import BlobRef, ShareDelivery, StateRef
-from pol.replay.trial import try_payload
+from pol.replay.trial import TrialRequest, try_payload
 from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
 from validator.decide import actions as do
@@ -36,6 +36,7 @@ from validator.decide.records import (
     LocalOrder,
     LocalRound,
     PayloadStage,
+    ReplayOutcome,
     SlotWork,
     accepted_works,
     find_round,
@@ -47,8 +48,19 @@ from validator.decide.trial import died, judged, overdue, trial_seconds, trial_s
 from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import materialise, places_in
+from validator.work.requests import (
+    OpenedStates,
+    OpeningCheck,
+    RoundAggregation,
+    SegmentCheck,
+    StateFiles,
+    StatesReplay,
+    StopCheck,
+    UpdateCheck,
+)
 from validator.work.sealing import seal_into
 
+R = TypeVar("R")
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
 REPLAY_SECONDS = 600.0
@@ -60,6 +72,20 @@ Table = Mapping[type, Callable[[Any], float | None]]
 def work_of(table: Table, action: do.Action) -> Work:
     """Return what carries an action out."""
     return partial(table[type(action)], action)
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldShare:
+    """A share that was delivered, with the round and the record that it is in."""
+
+    local: LocalOrder
+    current: LocalRound
+    work: SlotWork
+    packet: ShareDelivery
+
+    def root_at(self, index: int) -> bytes:
+        """Return the root of one of its boundaries."""
+        return root_at(self.current, self.work, self.packet, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +120,9 @@ class Performer:
             do.Seal: self.seal,
         }
 
-    def run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run a function in the pool and wait for it; PoolError where it has no result in time."""
-        return self.pool.submit(function, *arguments, timeout=REPLAY_SECONDS).result()
+    def run(self, function: Callable[[R], T], request: R) -> T:
+        """Run a function in the pool and wait for it; PoolError if it has no result in time."""
+        return self.pool.submit(function, request, timeout=REPLAY_SECONDS).result()
 
     # Transactions
 
@@ -116,17 +142,19 @@ class Performer:
         if local is None or local.payload.stage is not PayloadStage.COMPLETE:
             return
         terms = order.terms
-        slot = trial_slot(self.secret, action.leg, terms.slots)
-        memory = self._memory_of(leg)
-        directory = self._directory(local)
+        request = TrialRequest(
+            directory=self._directory(local),
+            terms=terms,
+            slot=trial_slot(self.secret, action.leg, terms.slots),
+            memory=self._memory_of(leg),
+            backend=self.backend,
+        )
         # Other trials were before it, perhaps: the time that is left is what is left now.
         seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed))
         if seconds <= 0:
             return
         try:
-            trial = self.trials.submit(
-                try_payload, directory, terms, slot, memory, self.backend, timeout=float(seconds)
-            ).result()
+            trial = self.trials.submit(try_payload, request, timeout=float(seconds)).result()
         except TaskTimeout:
             trial = overdue()
         except (OutOfMemory, WorkerDied) as error:
@@ -141,95 +169,101 @@ class Performer:
         found = self._share(action.share)
         if found is None:
             return
-        local, current, work, packet = found
-        roots, segment, last = packet.roots, action.segment, len(packet.boundaries)
-        states = self._states(current, work, segment)
-        if states is None:
+        outcome = self._checked(found, action.segment)
+        if outcome is None:
             return
-        if segment == last and not roots.is_whole:
-            outcome = self.run(
-                numerics.check_stop,
-                self._directory(local),
-                RoundSlot(current.round, work.slot),
-                segment,
-                self._path(current.global_in.blob),
-                states,
-                metrics_at(packet, segment),
-                root_at(current, work, packet, segment),
-                self.backend,
-            )
-        elif segment == last:
-            outcome = self.run(
-                numerics.check_update,
-                self._directory(local),
-                self._path(current.global_in.blob),
-                states,
-                metrics_at(packet, last),
-                tuple(map(self._path, packet.blobs)),
-                root_at(current, work, packet, last),
-                (roots.update_root, roots.local_out),
-            )
-        else:
-            outcome = self.run(
+        checked = CheckedSegment(action.segment, int(outcome.reason), outcome.root)
+        self._change(
+            found.local.key, partial(receive.segment_checked, key=action.share, checked=checked)
+        )
+
+    def _checked(self, share: _HeldShare, segment: int) -> ReplayOutcome | None:
+        """Return what replaying a segment of a share finds; None if its opening states are no longer held."""
+        start = self._opened(share, segment)
+        if start is None:
+            return None
+        roots, boundaries = share.packet.roots, share.packet.boundaries
+        directory = self._directory(share.local)
+        part = RoundSlot(share.current.round, share.work.slot)
+        if segment < len(boundaries):
+            end_root = share.root_at(segment + 1)
+            return self.run(
                 numerics.check_segment,
-                self._directory(local),
-                RoundSlot(current.round, work.slot),
-                segment,
-                states,
-                metrics_at(packet, segment),
-                (
-                    root_at(current, work, packet, segment),
-                    root_at(current, work, packet, segment + 1),
+                SegmentCheck(
+                    directory=directory,
+                    part=part,
+                    index=segment,
+                    start=start,
+                    end_root=end_root,
+                    backend=self.backend,
                 ),
-                self.backend,
             )
-        checked = CheckedSegment(segment, int(outcome.reason), outcome.root)
-        self._change(local.key, partial(receive.segment_checked, key=action.share, checked=checked))
+        round_opening = self._path(share.current.global_in.blob)
+        if not roots.is_whole:
+            return self.run(
+                numerics.check_stop,
+                StopCheck(
+                    directory=directory,
+                    part=part,
+                    index=segment,
+                    round_opening=round_opening,
+                    last=start,
+                    backend=self.backend,
+                ),
+            )
+        update, local_out = map(self._path, share.packet.blobs)
+        return self.run(
+            numerics.check_update,
+            UpdateCheck(
+                directory=directory,
+                round_opening=round_opening,
+                closing=start,
+                update=update,
+                local_out=local_out,
+                update_root=roots.update_root,
+                local_root=roots.local_out,
+            ),
+        )
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
         """Hash states that a provider brought."""
-        found = self._share(action.share)
-        if found is None:
+        share = self._share(action.share)
+        opened = self._opened(share, action.index) if share else None
+        if share is None or opened is None:
             return
-        local, current, work, packet = found
-        states = self._states(current, work, action.index)
-        if states is None:
-            return
-        holds = self.run(
-            numerics.opening_holds,
-            self._directory(local),
-            states,
-            metrics_at(packet, action.index),
-            root_at(current, work, packet, action.index),
-        )
+        holds = self.run(numerics.opening_holds, OpeningCheck(self._directory(share.local), opened))
         if not holds:
-            _log.warning("%s sent other states than it committed to", work.provider)
+            _log.warning("%s sent other states than it committed to", share.work.provider)
         self._change(
-            local.key,
+            share.local.key,
             partial(receive.opening_verified, key=action.share, index=action.index, holds=holds),
         )
 
     def recompute(self, action: do.Recompute) -> None:
         """Recompute states that nobody brought, from the nearest ones that are sure."""
-        found = self._share(action.share)
-        if found is None:
+        share = self._share(action.share)
+        if share is None:
             return
-        local, current, work, packet = found
-        held = (o.index for o in work.openings if o.verified and o.index < action.index)
+        held = (o.index for o in share.work.openings if o.verified and o.index < action.index)
         start = max(held, default=0)
+        files = self._files(share, start)
+        if files is None:
+            return
         states: tuple[BlobRef, BlobRef] | None = None
         with places_in(self.scratch, 2) as places:
             written = self.run(
                 numerics.recompute_states,
-                self._directory(local),
-                RoundSlot(current.round, work.slot),
-                start,
-                action.index,
-                self._states(current, work, start),
-                self.backend,
-                places,
+                StatesReplay(
+                    directory=self._directory(share.local),
+                    part=RoundSlot(share.current.round, share.work.slot),
+                    start=start,
+                    index=action.index,
+                    states=files,
+                    backend=self.backend,
+                    to=StateFiles(*places),
+                ),
             )
-            if written is not None and written.root == root_at(current, work, packet, action.index):
+            if written is not None and written.root == share.root_at(action.index):
                 first, second = self._taken(places, written)
                 states = first, second
         if states is None:
@@ -237,7 +271,7 @@ class Performer:
         keep = partial(
             receive.state_recomputed, key=action.share, index=action.index, states=states
         )
-        self._change(local.key, keep, *(states or ()))
+        self._change(share.local.key, keep, *(states or ()))
 
     def aggregate(self, action: do.Aggregate) -> None:
         """Aggregate a round."""
@@ -254,11 +288,13 @@ class Performer:
         with places_in(self.scratch, 1) as places:
             written = self.run(
                 numerics.aggregate_round,
-                self._directory(local),
-                self._path(current.global_in.blob),
-                updates,
-                self.backend,
-                *places,
+                RoundAggregation(
+                    directory=self._directory(local),
+                    opening=self._path(current.global_in.blob),
+                    updates=updates,
+                    backend=self.backend,
+                    to=places[0],
+                ),
             )
             if written is None:
                 _log.warning("%s: the updates lead to no next state", action.key)
@@ -327,16 +363,14 @@ class Performer:
     def _find(self, leg: LegKey) -> LocalOrder | None:
         return self.ledger.load(leg.order_id, leg.leg)
 
-    def _share(
-        self, key: ShareKey
-    ) -> tuple[LocalOrder, LocalRound, SlotWork, ShareDelivery] | None:
-        """Return a share with what it is in; None where it left the record since it was asked for."""
+    def _share(self, key: ShareKey) -> _HeldShare | None:
+        """Return a share with what it is in; None if it left the record since it was asked for."""
         local = self.ledger.load(key.order_id, key.leg)
         current = find_round(local, key.round) if local else None
         work = find_work(current, key.slot, key.issue)
         if local is None or current is None or work is None or work.packet is None:
             return None
-        return local, current, work, work.packet
+        return _HeldShare(local, current, work, work.packet)
 
     def _directory(self, local: LocalOrder) -> Path:
         return materialise(local.payload.files, self.blobs, self.jobs)
@@ -344,14 +378,22 @@ class Performer:
     def _path(self, blob: BlobRef) -> Path:
         return self.blobs.path(blob.sha256)
 
-    def _states(self, current: LocalRound, work: SlotWork, index: int) -> tuple[Path, Path] | None:
-        """Return where the states at a boundary of a share lie; None where they are not held any more."""
+    def _opened(self, share: _HeldShare, index: int) -> OpenedStates | None:
+        """Return the states at a boundary of a share as it committed to them; None if they are no longer held."""
+        files = self._files(share, index)
+        if files is None:
+            return None
+        return OpenedStates(files, metrics_at(share.packet, index), share.root_at(index))
+
+    def _files(self, share: _HeldShare, index: int) -> StateFiles | None:
+        """Return the files of the states at a boundary of a share; None if they are no longer held."""
         if index == 0:
-            return self._path(current.global_in.blob), self._path(work.local_in.blob)
-        opening = next((held for held in work.openings if held.index == index), None)
+            global_in, local_in = share.current.global_in, share.work.local_in
+            return StateFiles(self._path(global_in.blob), self._path(local_in.blob))
+        opening = next((held for held in share.work.openings if held.index == index), None)
         if opening is None:
             return None
-        return self._path(opening.global_state), self._path(opening.local_state)
+        return StateFiles(self._path(opening.global_state), self._path(opening.local_state))
 
 
 def _leg_of(key: RoundKey) -> LegKey:

@@ -3,21 +3,24 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from validator.decide import actions as do
 from validator.decide.probe import Measured
 from validator.work import numerics
 from validator.work.perform import Table
+from validator.work.requests import ProbeSample
 
 _log = logging.getLogger("assay.validator")
+
+
+RunProbe = Callable[[Callable[[ProbeSample], tuple[bytes, ...]], ProbeSample], tuple[bytes, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeChecker:
     """``run`` has something done in the pool, and ``judge`` is told whether a provider's answer is right."""
 
-    run: Callable[..., Any]
+    run: RunProbe
     backend: str
     judge: Callable[[Measured, bool], None]
 
@@ -29,8 +32,8 @@ class ProbeChecker:
         """Compare the drawn pieces."""
         measured = action.measured
         pieces = tuple(piece for piece, _ in measured.sample)
-        found = self.run(numerics.probe_pieces, measured.seed, pieces, self.backend)
-        right = tuple(found) == tuple(digest for _, digest in measured.sample)
+        found = self.run(numerics.probe_pieces, ProbeSample(measured.seed, pieces, self.backend))
+        right = found == tuple(digest for _, digest in measured.sample)
         if not right:
             _log.warning("%s answered a probe wrongly", measured.provider)
         self.judge(measured, right)

@@ -37,11 +37,19 @@ from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import is_materialised, materialise
 from validator.work.perform import Table
+from validator.work.requests import (
+    AggregationAudit,
+    OpenedStates,
+    RootedFile,
+    SegmentAudit,
+    StateFiles,
+    UpdateAudit,
+)
 
 _log = logging.getLogger("assay.validator.seats")
+R = TypeVar("R")
 T = TypeVar("T")
 A = TypeVar("A", do.AskOpening, do.LoadAudited, do.ReplayPlace)
-States = list[tuple[Path, Path]]
 RETRY_SECONDS = 0.5
 ASK_SECONDS = (0.05, 1.0)
 """The least and the most between two questions for an opening that the winner does not have yet."""
@@ -53,8 +61,8 @@ CALLS_MAX = 16
 class Run(Protocol):
     """Runs a function in the process pool and waits, for so many seconds at most, for what it returns."""
 
-    def __call__(self, seconds: float, function: Callable[..., T], *arguments: object) -> T:
-        """Return the function's result."""
+    def __call__(self, seconds: float, function: Callable[[R], T], request: R) -> T:
+        """Return the function's result for one request."""
         ...
 
 
@@ -144,7 +152,7 @@ class Auditor:
             return
         directory = self._job(key, action.winner, seat.files)
         states = [
-            (
+            StateFiles(
                 self._fetch(action, state.global_state),
                 self._fetch(action, state.local_state),
             )
@@ -153,7 +161,7 @@ class Auditor:
         sent = {item.slot: self._fetch(action, item.update.blob) for item in opening.updates}
         self.ledger.change_seat(key, lambda now: blob_awaited(now, index, b""))
         if action.place.kind == AuditKind.AGGREGATION:
-            found = self._aggregation(action, directory, states[0][0], sent)
+            found = self._aggregation(action, directory, states[0].global_state, sent)
         else:
             found = self._share(action, opening, directory, states)
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, found))
@@ -170,19 +178,25 @@ class Auditor:
     # Replaying
 
     def _share(
-        self, action: do.ReplayPlace, opening: AuditOpening, directory: Path, states: States
+        self,
+        action: do.ReplayPlace,
+        opening: AuditOpening,
+        directory: Path,
+        states: list[StateFiles],
     ) -> Recomputed:
         place, (share,) = action.place, action.shares
         if place.kind == AuditKind.UPDATE:
             return self._run(
                 action,
                 numerics.recompute_update,
-                directory,
-                (states[0][0], action.global_in),
-                states[1],
-                opening.states[1].metrics,
-                opening.leaves[-1].boundary_root,
-                action.seed,
+                UpdateAudit(
+                    directory=directory,
+                    round_opening=RootedFile(states[0].global_state, action.global_in),
+                    closing=OpenedStates(
+                        states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root
+                    ),
+                    seed=action.seed,
+                ),
             )
         # What a share starts from is on chain, and no leaf can say otherwise.
         start = boundary_root(action.global_in, share.local_in)
@@ -191,43 +205,45 @@ class Auditor:
         return self._run(
             action,
             numerics.recompute_segment,
-            directory,
-            RoundSlot(share.claim.round, share.claim.slot),
-            place.segment,
-            states[0],
-            opening.states[0].metrics,
-            start,
-            action.seed,
-            self.backend,
+            SegmentAudit(
+                directory=directory,
+                part=RoundSlot(share.claim.round, share.claim.slot),
+                index=place.segment,
+                start=OpenedStates(states[0], opening.states[0].metrics, start),
+                seed=action.seed,
+                backend=self.backend,
+            ),
         )
 
     def _aggregation(
         self, action: do.ReplayPlace, directory: Path, start: Path, sent: dict[int, Path]
     ) -> Recomputed:
         updates = tuple(
-            (sent[share.claim.slot], share.roots.update_root)
+            RootedFile(sent[share.claim.slot], share.roots.update_root)
             for share in action.shares
             if share.roots is not None
         )
         return self._run(
             action,
             numerics.recompute_aggregation,
-            directory,
-            (start, action.global_in),
-            updates,
-            action.seed,
-            self.backend,
+            AggregationAudit(
+                directory=directory,
+                opening=RootedFile(start, action.global_in),
+                updates=updates,
+                seed=action.seed,
+                backend=self.backend,
+            ),
         )
 
     def _run(
         self,
         action: do.LoadAudited | do.ReplayPlace,
-        function: Callable[..., T],
-        *arguments: object,
+        function: Callable[[R], T],
+        request: R,
     ) -> T:
         """Run a function in the pool, no longer than the answer can wait."""
         left = max(LEAST_SECONDS, float(action.until - self.clock()))
-        return self.run(left, function, *arguments)
+        return self.run(left, function, request)
 
     # Fetching
 

@@ -192,18 +192,19 @@ class Numerics:
     def _result(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if function is try_payload:
             return self.trial or Trial(self.terms, TrialTimes(1, 1, 10**9))
+        (asked,) = args
         if function is numerics.check_segment:
-            return self._outcome(args[2])
+            return self._outcome(asked.index)
         if function is numerics.check_update:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
-            data = digest("aggregated", args[2]) * 4
-            args[4].write_bytes(data)
+            data = digest("aggregated", asked.updates) * 4
+            asked.to.write_bytes(data)
             return numerics.Written(digest("root", data), (sha256(data).digest(),))
         if function is numerics.probe_pieces:
-            return pieces_of(args[0], args[1])
+            return pieces_of(asked.seed, asked.pieces)
         if function is numerics.result_lengths:
-            size, chunks = args[0].stat().st_size, self.terms.global_chunks
+            size, chunks = asked.stat().st_size, self.terms.global_chunks
             return [size - (chunks - 1), *[1] * (chunks - 1)]
         raise AssertionError(function)
 

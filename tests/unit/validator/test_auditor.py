@@ -59,9 +59,11 @@ from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work import numerics
 from validator.work.perform import work_of
+from validator.work.requests import RoundAggregation
 from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, Turns
 from wire.keys import Key
 
+R = TypeVar("R")
 T = TypeVar("T")
 TERMS = order_terms(load_job(JOB).job)
 AUDITOR = Key(sha256(b"auditor").digest())
@@ -242,8 +244,10 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
         lambda: made[0].clock,
     )
     opening, update = JOB / "global.state", trained.sent[0]
-    updates = [update] * TERMS.slots
-    following = numerics.aggregate_round(JOB, opening, updates, "numpy", tmp_path / "next")
+    updates = (update,) * TERMS.slots
+    following = numerics.aggregate_round(
+        RoundAggregation(JOB, opening, updates, "numpy", tmp_path / "next")
+    )
     assert following is not None
     packet = packet_of(trained, ledger)
     made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
@@ -256,11 +260,11 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     mine.close()
 
 
-def _run(seconds: float, function: Callable[..., T], *arguments: object) -> T:
+def _run(seconds: float, function: Callable[[R], T], request: R) -> T:
     """Run in this process what a daemon runs in its pool."""
     # A replay never takes more than the time that is left.
     assert 0 < seconds <= commit_seconds(WINDOW)
-    return function(*arguments)
+    return function(request)
 
 
 def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Setting) -> None:
@@ -454,10 +458,10 @@ def test_a_replay_that_would_be_too_long_is_ended_and_the_rest_is_answered(
     """What was served and is not finished is left out: that is silence, and says nothing about the winner."""
     setting.record(setting.opening(2), setting.opening(N))
 
-    def run(seconds: float, function: Callable[..., T], *arguments: object) -> T:
+    def run(seconds: float, function: Callable[[R], T], request: R) -> T:
         if function is numerics.recompute_segment:
             raise TaskTimeout(f"the deadline passed after {seconds} s")
-        return _run(seconds, function, *arguments)
+        return _run(seconds, function, request)
 
     setting.auditor = replace(setting.auditor, run=run)
     segment, update, aggregation = setting.answer(4.0)

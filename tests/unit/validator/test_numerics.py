@@ -1,5 +1,6 @@
 """What runs in the pool, with a real job: a right share passes, and each kind of wrong share gives its own reason."""
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,9 +22,18 @@ from pol.work.segments import boundary_step
 from pol.work.train import aggregate
 from tests.support.chain_market import digest
 from tests.unit.pol.mlp import write_mlp_job
-from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from tests.unit.validator.trained import (
+    JOB,
+    PART,
+    N,
+    Trained,
+    check_segment,
+    check_update,
+    opened_at,
+    train,
+)
 from validator.decide.records import Recomputed, ReplayOutcome
-from validator.work import numerics
+from validator.work import numerics, requests
 
 SEED = digest("seed of a stage")
 NOT_THERE = "states that are not the ones on chain"
@@ -36,6 +46,63 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 def bent(state: State, factor: float = 1.5) -> dict[str, np.ndarray]:
     return {name: (array * np.float32(factor)).astype(array.dtype) for name, array in state.items()}
+
+
+def holds(opened: requests.OpenedStates) -> bool:
+    return numerics.opening_holds(requests.OpeningCheck(JOB, opened))
+
+
+def audit_segment(
+    index: int, start: requests.OpenedStates, *, seed: bytes = SEED, name: str = "numpy"
+) -> Recomputed:
+    """Replay a segment as a seat does."""
+    asked = requests.SegmentAudit(
+        directory=JOB, part=PART, index=index, start=start, seed=seed, backend=name
+    )
+    return numerics.recompute_segment(asked)
+
+
+def audit_aggregation(
+    job: Path, opening: requests.RootedFile, updates: tuple[requests.RootedFile, ...]
+) -> Recomputed:
+    """Aggregate a round as a seat does."""
+    asked = requests.AggregationAudit(
+        directory=job, opening=opening, updates=updates, seed=SEED, backend="numpy"
+    )
+    return numerics.recompute_aggregation(asked)
+
+
+def check_stop(
+    index: int,
+    last: requests.OpenedStates,
+    *,
+    job: Path = JOB,
+    opening: Path = JOB / "global.state",
+) -> ReplayOutcome:
+    asked = requests.StopCheck(
+        directory=job,
+        part=PART,
+        index=index,
+        round_opening=opening,
+        last=last,
+        backend="numpy",
+    )
+    return numerics.check_stop(asked)
+
+
+def recompute_states(
+    start: int, index: int, states: tuple[Path, Path], to: tuple[Path, Path]
+) -> numerics.Written | None:
+    asked = requests.StatesReplay(
+        directory=JOB,
+        part=PART,
+        start=start,
+        index=index,
+        states=requests.StateFiles(*states),
+        backend="numpy",
+        to=requests.StateFiles(*to),
+    )
+    return numerics.recompute_states(asked)
 
 
 def test_a_job_loads_to_the_terms_that_an_order_names(tmp_path: Path) -> None:
@@ -67,9 +134,10 @@ def test_states_that_are_none(trained: Trained, tmp_path: Path, data: bytes) -> 
     path.write_bytes(data)
     metrics = trained.boundaries[1].metrics
     for pair in ((path, trained.paths(1)[1]), (trained.paths(1)[0], path)):
-        outcome = numerics.check_segment(JOB, PART, 1, pair, metrics, trained.ends(1), "numpy")
+        start, end = trained.ends(1)
+        outcome = check_segment(1, opened_at(pair, metrics, start), end)
         assert outcome.reason == ShareReason.OPENING_MISMATCH
-        assert not numerics.opening_holds(JOB, pair, metrics, trained.boundaries[1].root)
+        assert not holds(opened_at(pair, metrics, start))
 
 
 def test_a_trace_that_training_does_not_lead_to(trained: Trained) -> None:
@@ -104,15 +172,9 @@ def test_blobs_that_are_not_what_was_claimed(trained: Trained, tmp_path: Path, w
         other.write_bytes(data)
         sent = [*trained.sent]
         sent[which] = other
-        outcome = numerics.check_update(
-            JOB,
-            JOB / "global.state",
-            trained.paths(N),
-            trained.boundaries[N].metrics,
-            (sent[0], sent[1]),
-            trained.boundaries[N].root,
-            trained.roots,
-        )
+        end = trained.boundaries[N]
+        closing = opened_at(trained.paths(N), end.metrics, end.root)
+        outcome = check_update(closing, (sent[0], sent[1]), trained.roots)
         assert outcome.reason == ShareReason.MALFORMED
 
 
@@ -138,10 +200,11 @@ def test_an_update_that_is_not_finite_ends_in_a_reason_and_no_error(
     pair[0].write_bytes(encode_state(end))
     root = boundary_root(state_tree(end).root, job.job.document.local_root)
     roots = bytes(32), bytes(32)
-    outcome = numerics.check_update(outer, opening, pair, (), trained.sent, root, roots)
+    closing = opened_at(pair, (), root)
+    outcome = check_update(closing, trained.sent, roots, job=outer, opening=opening)
     assert outcome.reason == ShareReason.NOT_FINITE
-    known = opening, state_tree(start).root
-    found = numerics.recompute_update(outer, known, pair, (), root, SEED)
+    known = requests.RootedFile(opening, state_tree(start).root)
+    found = numerics.recompute_update(requests.UpdateAudit(outer, known, closing, SEED))
     local = load_job(outer).local_state
     assert found == stopped(0, [], end, local)
 
@@ -151,13 +214,13 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
     path = tmp_path / "huge"
     path.write_bytes(encode_state(huge))
     root = boundary_root(state_tree(huge).root, state_tree(trained.states[1][1]).root)
-    ends = root, trained.ends(1)[1]
     pair = (path, trained.paths(1)[1])
-    outcome = numerics.check_segment(JOB, PART, 1, pair, (), ends, "numpy")
+    opened = opened_at(pair, (), root)
+    outcome = check_segment(1, opened, trained.ends(1)[1])
     assert outcome.reason == ShareReason.NOT_FINITE
-    assert numerics.recompute_states(JOB, PART, 1, 2, pair, "numpy", (path, path)) is None
+    assert recompute_states(1, 2, pair, (path, path)) is None
     # A seat says where it stopped, and shows by the digest that it came that far.
-    found = numerics.recompute_segment(JOB, PART, 1, pair, (), root, SEED, "numpy")
+    found = audit_segment(1, opened)
     first = boundary_step(load_job(JOB).job.document, PART.round, 1)
     assert found == stopped(first, [], huge, trained.states[1][1])
 
@@ -178,7 +241,7 @@ def test_a_seat_shows_how_far_it_came_before_the_job_stopped(name: str, tmp_path
         )  # fmt: skip
     ((inner, *last),) = reached
     root = boundary_root(state_tree(opening).root, state_tree(momentum).root)
-    found = numerics.recompute_segment(JOB, PART, 0, pair, (), root, SEED, name)
+    found = audit_segment(0, opened_at(pair, (), root), name=name)
     first = boundary_step(job.job.document, PART.round, 0)
     assert found == stopped(first + 1, [inner], *last)
 
@@ -190,16 +253,14 @@ def test_a_share_that_ends_where_the_job_stops_is_checked_there(
     path.write_bytes(encode_state(huge))
     pair = (path, trained.paths(1)[1])
     root = boundary_root(state_tree(huge).root, state_tree(trained.states[1][1]).root)
-    opening = JOB / "global.state"
-    ends = numerics.check_stop(JOB, PART, 1, opening, pair, (), root, "numpy")
+    ends = check_stop(1, opened_at(pair, (), root))
     assert ends == ReplayOutcome(0, b"")
     # Where training goes on, nobody stops; and nobody brings other states for it.
     for index in range(N):
         metrics, at = trained.boundaries[index].metrics, trained.boundaries[index].root
-        states = trained.paths(index)
-        goes_on = numerics.check_stop(JOB, PART, index, opening, states, metrics, at, "numpy")
+        goes_on = check_stop(index, opened_at(trained.paths(index), metrics, at))
         assert goes_on.reason == ShareReason.NOT_STOPPED
-    other = numerics.check_stop(JOB, PART, 1, opening, pair, (), bytes(32), "numpy")
+    other = check_stop(1, opened_at(pair, (), bytes(32)))
     assert other.reason == ShareReason.OPENING_MISMATCH
     # Behind the last segment it is the update.
     job = load_job(outer)
@@ -210,7 +271,7 @@ def test_a_share_that_ends_where_the_job_stops_is_checked_there(
     closing = boundary_root(state_tree(end).root, job.job.document.local_root)
     states = (tmp_path / "end", outer / "local.state")
     for first, reason in ((tmp_path / "start", 0), (tmp_path / "end", ShareReason.NOT_STOPPED)):
-        found = numerics.check_stop(outer, PART, last, first, states, (), closing, "numpy")
+        found = check_stop(last, opened_at(states, (), closing), job=outer, opening=first)
         assert found.reason == reason
 
 
@@ -221,22 +282,20 @@ def test_a_seat_shows_by_the_digest_that_it_took_every_step(trained: Trained) ->
     """Two seats of one stage say the same; of another stage, or without the state, nobody could know it."""
     for index in range(N):
         metrics, start = trained.boundaries[index].metrics, trained.boundaries[index].root
-        where = (JOB, PART, index, trained.paths(index), metrics, start)
-        found = numerics.recompute_segment(*where, SEED, "numpy")
+        opened = opened_at(trained.paths(index), metrics, start)
+        found = audit_segment(index, opened)
         assert (found.fault, found.root) == ("", trained.boundaries[index + 1].root)
         steps = load_job(JOB).job.document.segment_steps
         inner = step_roots(trained, index)
         assert len(inner) == steps
         pieces = [encode_state(state) for state in trained.states[index + 1]]
         assert found.digest == answer_digest(SEED, inner, pieces)
-        again = numerics.recompute_segment(*where, SEED, "numpy")
+        again = audit_segment(index, opened)
         assert again == found
-        other = numerics.recompute_segment(*where, digest("another stage"), "numpy")
+        other = audit_segment(index, opened, seed=digest("another stage"))
         assert (other.root, other.digest == found.digest) == (found.root, False)
     metrics = trained.boundaries[1].metrics
-    wrong = numerics.recompute_segment(
-        JOB, PART, 1, trained.paths(1), metrics, bytes(32), SEED, "numpy"
-    )
+    wrong = audit_segment(1, opened_at(trained.paths(1), metrics, bytes(32)))
     assert wrong.fault
 
 
@@ -270,19 +329,23 @@ def test_validator_and_seat_aggregate_alike(trained: Trained, tmp_path: Path) ->
     updates = [trained.share.update, bent(trained.share.update)]
     wanted = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
     place = tmp_path / "made"
-    made = numerics.aggregate_round(JOB, opening, [update, other], "numpy", place)
+    made = numerics.aggregate_round(
+        requests.RoundAggregation(JOB, opening, (update, other), "numpy", place)
+    )
     assert made == written(wanted.root, place)
     assert place.read_bytes() == encode_state(wanted.state)
     root = trained.share.update_root
     known = loaded.job.document.global_root
-    sent = [(update, root), (other, state_tree(updates[1]).root)]
-    found = numerics.recompute_aggregation(JOB, (opening, known), sent, SEED, "numpy")
+    sent = (
+        requests.RootedFile(update, root),
+        requests.RootedFile(other, state_tree(updates[1]).root),
+    )
+    found = audit_aggregation(JOB, requests.RootedFile(opening, known), sent)
     answer = answer_digest(SEED, [], [place.read_bytes()])
     assert found == Recomputed("", AnswerKind.FINISHED, wanted.root, answer)
     for start, claimed in ((bytes(32), root), (known, bytes(32))):
-        refused = numerics.recompute_aggregation(
-            JOB, (opening, start), [(update, claimed)] * 2, SEED, "numpy"
-        )
+        wrong = (requests.RootedFile(update, claimed),) * 2
+        refused = audit_aggregation(JOB, requests.RootedFile(opening, start), wrong)
         assert refused == Recomputed(NOT_THERE)
 
 
@@ -292,27 +355,28 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
     update = {spec.name: np.full_like(start[spec.name], 3.4e38) for spec in job.job.updated}
     (tmp_path / "u").write_bytes(encode_state(update))
     (tmp_path / "s").write_bytes(encode_state(start))
-    updates, place = [tmp_path / "u"] * 2, tmp_path / "made"
-    assert numerics.aggregate_round(outer, tmp_path / "s", updates, "numpy", place) is None
-    found = numerics.recompute_aggregation(
-        outer,
-        (tmp_path / "s", state_tree(start).root),
-        [(tmp_path / "u", state_tree(update).root)] * 2,
-        SEED,
-        "numpy",
-    )
+    updates, place = (tmp_path / "u",) * 2, tmp_path / "made"
+    asked = requests.RoundAggregation(outer, tmp_path / "s", updates, "numpy", place)
+    assert numerics.aggregate_round(asked) is None
+    opening = requests.RootedFile(tmp_path / "s", state_tree(start).root)
+    sent = (requests.RootedFile(tmp_path / "u", state_tree(update).root),) * 2
+    found = audit_aggregation(outer, opening, sent)
     assert found == stopped(0, [], start)
 
 
 def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
-    opening = (JOB / "global.state", load_job(JOB).job.document.global_root)
-    root, metrics = trained.boundaries[N].root, trained.boundaries[N].metrics
-    found = numerics.recompute_update(JOB, opening, trained.paths(N), metrics, root, SEED)
+    opening = requests.RootedFile(JOB / "global.state", load_job(JOB).job.document.global_root)
+    closing = opened_at(trained.paths(N), trained.boundaries[N].metrics, trained.boundaries[N].root)
+    found = numerics.recompute_update(requests.UpdateAudit(JOB, opening, closing, SEED))
     sent = [path.read_bytes() for path in trained.sent]
     made = answer_digest(SEED, [], sent)
     assert found == Recomputed("", AnswerKind.FINISHED, trained.update().root, made)
-    for start, closing in (((opening[0], bytes(32)), root), (opening, bytes(32))):
-        refused = numerics.recompute_update(JOB, start, trained.paths(N), metrics, closing, SEED)
+    wrong = (
+        (replace(opening, root=bytes(32)), closing),
+        (opening, replace(closing, root=bytes(32))),
+    )
+    for start, end in wrong:
+        refused = numerics.recompute_update(requests.UpdateAudit(JOB, start, end, SEED))
         assert refused == Recomputed(NOT_THERE)
 
 
@@ -322,14 +386,14 @@ def test_recomputed_states_are_those_that_the_provider_had(
     for start, index in ((0, 3), (1, 3), (2, 3)):
         opened = trained.paths(start)
         made = tmp_path / f"global{start}", tmp_path / f"local{start}"
-        found = numerics.recompute_states(JOB, PART, start, index, opened, "numpy", made)
+        found = recompute_states(start, index, opened, made)
         assert found == written(trained.boundaries[index].root, *made)
         there = [path.read_bytes() for path in trained.paths(index)]
         assert [path.read_bytes() for path in made] == there
     root, metrics = trained.boundaries[3].root, trained.boundaries[3].metrics
-    assert numerics.opening_holds(JOB, trained.paths(3), metrics, root)
-    assert not numerics.opening_holds(JOB, trained.paths(2), metrics, root)
-    assert not numerics.opening_holds(JOB, trained.paths(3), (), root)
+    assert holds(opened_at(trained.paths(3), metrics, root))
+    assert not holds(opened_at(trained.paths(2), metrics, root))
+    assert not holds(opened_at(trained.paths(3), (), root))
 
 
 def test_sizes_are_those_of_the_encoded_states(trained: Trained) -> None:

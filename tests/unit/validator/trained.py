@@ -16,12 +16,48 @@ from pol.work.train import train_share
 from tests.support.chain_market import digest
 from validator.decide.records import ReplayOutcome
 from validator.decide.traces import leaves_of
-from validator.work import numerics
+from validator.work import numerics, requests
 
 JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
 PART = RoundSlot(0, 1)
 N = 5
 Ends = tuple[bytes, bytes]
+
+
+def opened_at(
+    paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
+) -> requests.OpenedStates:
+    """Return the states of two files as those at a boundary with this root."""
+    return requests.OpenedStates(requests.StateFiles(*paths), metrics, root)
+
+
+def check_segment(index: int, start: requests.OpenedStates, end_root: bytes) -> ReplayOutcome:
+    """Replay a segment of the fixture job's share as a validator does."""
+    asked = requests.SegmentCheck(
+        directory=JOB, part=PART, index=index, start=start, end_root=end_root, backend="numpy"
+    )
+    return numerics.check_segment(asked)
+
+
+def check_update(
+    closing: requests.OpenedStates,
+    sent: tuple[Path, Path],
+    roots: tuple[bytes, bytes],
+    *,
+    job: Path = JOB,
+    opening: Path = JOB / "global.state",
+) -> ReplayOutcome:
+    """Recompute a share's update as a validator does, and compare with what was ``sent`` and its ``roots``."""
+    asked = requests.UpdateCheck(
+        directory=job,
+        round_opening=opening,
+        closing=closing,
+        update=sent[0],
+        local_out=sent[1],
+        update_root=roots[0],
+        local_root=roots[1],
+    )
+    return numerics.check_update(asked)
 
 
 @dataclass(frozen=True)
@@ -56,22 +92,15 @@ class Trained:
         self, index: int, ends: Ends | None = None, metrics: tuple[int, ...] | None = None
     ) -> ReplayOutcome:
         opened = self.boundaries[index].metrics if metrics is None else metrics
-        return numerics.check_segment(
-            JOB, PART, index, self.paths(index), opened, ends or self.ends(index), "numpy"
-        )
+        start, end = ends or self.ends(index)
+        return check_segment(index, opened_at(self.paths(index), opened, start), end)
 
     def update(
         self, closing_root: bytes | None = None, roots: tuple[bytes, bytes] | None = None
     ) -> ReplayOutcome:
-        return numerics.check_update(
-            JOB,
-            JOB / "global.state",
-            self.paths(N),
-            self.boundaries[N].metrics,
-            self.sent,
-            closing_root or self.boundaries[N].root,
-            roots or self.roots,
-        )
+        root = closing_root or self.boundaries[N].root
+        closing = opened_at(self.paths(N), self.boundaries[N].metrics, root)
+        return check_update(closing, self.sent, roots or self.roots)
 
 
 def delivery_of(trained: Trained, update: BlobRef, out: BlobRef, bent: int = -1) -> ShareDelivery:
