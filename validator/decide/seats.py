@@ -144,6 +144,7 @@ def _steps(
                 shares,
                 subject.round.global_in,
                 until,
+                subject.tier,
             )
             steps.append(replay)
     return steps

@@ -58,6 +58,7 @@ from validator.ledger import Ledger
 from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work import numerics
+from validator.work.checks import exact
 from validator.work.perform import work_of
 from validator.work.requests import RoundAggregation
 from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, Turns
@@ -459,7 +460,7 @@ def test_a_replay_that_would_be_too_long_is_ended_and_the_rest_is_answered(
     setting.record(setting.opening(2), setting.opening(N))
 
     def run(seconds: float, function: Callable[[R], T], request: R) -> T:
-        if function is numerics.recompute_segment:
+        if function is exact.recompute_segment:
             raise TaskTimeout(f"the deadline passed after {seconds} s")
         return _run(seconds, function, request)
 
