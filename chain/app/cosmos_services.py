@@ -35,7 +35,7 @@ from chain.app.interfaces import (
     QueryPort,
 )
 from chain.state_machine.context import PARAMS
-from chain.state_machine.queries import (
+from chain.state_machine.ledger.queries import (
     get_account,
     get_balance,
     get_balances,

@@ -133,7 +133,8 @@ class JobTerms:
 
     ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
     and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts,
-    ``global_chunks`` and ``local_chunks`` the leaves of their trees.
+    ``update_bytes`` those of the update that a slot makes in a round, ``global_chunks`` and ``local_chunks`` the leaves
+    of the states' trees.
 
     Example::
 
@@ -155,6 +156,7 @@ class JobTerms:
     outer_work: Work  # one aggregation of all slots
     global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
+    update_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     global_chunks: ChunkCount
     local_chunks: ChunkCount
     executor_version: Annotated[int, Range(1, 2**32 - 1)]

@@ -107,14 +107,14 @@ class OrderRequest(Query[OrderResponse]):
 class PanelResponse:
     """A panel with all that a seat needs to know of its round, whatever its order's history.
 
-    ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, ``window`` is the order's
-    (seconds), ``shares`` are accepted ones by slot, ``tier`` is the leg's.
+    ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, the seats of a stage have
+    ``commit_seconds`` to commit, ``shares`` are accepted ones by slot, ``tier`` is the leg's.
     """
 
     terms: JobTerms
     price_limit: Money
     validator: Address
-    window: Duration
+    commit_seconds: Duration
     round: Round
     panel: Panel
     shares: Annotated[tuple[Share, ...], Many]

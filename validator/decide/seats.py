@@ -35,7 +35,7 @@ from domain.proof.records import (
 )
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
-from pol.rules.panels import WINDOW_TIMES, commit_seconds
+from pol.rules.panels import STAGE_TIMES
 from pol.rules.tiers.answers import finding_of
 from pol.rules.tiers.table import tier_named
 from validator.decide.actions import (
@@ -70,13 +70,13 @@ def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
     """Return the chain clock at which the commitment goes out, whatever is missing: in the last fifth, or before."""
-    given = commit_seconds(subject.window)
+    given = subject.commit_seconds
     return duty.commits_end - max(min(SEND_SECONDS, given // 3), ceil_div(given, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain clock at which everything has to be here: a seat replays in a twentieth of the window."""
-    return commit_by(duty, subject) - ceil_div(subject.window, WINDOW_TIMES)
+    """Return the chain clock at which everything has to be here: a seat replays in a sixth of its time."""
+    return commit_by(duty, subject) - ceil_div(subject.commit_seconds, STAGE_TIMES)
 
 
 def decide_seat(
