@@ -17,6 +17,7 @@ from domain.market.records import JobTerms, OrderState
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, Ruling, ShareState
 from pol.rules.schedule import first_step, round_work, share_segments, total_work
+from pol.rules.tiers.table import tier_named
 
 ROUNDS_SHOWN: Final = 40
 EVENTS_SHOWN: Final = 30
@@ -115,6 +116,8 @@ class OrderPage:
             "validator": found.validator,
             "bid": found.bid.hex(),
             "price": found.price,
+            "tier": found.tier,
+            "recomputed": tier_named(found.tier).description.recomputed,
             "job_bond": found.job_bond,
             "state": found.state.name.lower(),
             "reason": found.reason,

@@ -179,6 +179,7 @@ class LegStory:
     validator: str
     bid: bytes
     price: int
+    tier: str
     job_bond: int
     work: int
     matched_at: int
@@ -316,6 +317,7 @@ class Story:
             change.validator,
             change.bid,
             change.price,
+            change.tier,
             change.job_bond,
             change.work,
             change.matched_at,

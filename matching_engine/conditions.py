@@ -277,7 +277,7 @@ CONDITIONS: tuple[Condition, ...] = (
             Option(
                 "tiers",
                 OptionKind.TIERS,
-                "Verification tiers, comma-separated, the first one first.",
+                "Verification tiers, the preferred one first.",
             ),
         ),
     ),

@@ -13,7 +13,7 @@ from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.params import OrderParams
-from domain.proof.records import AuditKind, Finding, Place, Round, Ruling, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Round, Ruling, SeatAnswer
 from pol.rules.panels import Extent
 
 
@@ -96,3 +96,7 @@ class Tier:
     fee: Callable[[Order, Leg, int], int]
     cost: Callable[[JobTerms, AuditKind, int], int]
     penalty: int
+
+    def agree(self, root: bytes, claim: bytes) -> bool:
+        """Return whether a recomputed root agrees with a claimed one."""
+        return self.rule(Finding(AnswerKind.FINISHED, root, 0), claim, False) is Ruling.RIGHT
