@@ -49,6 +49,7 @@ from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
 from domain.keys import RoundKey
+from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
 from domain.proof.records import Round, Ruling, ShareState
@@ -156,9 +157,11 @@ def check_rounds(store: Overlay, order: Order) -> None:
     name = order.id.hex()
     ordered = total_work(order.terms)
     _check(order.work_verified <= ordered, f"order {name} verified more than ordered")
-    for leg in LEGS.scan(store, order.id):
-        _check(leg.work <= ordered, f"order {name} matched more than ordered")
     rounds = ROUNDS.scan(store, order.id)
+    legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
+    for leg in legs.values():
+        _check(leg.work <= ordered, f"order {name} matched more than ordered")
+        _check_leg(order, leg, [closed for closed in rounds if closed.leg == leg.number])
     verified = sum(closed.work for closed in rounds if closed.verified)
     _check(verified == order.work_verified, f"order {name} counts its work wrong")
     for _, group in groupby(rounds, key=lambda closed: closed.leg):
@@ -167,7 +170,7 @@ def check_rounds(store: Overlay, order: Order) -> None:
         _check(in_order, f"order {name} verified a round before its predecessor")
     for closed in rounds:
         slots = [ref.slot for ref in closed.shares]
-        whole = slots == list(range(order.terms.slots))
+        whole = slots == list(legs[closed.leg].served_slots)
         _check(whole, f"order {name} closed a round without a share of each slot")
         _check_round(store, order, closed)
         both = closed.void and closed.verified
@@ -176,9 +179,20 @@ def check_rounds(store: Overlay, order: Order) -> None:
         behind = before.leg == closed.leg and before.void and not closed.void
         going_on = behind and order.id in _get_voiding(store)
         _check(not behind or going_on, f"order {name} has a round behind a void one")
-    void = sum(closed.void for closed in rounds if closed.leg == order.legs)
-    counted = TALLIES.must(store, order.id).void
-    _check(void == counted, f"order {name} counts {counted} void rounds of {void}")
+
+
+def _check_leg(order: Order, leg: Leg, rounds: list[Round]) -> None:
+    """A leg lies inside its order, its rounds follow each other from its first one on, and it counts them right."""
+    name = f"leg {leg.number} of order {order.id.hex()}"
+    inside = leg.end_round <= order.terms.rounds and leg.end_slot <= order.terms.slots
+    _check(inside, f"{name} reaches beyond its order")
+    numbers = [closed.round for closed in rounds]
+    _check(numbers == list(range(leg.first_round, leg.round)), f"{name} left out a round")
+    _check(leg.round <= leg.end_round, f"{name} closed a round that it does not serve")
+    verified = sum(closed.verified for closed in rounds)
+    _check(leg.verified == verified, f"{name} counts {leg.verified} verified rounds of {verified}")
+    void = sum(closed.void for closed in rounds)
+    _check(leg.void == void, f"{name} counts {leg.void} void rounds of {void}")
 
 
 def _get_voiding(store: Overlay) -> set[bytes]:
@@ -303,8 +317,10 @@ def check_shares(store: Overlay, order: Order) -> None:
     _check(indexed == marked, "the index of standing shares is wrong")
     terms = order.terms
     segments = share_segments(terms)
+    legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
     for share in shares:
-        _check(share.claim.slot < terms.slots, "a share is of a slot that its order has not")
+        served = legs[share.claim.leg].served_slots
+        _check(share.claim.slot in served, "a share is of a slot that its leg does not serve")
         work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
         _check(share.work == work, "a share is of other work than its order's")
         inside = all(0 <= segment < segments for segment in share.drawn)

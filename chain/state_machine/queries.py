@@ -25,6 +25,7 @@ from chain.state_machine.market.tables import (
     ORDERS,
     ORDERS_OF_CONSUMER,
     ORDERS_OF_VALIDATOR,
+    SLOT_OPENINGS,
 )
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
@@ -209,6 +210,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
     return OrderResponse(
         order=order,
         legs=tuple(LEGS.scan(store, order_id)),
+        openings=tuple(SLOT_OPENINGS.scan(store, order_id)),
         shares=tuple(SHARES.scan(store, order_id)),
         rounds=tuple(ROUNDS.scan(store, order_id)),
         panels=tuple(PANELS.scan(store, order_id)),

@@ -8,7 +8,7 @@ from domain.events import Change
 
 @dataclass(frozen=True, slots=True)
 class OrderMatched(Change):
-    """The auction found a bid for an order.
+    """The auction found a bid for an order, which serves rounds and slots of it.
 
     Example::
 
@@ -25,8 +25,25 @@ class OrderMatched(Change):
     price: int
     job_bond: int
     work: int
+    tier: str
+    first_round: int
+    rounds: int
+    first_slot: int
+    slots: int
+    opening_root: bytes
     matched_at: int
     accept_deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOpened(Change):
+    """A slot of a leg starts from another local state than that of the order's terms."""
+
+    KIND: ClassVar[str] = "leg.slot"
+    order: bytes
+    leg: int
+    slot: int
+    local_root: bytes
 
 
 @dataclass(frozen=True, slots=True)

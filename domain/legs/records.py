@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
-from domain.bounds import Address, Bps, Count, Hash, Money, Number, Range, Work
+from domain.bounds import Address, Bps, Count, Hash, Money, Name, Number, Range, Slot, Work
 from domain.keys import RoundKey
-from domain.limits import SLOTS_MAX
+from domain.limits import ROUNDS_MAX, SLOTS_MAX
 
 
 class LegState(IntEnum):
@@ -21,26 +21,64 @@ class LegState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One leg of an order by one validator."""
+    """The part of an order that one bid serves: some of its rounds, and in each of them some of its slots.
+
+    Rounds and slots are numbered as in the order. The leg serves rounds ``first_round`` to ``end_round`` - 1, and in
+    each of them slots ``first_slot`` to ``end_slot`` - 1. ``opening_root`` is the root of the global state that its
+    first round starts from; the local states that its slots start from have records of their own.
+    """
 
     order_id: Hash
     number: Count
-    validator: Address
     bid_id: Hash
+    validator: Address
     price: Money
+    tier: Name
+    first_round: Count
+    rounds: Annotated[int, Range(1, ROUNDS_MAX)]
+    first_slot: Slot
+    slots: Annotated[int, Range(1, SLOTS_MAX)]
     work: Work
     job_bond: Money
     providers_bps: Bps
     slot_speed: Work  # the bid's FLOP/s for one slot, for the progress deadline
-    slots: Annotated[int, Range(1, SLOTS_MAX)]  # the bid's slots at once
+    slots_at_once: Annotated[int, Range(1, SLOTS_MAX)]  # slots that the bid trains at the same time
     state: LegState
     end_reason: Count  # LegEnd, 0 while it lives
     matched_at: Number
     accept_deadline: Number
     progress_deadline: Number
-    round: Count  # the open round, from 0; equals `rounds` when all are closed
+    round: Count  # the open round; equals `end_round` when all are closed
+    verified: Count  # rounds of this leg
+    void: Count  # rounds of this leg
+    opening_root: Hash
     global_in: Hash  # global state root at the start of the open round
     settles_at: Number  # chain clock, once all rounds are verified; 0 before
+
+    @property
+    def end_round(self) -> int:
+        """The round after the last one that the leg serves."""
+        return self.first_round + self.rounds
+
+    @property
+    def end_slot(self) -> int:
+        """The slot after the last one that the leg serves."""
+        return self.first_slot + self.slots
+
+    @property
+    def served_slots(self) -> range:
+        """The slots that the leg serves."""
+        return range(self.first_slot, self.end_slot)
+
+    @property
+    def closed(self) -> int:
+        """How many rounds of the leg are closed."""
+        return self.round - self.first_round
+
+    @property
+    def next_round(self) -> int:
+        """The first round of the leg that is not verified."""
+        return self.first_round + self.verified
 
     @property
     def open_round(self) -> "RoundKey":
@@ -52,3 +90,13 @@ class Leg:
         """Whether it holds capacity: it is matched, running or proven."""
         states = LegState
         return self.state in (states.MATCHED, states.RUNNING, states.PROVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOpening:
+    """The local state that a slot of a leg starts from; a slot without one starts from the order's local state."""
+
+    order_id: Hash
+    leg: Count
+    slot: Slot
+    local_root: Hash

@@ -8,6 +8,7 @@ from domain.legs.events import (
     OrderSettled,
     PartReturned,
     ProgressRestarted,
+    SlotOpened,
 )
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
 from domain.legs.queries import DutiesRequest
@@ -22,6 +23,7 @@ WORDS = Words(
     ),
     events=(
         OrderMatched,
+        SlotOpened,
         OrderAccepted,
         ProgressRestarted,
         OrderDeclined,

@@ -6,7 +6,7 @@ from typing import Annotated
 from domain.bounds import Address, Count, Duration, Hash, Length, Many, MaybeHash, Money, Number
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
-from domain.legs.records import Leg
+from domain.legs.records import Leg, SlotOpening
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
 from domain.params import Rate
@@ -16,7 +16,7 @@ from domain.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse:
-    """The order; legs of all legs; shares, rounds, and panels of all legs; escrow; payments.
+    """The order; its legs with the openings of their slots; shares, rounds and panels of all legs; escrow; payments.
 
     Example::
 
@@ -26,6 +26,7 @@ class OrderResponse:
 
     order: Order
     legs: Annotated[tuple[Leg, ...], Many]
+    openings: Annotated[tuple[SlotOpening, ...], Many]
     shares: Annotated[tuple[Share, ...], Many]
     rounds: Annotated[tuple[Round, ...], Many]
     panels: Annotated[tuple[Panel, ...], Many]
@@ -34,7 +35,7 @@ class OrderResponse:
 
     @property
     def current(self) -> Leg | None:
-        """The leg of the current (or last) leg; None before the first match."""
+        """The current (or last) leg; None before the first match."""
         return self.leg(self.order.legs)
 
     def leg(self, number: int) -> Leg | None:
@@ -43,6 +44,13 @@ class OrderResponse:
             if found.number == number:
                 return found
         return None
+
+    def opening_local(self, leg: int, slot: int) -> bytes:
+        """Return the root of the local state that a slot of a leg starts from."""
+        for found in self.openings:
+            if (found.leg, found.slot) == (leg, slot):
+                return found.local_root
+        return self.order.terms.local_root
 
     def rounds_of(self, leg: int) -> tuple[Round, ...]:
         """Return the closed rounds of a leg, in order."""

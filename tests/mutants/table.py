@@ -749,8 +749,8 @@ MUTANTS = (
         "void-in-order",
         "a leg ends with its first void round, while one before or behind it is still audited",
         "chain/state_machine/proof/settlement.py",
-        "verified + tally.void == leg.round",
-        "tally.void > 0 or verified == leg.round",
+        "leg.verified + leg.void == leg.closed",
+        "leg.void > 0 or leg.verified == leg.closed",
         (f"{_PANELS}::test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too",),
     ),
     Mutant(
@@ -1811,7 +1811,7 @@ MUTANTS = (
         "far-ahead",
         "any number of rounds is closed and not verified",
         "chain/state_machine/proof/rounds.py",
-        "return leg.round - verified >= order.params.rounds_ahead",
+        "return leg.round - leg.next_round >= order.params.rounds_ahead",
         "return False",
         (
             f"{_PANELS}::test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody",

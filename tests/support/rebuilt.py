@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
+from chain.state_machine.market.tables import BIDS, LEGS, ORDERS, SLOT_OPENINGS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -38,9 +38,10 @@ from domain.legs.events import (
     OrderSettled,
     PartReturned,
     ProgressRestarted,
+    SlotOpened,
 )
 from domain.legs.reasons import LegEnd
-from domain.legs.records import Leg, LegState
+from domain.legs.records import Leg, LegState, SlotOpening
 from domain.market.events import (
     BidChanged,
     BidClosed,
@@ -175,6 +176,7 @@ class Rebuilt:
         self.bids: dict[bytes, Bid] = {}
         self.orders: dict[bytes, Order] = {}
         self.legs: dict[tuple[bytes, int], Leg] = {}
+        self.openings: dict[tuple[bytes, int, int], SlotOpening] = {}
         self.shares: dict[ShareKey, Share] = {}
         self.rounds: dict[RoundKey, Round] = {}
         self.panels: dict[RoundKey, Panel] = {}
@@ -366,26 +368,40 @@ class Rebuilt:
         self.legs[change.order, change.leg] = Leg(
             order_id=change.order,
             number=change.leg,
-            validator=change.validator,
             bid_id=change.bid,
+            validator=change.validator,
             price=change.price,
+            tier=change.tier,
+            first_round=change.first_round,
+            rounds=change.rounds,
+            first_slot=change.first_slot,
+            slots=change.slots,
             work=change.work,
             job_bond=change.job_bond,
             providers_bps=offer.providers_bps,
             slot_speed=offer.slot_speed,
-            slots=offer.slots,
+            slots_at_once=offer.slots,
             state=LegState.MATCHED,
             end_reason=0,
             matched_at=change.matched_at,
             accept_deadline=change.accept_deadline,
             progress_deadline=0,
-            round=0,
-            global_in=self.orders[change.order].terms.global_root,
+            round=change.first_round,
+            verified=0,
+            void=0,
+            opening_root=change.opening_root,
+            global_in=change.opening_root,
             settles_at=0,
         )
         self._reserve(change.bid, change.work)
         row = BondRow(BondKind.JOB, change.validator, change.leg, 0, 0, 0, change.job_bond)
         self._lock(change.order, row)
+
+    @take.register
+    def _(self, change: SlotOpened) -> None:
+        key = change.order, change.leg, change.slot
+        self.openings[key] = SlotOpening(*key, change.local_root)
+        self._locals[key] = change.local_root
 
     @take.register
     def _(self, change: OrderAccepted) -> None:
@@ -634,11 +650,15 @@ class Rebuilt:
         self.rounds[key] = replace(self.rounds[key], verified=True)
         done = self.orders[key.order_id].work_verified
         self._order(key.order_id, work_verified=done + self.rounds[key].work)
+        verified = self.legs[key.order_id, key.leg].verified
+        self._leg(key.order_id, key.leg, verified=verified + 1)
         self._withhold(key.order_id, change.withheld)
 
     @take.register
     def _(self, change: RoundVoid) -> None:
-        self.rounds[change.round] = replace(self.rounds[change.round], void=True)
+        key = change.round
+        self.rounds[key] = replace(self.rounds[key], void=True)
+        self._leg(key.order_id, key.leg, void=self.legs[key.order_id, key.leg].void + 1)
 
     # Panels
 
@@ -851,6 +871,7 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         ORDERS: ("orders", Order, _order),
         ESCROWS: ("escrows", Escrow, _order),
         LEGS: ("legs", Leg, _numbered),
+        SLOT_OPENINGS: ("openings", SlotOpening, _numbered),
         SHARES: ("shares", Share, _share),
         ROUNDS: ("rounds", Round, _round),
         PANELS: ("panels", Panel, _round),

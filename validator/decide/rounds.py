@@ -289,7 +289,9 @@ def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
 def _is_pressed(view: View, leg: Leg) -> bool:
     """Tell whether the round has to be closed now, or the leg fails."""
     order = view.on_chain.order
-    given = progress_seconds(order.terms, order.params.progress_base, leg.slot_speed, leg.slots)
+    given = progress_seconds(
+        order.terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+    )
     ends = min(leg.progress_deadline, order.deadline)
     return view.clock >= ends - given // PRESSED_PART
 

@@ -58,19 +58,21 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     terms, times = order.terms, trial.times
     if times is None:
         return trial
-    segments, turns = share_segments(terms), ceil_div(terms.slots, leg.slots)
+    segments, turns = share_segments(terms), ceil_div(leg.slots, leg.slots_at_once)
     # What the job takes on a machine that is as fast as the bid says of a slot.
     training = turns * segments * times.segment * times.speed // leg.slot_speed
     outer = times.outer * times.speed // leg.slot_speed
-    most = _MICRO * progress_seconds(terms, order.params.progress_base, leg.slot_speed, leg.slots)
+    most = _MICRO * progress_seconds(
+        terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+    )
     left = _MICRO * (order.deadline - clock - verify_seconds(order.params, order.window))
     round = training + outer
-    if round > most or terms.rounds * round > left:
+    if round > most or leg.rounds * round > left:
         text = f"a round takes {_shown(round)} s at the bid's speed, which is too long"
         return Trial(terms, times, LegEnd.DECLINED_TOO_SLOW, text)
     # What this machine has to replay of it, whoever trains.
     places = min(segments, order.params.segments_drawn + _ENDS + OWN_PICKS)
-    replays = ceil_div(terms.slots * places * times.segment, processes)
+    replays = ceil_div(leg.slots * places * times.segment, processes)
     if training + replays + times.outer > most:
         text = f"this machine would replay {_shown(replays)} s a round, which is too long"
         return Trial(terms, times, LegEnd.DECLINED_BY_CHOICE, text)

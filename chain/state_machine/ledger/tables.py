@@ -16,9 +16,6 @@ class Tally:
     held: int = 0
     # Payments listed.
     payments: int = 0
-    # Verified rounds of the current leg, and those that are void.
-    verified: int = 0
-    void: int = 0
     # What rejected shares that were right took of what is withheld in the current leg (uassay).
     righted: int = 0
     # CloseReason that is decided and waits for the return of bonds, else 0.

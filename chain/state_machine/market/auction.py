@@ -32,8 +32,9 @@ from domain.amount import MONEY_MAX, ceil_div
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import OrderMatched
 from domain.legs.records import Leg, LegState
+from domain.limits import TIERS
 from domain.market.events import OrderUnmatched
-from domain.market.records import Conditions, JobTerms, Order, OrderState
+from domain.market.records import Conditions, JobTerms, Offer, Order, OrderState
 from domain.params import OrderParams
 from escrow.moves import affordable_price
 from matching_engine.match import match
@@ -170,6 +171,12 @@ def _has_auditor(ctx: Context, order: Order, validator: str) -> bool:
     )
 
 
+def get_tier(conditions: Conditions, offer: Offer) -> str:
+    """Return the tier that a match fixes: the one that the order names, or else the first that the bid offers."""
+    offered = (tier for tier in TIERS if tier in offer.tiers)
+    return conditions.tier or next(offered, TIERS[0])
+
+
 def apply_fill(ctx: Context, fill: Fill) -> None:
     """Match an order: the job bond moves, the bid's capacity is reserved, the time to accept runs."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
@@ -181,27 +188,35 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     leave_book(ctx, order)
     number = order.legs + 1
     order = ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
-    TALLIES.update(ctx.store, order.id, verified=0, void=0, made_good=0)
+    TALLIES.update(ctx.store, order.id, made_good=0)
     terms = order.terms
     asked = make_asked(terms, order.conditions, order.params, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     leg = Leg(
         order_id=order.id,
         number=number,
-        validator=bid.validator,
         bid_id=bid.id,
+        validator=bid.validator,
         price=fill.price,
+        tier=get_tier(order.conditions, bid.offer),
+        first_round=0,
+        rounds=terms.rounds,
+        first_slot=0,
+        slots=terms.slots,
         work=fill.work,
         job_bond=fill.job_bond,
         providers_bps=bid.offer.providers_bps,
         slot_speed=bid.offer.slot_speed,
-        slots=bid.offer.slots,
+        slots_at_once=bid.offer.slots,
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
         accept_deadline=ctx.clock + wait,
         progress_deadline=0,
         round=0,
+        verified=0,
+        void=0,
+        opening_root=terms.global_root,
         global_in=terms.global_root,
         settles_at=0,
     )
@@ -211,15 +226,21 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     schedule(ctx, leg.accept_deadline, Due.ACCEPT, order.id, number)
     ctx.emit(
         OrderMatched(
-            order.id,
-            number,
-            bid.validator,
-            bid.id,
-            fill.price,
-            fill.job_bond,
-            fill.work,
-            leg.matched_at,
-            leg.accept_deadline,
+            order=order.id,
+            leg=number,
+            validator=bid.validator,
+            bid=bid.id,
+            price=leg.price,
+            job_bond=leg.job_bond,
+            work=leg.work,
+            tier=leg.tier,
+            first_round=leg.first_round,
+            rounds=leg.rounds,
+            first_slot=leg.first_slot,
+            slots=leg.slots,
+            opening_root=leg.opening_root,
+            matched_at=leg.matched_at,
+            accept_deadline=leg.accept_deadline,
         )
     )
     row = BondRow(BondKind.JOB, bid.validator, number, 0, 0, 0, fill.job_bond)

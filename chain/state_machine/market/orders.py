@@ -104,7 +104,7 @@ def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Le
     """Change a running leg, which gets a new progress deadline for the open round."""
     cancel(ctx, leg.progress_deadline, Due.PROGRESS, order.id, leg.number)
     deadline = ctx.clock + progress_seconds(
-        order.terms, order.params.progress_base, leg.slot_speed, leg.slots
+        order.terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
     )
     schedule(ctx, deadline, Due.PROGRESS, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))

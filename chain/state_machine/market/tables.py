@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
 from domain.amount import MONEY_MAX
-from domain.legs.records import Leg
+from domain.legs.records import Leg, SlotOpening
 from domain.market.records import Bid, Order
 
 
@@ -51,6 +51,8 @@ OPEN_ORDERS = Index(0x2B, "open order")
 DIRTY_ORDERS = Index(0x2C, "order that was not tried")
 SWEEP = Table(0x2D, "sweep", Sweep, lambda _: ())
 LEGS = Table(0x30, "leg", Leg, lambda r: (r.order_id, r.number))
+# Local states that slots of a leg start from, where these are not the order's own.
+SLOT_OPENINGS = Table(0x2F, "opening of a slot", SlotOpening, lambda r: (r.order_id, r.leg, r.slot))
 # Validator, order, leg.
 LIVE_LEGS = Index(0x31, "live leg")
 

@@ -69,7 +69,7 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
         _cut_job_bond(ctx, ended, Transfer(Move.DECLINE_FEE, source, "", fee))
     if reason is LegEnd.DECLINED_NO_CAPACITY:
         _close_bid_of(ctx, leg, "no capacity")
-    reopen_or_end(ctx, order, ended, verified=0)
+    reopen_or_end(ctx, order, ended)
 
 
 def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
@@ -80,7 +80,7 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
     ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
     _compensate(ctx, order, ended, leg.job_bond)
     _close_bid_of(ctx, leg, "not accepted")
-    reopen_or_end(ctx, order, ended, verified=0)
+    reopen_or_end(ctx, order, ended)
 
 
 def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
@@ -89,7 +89,7 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
     ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
-    cut = job_bond_cut(leg.job_bond, order.terms.rounds, leg.round)
+    cut = job_bond_cut(leg.job_bond, leg.rounds, leg.closed)
     _compensate(ctx, order, ended, cut)
     advance(ctx, order.id)
 
@@ -142,7 +142,7 @@ def on_progress(ctx: Context, entry: Entry) -> None:
         return
     if ctx.clock < leg.progress_deadline:
         return
-    if is_far_ahead(ctx, order, leg):
+    if is_far_ahead(order, leg):
         # No round may close before one is verified: the deadline stands still.
         restart_progress(ctx, order, leg)
     else:
@@ -216,7 +216,7 @@ def _get_loss(ctx: Context, order: Order) -> int:
     leg = LEGS.must(ctx.store, order.id, order.legs)
     # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
     part = get_withheld(ctx, order.id) + tally.righted
-    paid = tally.verified * compute_round_cost(order, leg) - part
+    paid = leg.verified * compute_round_cost(order, leg) - part
     return tally.fee + max(0, paid - tally.made_good)
 
 

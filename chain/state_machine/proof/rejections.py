@@ -67,7 +67,7 @@ def _compare(
     bond: BondRow,
 ) -> None:
     claim = share.claim
-    accepted = SHARES.must(ctx.store, *closed.share_keys[claim.slot])
+    accepted = SHARES.must(ctx.store, *closed.share_keys[claim.slot - leg.first_slot])
     if accepted.roots is None:
         raise LookupError("an accepted share has no roots")
     made = make_commitment(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.tables import LEGS
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS
 from chain.state_machine.queue import Due, Entry, schedule
@@ -16,22 +16,20 @@ from domain.proof.records import Round, Ruling
 
 
 def check_open_round(order: Order, leg: Leg, round: int) -> None:
-    """Refuse for a round that is not the open one."""
-    if round != leg.round or round >= order.terms.rounds:
-        reason = f"the open round is {leg.round} of {order.terms.rounds}"
+    """Refuse a round that is not the open one of the leg."""
+    if round != leg.round or round >= leg.end_round:
+        reason = f"the open round is {leg.round}, and the leg serves rounds {leg.first_round} to {leg.end_round - 1}"
         raise Refusal(WRONG_STATE, "round", reason, "read the order again")
 
 
-def is_far_ahead(ctx: Context, order: Order, leg: Leg) -> bool:
+def is_far_ahead(order: Order, leg: Leg) -> bool:
     """Tell whether as many rounds are closed and not verified as may be: then no other one closes."""
-    verified = TALLIES.must(ctx.store, order.id).verified
-    return leg.round - verified >= order.params.rounds_ahead
+    return leg.round - leg.next_round >= order.params.rounds_ahead
 
 
-def get_next_round(ctx: Context, order: Order) -> Round | None:
-    """Return the first closed round of the current leg that is not verified."""
-    verified = TALLIES.must(ctx.store, order.id).verified
-    return ROUNDS.get(ctx.store, order.id, order.legs, verified)
+def get_next_round(ctx: Context, leg: Leg) -> Round | None:
+    """Return the first closed round of a leg that is not verified."""
+    return ROUNDS.get(ctx.store, leg.order_id, leg.number, leg.next_round)
 
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:
@@ -56,8 +54,8 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
     if closed is None or closed.void:
         return False
     ROUNDS.update(ctx.store, *key, void=True)
-    void = TALLIES.must(ctx.store, key.order_id).void
-    TALLIES.update(ctx.store, key.order_id, void=void + 1)
+    void = LEGS.must(ctx.store, key.order_id, key.leg).void
+    LEGS.update(ctx.store, key.order_id, key.leg, void=void + 1)
     stop_panel(ctx, key)
     ctx.emit(RoundVoid(key))
     schedule(ctx, ctx.clock, Due.VOID, *replace(key, round=key.round + 1))

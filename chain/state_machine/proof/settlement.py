@@ -22,7 +22,7 @@ from chain.state_machine.market.orders import (
 from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
-from chain.state_machine.proof.rounds import get_next_round, is_verifiable
+from chain.state_machine.proof.rounds import get_next_round, is_far_ahead, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
@@ -41,7 +41,8 @@ from pol.rules.orders import handover_seconds
 def advance(ctx: Context, order_id: bytes) -> None:
     """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
     order = ORDERS.must(ctx.store, order_id)
-    schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.legs, _verified(ctx, order_id))
+    leg = LEGS.must(ctx.store, order_id, order.legs)
+    schedule(ctx, ctx.clock, Due.WINDOW, order_id, leg.number, leg.next_round)
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
@@ -50,12 +51,12 @@ def on_window(ctx: Context, entry: Entry) -> None:
     if not _is_going_on(ctx, order, entry.number(1)):
         return
     leg = LEGS.must(ctx.store, order.id, order.legs)
-    closed = get_next_round(ctx, order)
+    closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
         # What was rejected in it comes first: when the round is verified, nothing of it is open.
         if compare_rejected(ctx, order, leg, closed) == 0:
-            verify_round(ctx, order, leg, closed)
-        closed = get_next_round(ctx, order)
+            leg = verify_round(ctx, order, leg, closed)
+        closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
         advance(ctx, order.id)
     else:
@@ -67,11 +68,11 @@ def weigh_window(ctx: Context, entry: Entry) -> int:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
         return 0
-    closed = get_next_round(ctx, order)
+    leg = LEGS.must(ctx.store, order.id, order.legs)
+    closed = get_next_round(ctx, leg)
     is_ready = closed is not None and is_verifiable(ctx, closed)
     shares = len(closed.shares) if closed is not None and is_ready else 0
     rejected = count_rejected(ctx, closed) if closed is not None and is_ready else 0
-    leg = LEGS.must(ctx.store, order.id, order.legs)
     may_end = order.state is OrderState.PROVEN or leg.state is LegState.FAILED
     # One that was right has up to six moves more than the return of its bond.
     steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
@@ -86,15 +87,11 @@ def _is_going_on(ctx: Context, order: Order, leg: int) -> bool:
     return is_current and not TALLIES.must(ctx.store, order.id).ending
 
 
-def _verified(ctx: Context, order_id: bytes) -> int:
-    return TALLIES.must(ctx.store, order_id).verified
-
-
-def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> None:
-    """Mark a round as verified and pay it; the bonds of its shares return in steps."""
+def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
+    """Mark a round as verified, pay it, and return the leg; the bonds of its shares return in steps."""
     ROUNDS.update(ctx.store, *closed.key, verified=True)
-    verified = TALLIES.must(ctx.store, order.id).verified
-    TALLIES.update(ctx.store, order.id, verified=verified + 1)
+    was_far_ahead = is_far_ahead(order, leg)
+    leg = LEGS.update(ctx.store, order.id, leg.number, verified=leg.verified + 1)
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
@@ -107,10 +104,11 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> None:
     if panel is not None:
         PANELS.update(ctx.store, *closed.key, is_settled=True)
         settle_panel(ctx, order, panel, fee)
-    if leg.state is LegState.RUNNING and leg.round - verified >= (order.params.rounds_ahead):
+    if leg.state is LegState.RUNNING and was_far_ahead:
         # There is room for another round, which could not close meanwhile.
-        restart_progress(ctx, order, leg)
+        leg = restart_progress(ctx, order, leg)
     schedule(ctx, ctx.clock, Due.BONDS, *closed.key, 0)
+    return leg
 
 
 def on_bonds(ctx: Context, entry: Entry) -> None:
@@ -158,12 +156,10 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
     """End the order when all rounds are verified or can never be, or a failed leg."""
     order = ORDERS.must(ctx.store, order_id)
-    tally = TALLIES.must(ctx.store, order_id)
-    verified = tally.verified
     # Not in their order: a panel may find a later round wrong while one before it is still open.
-    is_over = verified + tally.void == leg.round
-    if order.state is OrderState.PROVEN and verified == leg.round:
-        last = ROUNDS.must(ctx.store, order.id, order.legs, verified - 1)
+    is_over = leg.verified + leg.void == leg.closed
+    if order.state is OrderState.PROVEN and leg.verified == leg.closed:
+        last = ROUNDS.must(ctx.store, order.id, leg.number, leg.round - 1)
         if not leg.settles_at:
             _await_handover(ctx, order, leg, last)
             return
@@ -174,7 +170,7 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
         reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
         end_order(ctx, order, reason)
     elif leg.state is LegState.FAILED and is_over:
-        reopen_or_end(ctx, order, leg, verified)
+        reopen_or_end(ctx, order, leg)
 
 
 def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
@@ -190,7 +186,7 @@ def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
     ctx.emit(OrderVerified(order.id, leg.number, settles_at))
 
 
-def reopen_or_end(ctx: Context, order: Order, leg: Leg, verified: int) -> None:
+def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     """Open an order again after a failed leg that verified nothing, or end it.
 
     A declined or unaccepted match did not start the work, and always opens again while there is time.
@@ -198,9 +194,9 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg, verified: int) -> None:
     started = order.state is not OrderState.MATCHED
     nobodys = leg.end_reason == LegEnd.UNDECIDED
     failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
-    if order.failures >= order.params.max_attempts and verified == 0:
+    if order.failures >= order.params.max_attempts and leg.verified == 0:
         end_order(ctx, order, CloseReason.UNSERVED)
-    elif started and (verified or not order.rematch):
+    elif started and (leg.verified or not order.rematch):
         end_order(ctx, order, failed)
     elif ctx.clock >= order.deadline:
         end_order(ctx, order, failed if started else CloseReason.DEADLINE)

@@ -71,14 +71,16 @@ class Node(ChainClient):
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-                matched = s.with_leg(s.order(), state=LegState.RUNNING, leg=1)
-                return s.with_order(matched, state=state, leg=1)
+                matched = s.with_leg(s.order(), state=LegState.RUNNING, number=1)
+                return s.with_order(matched, state=state, legs=1)
         raise AssertionError(request)
 
 
 LOG: list[Change] = [
     OrderClosed(OTHER, CloseReason.SETTLED, 0, ()),
-    OrderMatched(s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, 8, 9),
+    OrderMatched(
+        s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, "exact", 0, 1, 0, 1, bytes(32), 8, 9
+    ),
     RoundVerified(RoundKey(OTHER, 1, 0), 5, 1, 0),
     RoundVerified(RoundKey(s.ORDER_ID, 1, 0), 5, 1, 0),
     OrderClosed(s.ORDER_ID, CloseReason.SETTLED, 3, ()),

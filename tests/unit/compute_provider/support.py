@@ -78,13 +78,14 @@ def order() -> OrderResponse:
         work_verified=0, params=params,
     )  # fmt: skip
     leg = Leg(
-        order_id=ORDER_ID, number=1, validator=VALIDATOR, bid_id=bytes(32), price=PRICE,
-        work=1, job_bond=1, providers_bps=8000, slot_speed=10**9, slots=2,
+        order_id=ORDER_ID, number=1, bid_id=bytes(32), validator=VALIDATOR, price=PRICE, tier="exact",
+        first_round=0, rounds=record.terms.rounds, first_slot=0, slots=record.terms.slots,
+        work=1, job_bond=1, providers_bps=8000, slot_speed=10**9, slots_at_once=2,
         state=LegState.RUNNING, end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
-        global_in=record.terms.global_root, settles_at=0,
+        verified=0, void=0, opening_root=record.terms.global_root, global_in=record.terms.global_root, settles_at=0,
     )  # fmt: skip
     escrow = Escrow(ORDER_ID, (Depositor("c", 10**15, 0, 0),), ())
-    return OrderResponse(record, (leg,), (), (), (), escrow, ())
+    return OrderResponse(record, (leg,), (), (), (), (), escrow, ())
 
 
 def blob_of(path: Path) -> BlobRef:

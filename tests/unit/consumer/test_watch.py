@@ -29,8 +29,8 @@ AWAY = ChainError(ErrorKind.UNAVAILABLE, "no node answers at here", "")
 
 
 def at(state: OrderState, leg: int = 1) -> OrderResponse:
-    matched = s.with_leg(s.order(), state=LegState.MATCHED, leg=leg)
-    return s.with_order(matched, state=state, leg=leg)
+    matched = s.with_leg(s.order(), state=LegState.MATCHED, number=leg)
+    return s.with_order(matched, state=state, legs=leg)
 
 
 class Node(ChainClient):

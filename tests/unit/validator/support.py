@@ -86,20 +86,28 @@ def leg(**changes: Any) -> Leg:
     made = Leg(
         order_id=ORDER_ID,
         number=1,
-        validator=ME,
         bid_id=bytes(32),
+        validator=ME,
         price=10**12,
+        tier="exact",
+        first_round=0,
+        rounds=TERMS.rounds,
+        first_slot=0,
+        slots=TERMS.slots,
         work=10**9,
         job_bond=100,
         providers_bps=7_000,
         slot_speed=10**9,
-        slots=2,
+        slots_at_once=2,
         state=LegState.RUNNING,
         end_reason=0,
         matched_at=0,
         accept_deadline=20,
         progress_deadline=300,
         round=0,
+        verified=0,
+        void=0,
+        opening_root=TERMS.global_root,
         global_in=TERMS.global_root,
         settles_at=0,
     )
@@ -110,7 +118,7 @@ def chain(**changes: Any) -> OrderResponse:
     """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts."""
     assigned, ordered = changes.pop("assigned", {}), changes.pop("ordered", {})
     made = OrderResponse(
-        order(**ordered), (leg(**assigned),), (), (), (), Escrow(ORDER_ID, (), ()), ()
+        order(**ordered), (leg(**assigned),), (), (), (), (), Escrow(ORDER_ID, (), ()), ()
     )
     return replace(made, **changes)
 

@@ -232,7 +232,7 @@ def test_a_job_may_take_thrice_its_work_and_the_base_and_no_more() -> None:
     assert verdict(slower(3.1), 99) == LegEnd.DECLINED_TOO_SLOW
     assert verdict(slower(3.1), 99, base=30) == 0
     # Two turns, where the bid has one slot at a time, are expected to take twice as long.
-    assert verdict(slower(2.9), 99, assigned={"slots": 1}) == 0
+    assert verdict(slower(2.9), 99, assigned={"slots_at_once": 1}) == 0
 
 
 def test_operations_that_cost_a_thousand_times_their_work_are_too_slow() -> None:

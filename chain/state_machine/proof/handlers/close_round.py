@@ -62,11 +62,11 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
         ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
     )
     check_open_round(order, leg, message.round)
-    if is_far_ahead(ctx, order, leg):
+    if is_far_ahead(order, leg):
         reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
         raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
     _check_handover(order, message)
-    _check_slots(message.shares, order.terms.slots)
+    _check_slots(message.shares, leg)
     _check_ends(order, message)
     key = leg.open_round
     for accepted in message.shares:
@@ -95,15 +95,18 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
         raise Refusal(BAD_FIELD, "ciphertext_root", reason, "leave it empty")
 
 
-def _check_slots(shares: tuple[AcceptedShare, ...], slots: int) -> None:
-    """Check that shares in slot order are of slots 0 to ``slots`` - 1."""
-    missing = next((at for at, ref in enumerate(shares) if ref.slot != at), len(shares))
-    if missing < slots:
-        reason = f"name none of slot {missing}, and the order has {slots} slots"
+def _check_slots(shares: tuple[AcceptedShare, ...], leg: Leg) -> None:
+    """Check that shares in slot order are of exactly the slots that the leg serves."""
+    served = f"the leg serves slots {leg.first_slot} to {leg.end_slot - 1}"
+    named = {accepted.slot for accepted in shares}
+    missing = next((slot for slot in leg.served_slots if slot not in named), None)
+    if missing is not None:
+        reason = f"name no share of slot {missing}, and {served}"
         raise Refusal(SLOT_MISSING, "shares", reason, "accept one share of each slot")
-    if len(shares) > slots:
-        reason = f"name slot {shares[slots].slot}, and the order has {slots} slots"
-        raise Refusal(NOT_FOUND, "shares", reason, "name the shares that stand")
+    beyond = next((a.slot for a in shares if a.slot not in leg.served_slots), None)
+    if beyond is not None:
+        reason = f"name a share of slot {beyond}, and {served}"
+        raise Refusal(NOT_FOUND, "shares", reason, "name only shares of these slots")
 
 
 def _check_ends(order: Order, message: MsgCloseRound) -> None:
@@ -188,7 +191,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     if closed.stopped is not None:
         where = closed.stopped
         ctx.emit(RoundStopped(closed.key, int(where.kind), where.slot, where.issue, where.segment))
-    is_last = message.stopped is not None or message.round + 1 == order.terms.rounds
+    is_last = message.stopped is not None or message.round + 1 == leg.end_round
     go_on = _prove if is_last else restart_progress
     left = message.next_root or leg.global_in
     go_on(ctx, order, leg, round=message.round + 1, global_in=left)

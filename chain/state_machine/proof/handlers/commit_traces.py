@@ -11,6 +11,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import get_bond_account
 from chain.state_machine.market.orders import get_assigned, get_parties
+from chain.state_machine.market.tables import SLOT_OPENINGS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.rounds import check_open_round
 from chain.state_machine.proof.shares import (
@@ -103,7 +104,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     claim = signed.claim
     if not _is_well_formed(order, leg, signed):
         return ShareReason.MALFORMED
-    if claim.slot >= order.terms.slots:
+    if claim.slot not in leg.served_slots:
         return ShareReason.BAD_SLOT
     if get_live_issue(ctx, leg.open_round, claim.slot):
         return ShareReason.SLOT_TAKEN
@@ -134,8 +135,12 @@ def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
 
 
 def get_local_root(ctx: Context, order: Order, leg: int, slot: int) -> bytes:
-    """Return the local state root that a slot goes on from: what its last accepted share left, or the order's own."""
-    return LOCAL_ROOTS.get(ctx.store, order.id, leg, slot) or order.terms.local_root
+    """Return the local state root that a slot goes on from: what its last accepted share left, or its opening."""
+    left = LOCAL_ROOTS.get(ctx.store, order.id, leg, slot)
+    if left is not None:
+        return left
+    opening = SLOT_OPENINGS.get(ctx.store, order.id, leg, slot)
+    return order.terms.local_root if opening is None else opening.local_root
 
 
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:

@@ -119,7 +119,7 @@ def ruled_without_a_finding(store: Overlay, order_id: bytes) -> None:
 def paid_pot(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True))
-    TALLIES.update(store, order_id, void=1)
+    LEGS.update(store, order_id, 1, void=1)
     PANEL_POTS.set(store, 5, order_id, 1, 0)
     POTS.set(store, POTS.get(store, "audits") + 5, "audits")
     POTS.set(store, POTS.get(store, "fees") - 5, "fees")
@@ -163,7 +163,7 @@ def drop_all(prefix: bytes) -> Break:
 def void_and_verified(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True, verified=True))
-    TALLIES.update(store, order_id, void=1)
+    LEGS.update(store, order_id, 1, void=1, verified=1)
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
 
 
@@ -171,12 +171,20 @@ def behind_a_void_round(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, round=1))
     ROUNDS.put(store, replace(closed, void=True))
+    LEGS.update(store, order_id, 1, round=2, void=1)
 
 
 def verified_out_of_order(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, round=1, verified=True))
+    LEGS.update(store, order_id, 1, round=2, verified=1)
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
+
+
+def closed_too_many(store: Overlay, order_id: bytes) -> None:
+    closed = ROUNDS.must(store, order_id, 1, 0)
+    ROUNDS.put(store, replace(closed, round=1))
+    LEGS.update(store, order_id, 1, rounds=1, round=2)
 
 
 def empty_bond(store: Overlay, order_id: bytes) -> None:
@@ -219,7 +227,12 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
     "matched work": (edit(LEGS, ORDER, 1, work=10**30), "matched more than ordered"),
     "counted work": (edit(ORDERS, ORDER, work_verified=1), "counts its work wrong"),
-    "counted void": (edit(TALLIES, ORDER, void=1), "counts 1 void rounds of 0"),
+    "counted void": (edit(LEGS, ORDER, 1, void=1), "counts 1 void rounds of 0"),
+    "counted verified": (edit(LEGS, ORDER, 1, verified=1), "counts 1 verified rounds of 0"),
+    "more rounds": (edit(LEGS, ORDER, 1, rounds=9), "reaches beyond its order"),
+    "more slots": (edit(LEGS, ORDER, 1, first_slot=1), "reaches beyond its order"),
+    "a round left out": (edit(LEGS, ORDER, 1, round=2), "left out a round"),
+    "a round too many": (closed_too_many, "closed a round that it does not serve"),
     "void and verified": (void_and_verified, "void and verified"),
     "out of order": (verified_out_of_order, "before its predecessor"),
     "load": (lambda store, _: LOADS.put(store, replace(loaded(store), work=1)), "a wrong amount"),
@@ -232,7 +245,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
         lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], reserved=1)),
         "reserves a wrong amount",
     ),
-    "runs without a match": (edit(ORDERS, ORDER, leg=0), "runs without a match"),
+    "runs without a match": (edit(ORDERS, ORDER, legs=0), "runs without a match"),
     "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has a leg that runs on"),
     "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
     "no queue": (drop_queue, "without a deadline|will ever end"),
@@ -243,7 +256,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "work of a round": (edit(ROUNDS, ORDER, 1, 0, work=1), "a round of other work"),
     "no such slot": (
         lambda s, o: SHARES.put(s, _moved(SHARES.must(s, o, 1, 1, 0, 1), slot=2)),
-        "a slot that its order has not",
+        "a slot that its leg does not serve",
     ),
     "work of a share": (edit(SHARES, ORDER, 1, 1, 1, 1, work=1), "a share is of other work"),
     "slot twice": (

@@ -111,7 +111,7 @@ def test_a_lie_about_the_task_is_seen(reason: str, lie: Callable[[TrainTask], Tr
 ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
     ("order is not running", lambda o: with_order(o, state=OrderState.MATCHED)),
     ("order is not running", lambda o: with_order(o, state=OrderState.CLOSED)),
-    ("not the current", lambda o: with_order(o, leg=2)),
+    ("not the current", lambda o: with_order(o, legs=2)),
     ("leg is not running", lambda o: with_leg(o, state=LegState.FAILED)),
     ("no such leg", lambda o: with_leg(o, validator="another")),
     ("open one", lambda o: with_leg(o, round=1)),

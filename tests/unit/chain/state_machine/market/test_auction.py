@@ -312,7 +312,7 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)
     leg = market.leg(right)
-    assert (leg.slot_speed, leg.slots) == (10**6, slots)
+    assert (leg.slot_speed, leg.slots_at_once) == (10**6, slots)
     assert leg.progress_deadline == market.chain.clock + 30 + 3 * seconds
 
 
