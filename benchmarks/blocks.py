@@ -25,8 +25,9 @@ from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet_files import BLOCK_BYTES_MAX
 from chain.app.storage import Storage
 from chain.state_machine.gas import gas_of
-from chain.state_machine.queries import answer, get_account
-from chain.state_machine.transition import HANDLERS
+from chain.state_machine.ledger.queries import get_account
+from chain.state_machine.queries import answer
+from chain.state_machine.rules import RULES
 from domain.block import TxResult
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -305,6 +306,7 @@ class Net:
             outer_work=1_000,
             global_bytes=1_000,
             local_bytes=1_000,
+            update_bytes=1_000,
             global_chunks=1,
             local_chunks=1,
             executor_version=1,
@@ -410,7 +412,7 @@ def _every(
 
 
 def _finds(message: Message) -> bool:
-    return HANDLERS[type(message)].weight is not None
+    return RULES.handlers[type(message)].weight is not None
 
 
 def _fee(result: TxResult) -> int:

@@ -177,6 +177,7 @@ def _terms(number: dict[str, int]) -> JobTerms:
         outer_work=number["outer"],
         global_bytes=number["state"],
         local_bytes=number["state"],
+        update_bytes=number["state"],
         global_chunks=chunks,
         local_chunks=chunks,
         executor_version=EXECUTOR_VERSION,

@@ -20,10 +20,10 @@ from chain.app.homes import check_names
 from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx, Watcher
 from chain.app.storage import ChainHead, Snapshot, Storage
 from chain.app.turns import Turns
-from chain.state_machine.context import PARAMS
+from chain.state_machine.context import PARAMS, Memory
 from chain.state_machine.market.book import LivingBook, book_step, version_of
+from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.mempool import Mempool, simulate_tx
-from chain.state_machine.queries import simulate_match
 from chain.state_machine.registry.beacon import RevealDuty, get_reveal_duty
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, check_proposed, init_chain
@@ -36,10 +36,10 @@ from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.node.queries import EventsResponse
 from domain.tx import Tx
+from wire.crypto import WireCrypto
 from wire.keys import SignatureVerifier
 from wire.reveal import decode_reveal, encode_reveal
 from wire.tx import TxDecoder
-from wire.vrf import verify as verify_reveal
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ class Application:
         self._config = config
         self._decode = TxDecoder()
         self._verify = SignatureVerifier() if verifier is None else verifier
+        self._crypto = WireCrypto(self._verify)
         self._beacon_keys = beacon_keys or BeaconKeys()
         self._consensus = RLock()
         self._mempool_lock = Lock()
@@ -117,7 +118,7 @@ class Application:
         self.started = Flag()  # set once there is a state to query
         snapshot = storage.snapshot()
         self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
-        self._mempool = Mempool(self._base.reader, self._verify)
+        self._mempool = Mempool(self._base.reader, self._crypto)
         self._ahead = Ahead(self._decode, self._verify)
         # A book for the auction and another one for quotes, so that blocks never wait for strangers.
         self._book, self._quoted = LivingBook(), LivingBook()
@@ -211,7 +212,7 @@ class Application:
         duty = self._reveal_duty(proposer)
         if duty is not None:
             reveal = decode_reveal(raws[0]) if raws else None
-            if reveal is None or not verify_reveal(duty.pub_key, duty.message, reveal.proof):
+            if reveal is None or not self._crypto.reveal(duty.pub_key, duty.message, reveal.proof):
                 log.warning("proposal refused: it does not begin as %s has to", duty.operator)
                 return False
             raws = raws[1:]
@@ -262,7 +263,7 @@ class Application:
             reveal = decode_reveal(raws[0]) if raws else None
             txs = tuple(map(self._decode, raws if reveal is None else raws[1:]))
             block = Block(height, time_ns, block_hash, proposer, txs, reveal)
-            result = apply_block(overlay, block, self._verify, verify_reveal, self._book)
+            result = apply_block(overlay, block, self._crypto, Memory(self._book))
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
             changes = overlay.changes()
@@ -305,7 +306,7 @@ class Application:
         with self._mempool_lock:
             self._base = base
             self._ahead.forget()
-            self._mempool = Mempool(base.reader, self._verify)
+            self._mempool = Mempool(base.reader, self._crypto)
         self.started.set()
 
     # --- mempool -------------------------------------------------------------

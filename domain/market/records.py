@@ -32,7 +32,10 @@ ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
 """Leaves of a state's tree."""
 
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
-"""How many bids failed on which condition."""
+"""Number of bids that fail each condition, in the order of the table of conditions, without zeros.
+
+A bid counts under each condition that it fails. An empty histogram means that no bid stands.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ class JobTerms:
 
     ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
     and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts,
-    ``global_chunks`` and ``local_chunks`` the leaves of their trees.
+    ``update_bytes`` those of the update that a slot makes in a round, ``global_chunks`` and ``local_chunks`` the leaves
+    of the states' trees.
 
     Example::
 
@@ -144,6 +148,7 @@ class JobTerms:
     outer_work: Work  # one aggregation of all slots
     global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
+    update_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     global_chunks: ChunkCount
     local_chunks: ChunkCount
     executor_version: Annotated[int, Range(1, 2**32 - 1)]

@@ -109,6 +109,12 @@ def check_terms(terms: JobTerms) -> None:
         "local_chunks",
         f"makes more than {RESULT_CHUNKS_MAX} chunks of the states of all slots together",
     )
+    _check(
+        terms.update_bytes <= terms.global_bytes,
+        "update_bytes",
+        f"is more than the {terms.global_bytes} bytes of the global state, whose tensors an update holds",
+        "give the bytes of the tensors that a step changes",
+    )
     _check(total_work(terms) <= WORK_MAX, "step_work", f"makes more than {WORK_MAX} FLOPs")
 
 

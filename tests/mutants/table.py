@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "lot-block-hash",
         "lots are drawn from a block hash, which its proposer chooses",
-        "chain/state_machine/due.py",
+        "chain/state_machine/proof/lots.py",
         "apply_lot(ctx, lot, ctx.revealed)",
         "apply_lot(ctx, lot, ctx.block.previous_hash)",
         (_LOTS, MARKET),
@@ -118,7 +118,7 @@ MUTANTS = (
         "reveal-any-vote",
         "a node votes for a proposal whatever it reveals",
         "chain/app/application.py",
-        "if reveal is None or not verify_reveal(duty.pub_key, duty.message, reveal.proof):",
+        "if reveal is None or not self._crypto.reveal(duty.pub_key, duty.message, reveal.proof):",
         "if reveal is None:",
         (_REVEALS,),
     ),
@@ -126,7 +126,7 @@ MUTANTS = (
         "reveal-any-block",
         "a decided block makes a beacon of whatever it reveals",
         "chain/state_machine/registry/beacon.py",
-        "if duty is None or not verify(duty.pub_key, duty.message, proof):",
+        "if duty is None or not ctx.crypto.reveal(duty.pub_key, duty.message, proof):",
         "if duty is None:",
         (_BEACON,),
     ),
@@ -218,19 +218,19 @@ MUTANTS = (
         "declared-gas",
         "a proposal may hold what declares less than it needs",
         "chain/state_machine/transition.py",
-        "    check_gas(tx)\n    check_stateless(tx)\n",
-        "    check_stateless(tx)\n",
+        "    check_gas(tx)\n    check_stateless(rules, tx)\n",
+        "    check_stateless(rules, tx)\n",
         (f"{_BLOCK_GAS}::test_what_declares_less_than_it_needs_whatever_happens_is_not_voted_for",),
     ),
     Mutant(
         "alone-and-wrong",
         "what contradicts itself pays its fee in a block",
         "chain/state_machine/transition.py",
-        """        check_stateless(tx)
-        sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
+        """        check_stateless(rules, tx)
+        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
 """,
-        """        sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
-        check_stateless(tx)
+        """        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
+        check_stateless(rules, tx)
 """,
         (f"{_BLOCK_GAS}::test_what_shows_alone_to_be_wrong_is_not_voted_for_and_costs_nothing",),
     ),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "lane-share",
         "a lane does in a block whatever is due",
-        "chain/state_machine/due.py",
+        "chain/state_machine/gas.py",
         "if used and used + weight > ctx.block.params.due_gas * percent // 100:",
         "if used and used + weight > ctx.block.params.due_gas * 10**9:",
         (
@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "heavy-entry",
         "an entry that is heavier than its lane's share waits for ever",
-        "chain/state_machine/due.py",
+        "chain/state_machine/gas.py",
         "if used and used + weight > ctx.block.params.due_gas * percent // 100:",
         "if used + weight > ctx.block.params.due_gas * percent // 100:",
         (f"{_GAS}::test_what_is_heavier_than_its_lanes_share_runs_alone",),
@@ -272,8 +272,8 @@ MUTANTS = (
     Mutant(
         "one-budget",
         "the lanes share one budget",
-        "chain/state_machine/due.py",
-        "used = ctx.due_gas.get(lane, 0)",
+        "chain/state_machine/gas.py",
+        "used = ctx.due_gas.get(part, 0)",
         "used = sum(ctx.due_gas.values())",
         (f"{_GAS}::test_a_flood_in_one_lane_holds_up_no_other",),
     ),
@@ -429,9 +429,31 @@ MUTANTS = (
         "deadline-without-audit",
         "the deadline leaves no time for the last round's audit",
         "pol/rules/panels.py",
-        "return max(window, STAGES * stage)",
+        "return max(window, STAGES * (params.lot_wait + stage_seconds(params, audit_ms)))",
         "return window",
         (f"{_AUCTION}::test_a_deadline_leaves_time_to_accept_to_train_and_to_verify",),
+    ),
+    Mutant(
+        "stage-of-a-window",
+        "seats have no longer to commit than the shortest window",
+        "pol/rules/panels.py",
+        "    return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)\n",
+        "    return min(params.stage_base, params.round_window)\n",
+        (
+            f"{_RULES_OF_PANELS}"
+            "::test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times",
+        ),
+    ),
+    Mutant(
+        "verified-before-its-panel",
+        "a round is verified when its window is over, whatever its panel has decided",
+        "chain/state_machine/proof/rounds.py",
+        "    if panel is None:\n        return True\n    return",
+        "    if panel is None or panel.places:\n        return True\n    return",
+        (
+            f"{_PANELS}"
+            "::test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_window",
+        ),
     ),
     Mutant(
         "junk",
@@ -2456,7 +2478,7 @@ MUTANTS = (
         "event-progress",
         "no event tells of a progress deadline that starts again",
         "chain/state_machine/market/orders.py",
-        "    ctx.emit(ProgressRestarted(order.id, leg.leg, deadline))\n",
+        "    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))\n",
         "",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
     ),

@@ -11,8 +11,10 @@ from hashlib import sha256
 from typing import Any
 
 from chain.state_machine import gas
-from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.queue import DEADLINES, Due
+from chain.state_machine.ledger.gas import PAY_GAS
+from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
+from chain.state_machine.market.tables import ORDER_DUE, ORDERS
+from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
 from domain.block import BlockResult
 from domain.hashing import merkle_path
@@ -72,9 +74,9 @@ OFFERED = {field.name for field in fields(Offer)}
 
 def due_gas(*, entries: int = 0, tries: int = 0, fills: int = 0) -> int:
     """Return the ``due_gas`` with which a block takes so many ends of orders, or tries or matches so many orders."""
-    of_orders = entries * (gas.DUE_GAS + gas.PAY_GAS) * 100 // gas.LANE_PERCENT[1]
-    auction = max(tries * (gas.TRY_GAS + 8 * gas.TRY_BID_GAS), fills * gas.FILL_GAS)
-    return max(of_orders, 2 * auction * 100 // gas.AUCTION_PERCENT)
+    of_orders = entries * (gas.DUE_GAS + PAY_GAS) * 100 // gas.LANE_PERCENT[1]
+    auction = max(tries * (TRY_GAS + 8 * TRY_BID_GAS), fills * FILL_GAS)
+    return max(of_orders, 2 * auction * 100 // AUCTION_PERCENT)
 
 
 def digest(*parts: object) -> bytes:
@@ -100,6 +102,7 @@ def make_terms(**changes: Any) -> JobTerms:
         outer_work=4_000_000,
         global_bytes=600_000,
         local_bytes=400_000,
+        update_bytes=500_000,
         global_chunks=3,
         local_chunks=2,
         executor_version=1,
@@ -266,8 +269,8 @@ class Market:
 
         def move(overlay: Overlay) -> None:
             moved = ORDERS.update(overlay, order_id, deadline=deadline)
-            kind = Due.ORDER
-            DEADLINES.mark(overlay, kind // 10, moved.deadline, int(kind), order_id)
+            kind = ORDER_DUE
+            DEADLINES.mark(overlay, kind.lane, moved.deadline, kind.number, order_id)
 
         self.chain.change(move)
 
@@ -460,7 +463,8 @@ class Market:
 
     def wait_stage(self, order_id: bytes, round: int = 0, stage: int = 1) -> Panel:
         """Make blocks until a stage of the round's panel has begun."""
-        for _ in range(60):
+        # A stage whose seats are silent lasts until its end.
+        for _ in range(60 + self.order(order_id).params.stage_base):
             panel = self.panel(order_id, round)
             if panel.stage >= stage:
                 return panel

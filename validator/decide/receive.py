@@ -24,7 +24,6 @@ from validator.decide.records import (
     CheckedSegment,
     LocalOrder,
     Opening,
-    Payload,
     PayloadStage,
     SealedResult,
     SlotWork,
@@ -128,20 +127,18 @@ def share_delivered(
         return local, ShareReason.LATE
     opening = (current.global_in.root, work.local_in.root)
     reason = check_packet(chain_id, terms, work.signed.claim, opening, packet)
-    if reason == ShareReason.NONE and not _sizes_hold(local.payload, packet):
+    if reason == ShareReason.NONE and not _sizes_hold(terms, packet):
         reason = ShareReason.MALFORMED
     changed = replace(work, verdict=reason) if reason else replace(work, packet=packet)
     return replace_work(local, key.round, changed), reason
 
 
-def _sizes_hold(payload: Payload, packet: ShareDelivery) -> bool:
-    """Tell whether the blobs can be an update and a local state, so that no worker reads a huge one."""
-    if payload.initial_global is None or payload.initial_local is None:
-        return False
+def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
+    """Tell whether the blobs have the sizes of an update and a local state, so that no worker reads a huge one."""
     if packet.update is None or packet.local_out is None:
         return True  # the share ends where the job stopped
-    fits = packet.update.size <= payload.initial_global.blob.size
-    return fits and packet.local_out.size == payload.initial_local.blob.size
+    sizes = packet.update.size, packet.local_out.size
+    return sizes == (terms.update_bytes, terms.local_bytes)
 
 
 def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
+from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
 from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
 from chain.state_machine.market.tables import (
+    ACCEPT_DUE,
     BIDS,
     DIRTY_ORDERS,
     LEGS,
@@ -24,7 +25,7 @@ from chain.state_machine.market.tables import (
     SWEEP,
     Sweep,
 )
-from chain.state_machine.queue import Due, schedule
+from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -39,14 +40,15 @@ from domain.params import OrderParams
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
-from pol.rules.panels import audit_floor, is_eligible, verify_seconds
+from pol.rules.panels import audit_floor, batch_seconds, is_eligible, verify_seconds
 from pol.rules.schedule import share_work, trial_work
 
 
-def apply_auction(ctx: Context, book: LivingBook) -> None:
+def apply_auction(ctx: Context) -> None:
     """Match what can be matched, and tell the others why not."""
     if SWEEP.get(ctx.store) is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
+    book = ctx.memory.of(LivingBook)
     standing = book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash))
     share = ctx.block.params.due_gas * AUCTION_PERCENT // 100
     orders = take_orders(ctx, max(1, share // 2 // (TRY_GAS + TRY_BID_GAS * len(standing))))
@@ -120,7 +122,7 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     """Return an open order as the auction sees it: never more than its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
-    asked = make_asked(order.terms, order.conditions, order.params, order.window)
+    asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
     audits = order.terms.rounds * audit_floor(order.terms, order.price_limit, order.params)
     return replace(
         asked,
@@ -132,10 +134,13 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     )
 
 
-def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, window: int) -> Asked:
-    """Return what the auction reads of terms, conditions, parameters and window; the rest is the caller's to fill in.
+def make_asked(
+    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
+) -> Asked:
+    """Return what the auction reads of terms, conditions, parameters, audit time and window.
 
-    Of rounds that are closed and not verified there is a bounded number: further ones wait for a window.
+    The rest is the caller's to fill in. Of rounds that are closed and not verified there is a bounded number: further
+    ones wait for a window, or for a stage that a silent seat makes as long as it may be.
     """
     return Asked(
         order_id=bytes(32),
@@ -147,8 +152,8 @@ def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, win
         conditions=conditions,
         excluded=(),
         seconds_left=0,
-        verify_seconds=verify_seconds(params, window)
-        + (terms.rounds - 1) // params.rounds_ahead * window,
+        verify_seconds=verify_seconds(params, audit_ms, window)
+        + (terms.rounds - 1) // params.rounds_ahead * batch_seconds(params, audit_ms, window),
         job_bond_bps=params.job_bond_bps,
         opened_height=0,
         payload_bytes=terms.delivered_bytes,
@@ -190,7 +195,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     order = ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
     TALLIES.update(ctx.store, order.id, made_good=0)
     terms = order.terms
-    asked = make_asked(terms, order.conditions, order.params, order.window)
+    asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     leg = Leg(
         order_id=order.id,
@@ -223,7 +228,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     LEGS.put(ctx.store, leg)
     take_capacity(ctx, leg)
     ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
-    schedule(ctx, leg.accept_deadline, Due.ACCEPT, order.id, number)
+    schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, number)
     ctx.emit(
         OrderMatched(
             order=order.id,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from chain.state_machine.context import HEAD, Context
 from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
-from chain.state_machine.market.tables import BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
-from chain.state_machine.queue import Due, Entry, cancel
+from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
+from chain.state_machine.queue import Entry, cancel
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
@@ -39,7 +39,15 @@ def get_standing(store: Overlay) -> list[Standing]:
 
 
 def _standing(bid: Bid, backing: Backing) -> Standing:
-    return Standing(bid, backing[0], bid.free, *backing[1:])
+    jailed, free_bond, free_stake, worsened_height = backing
+    return Standing(
+        bid=bid,
+        jailed=jailed,
+        free_capacity=bid.free,
+        free_bond=free_bond,
+        free_stake=free_stake,
+        worsened_height=worsened_height,
+    )
 
 
 def _backing(store: Overlay, operator: str) -> Backing:
@@ -217,7 +225,7 @@ def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
     """Take a bid out of the book; running legs go on."""
     BIDS.delete(ctx.store, bid.id)
     BIDS_OF.delete(ctx.store, bid.validator, bid.id)
-    cancel(ctx, bid.expires_at, Due.BID, bid.id)
+    cancel(ctx, bid.expires_at, BID_DUE, bid.id)
     ctx.emit(BidClosed(bid.id, bid.validator, reason))
 
 

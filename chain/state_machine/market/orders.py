@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import BOND_GAS, PAY_GAS
+from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import (
     apply_payments,
     cut_bond,
@@ -18,17 +18,22 @@ from chain.state_machine.ledger.order_money import (
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import mark_if_bidder, return_bond
 from chain.state_machine.market.tables import (
+    ACCEPT_DUE,
     BIDS,
+    CLOSE_DUE,
     DIRTY_ORDERS,
     LEGS,
     LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
+    ORDER_DUE,
     ORDERS,
+    PROGRESS_DUE,
+    TIME_TO_LIVE_DUE,
     get_load,
     open_key,
 )
-from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.amount import price_ceil
@@ -61,7 +66,7 @@ def open_order(ctx: Context, order: Order) -> None:
     )
     OPEN_ORDERS.mark(ctx.store, *open_key(order))
     DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
-    schedule(ctx, expires, Due.TIME_TO_LIVE, order.id)
+    schedule(ctx, expires, TIME_TO_LIVE_DUE, order.id)
     work, deposit = total_work(order.terms), locked(ESCROWS.must(ctx.store, order.id))
     ctx.emit(
         OrderOpened(
@@ -89,7 +94,7 @@ def leave_book(ctx: Context, order: Order) -> None:
     """Take an order out of the book, because it is matched or ends."""
     OPEN_ORDERS.delete(ctx.store, *open_key(order))
     DIRTY_ORDERS.delete(ctx.store, order.opened_height, order.id)
-    cancel(ctx, order.expires_at, Due.TIME_TO_LIVE, order.id)
+    cancel(ctx, order.expires_at, TIME_TO_LIVE_DUE, order.id)
 
 
 def take_capacity(ctx: Context, leg: Leg) -> None:
@@ -102,11 +107,11 @@ def take_capacity(ctx: Context, leg: Leg) -> None:
 
 def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     """Change a running leg, which gets a new progress deadline for the open round."""
-    cancel(ctx, leg.progress_deadline, Due.PROGRESS, order.id, leg.number)
+    cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
     deadline = ctx.clock + progress_seconds(
         order.terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
     )
-    schedule(ctx, deadline, Due.PROGRESS, order.id, leg.number)
+    schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
     key = (order.id, leg.number)
     return LEGS.update(ctx.store, *key, progress_deadline=deadline, **changes)
@@ -116,8 +121,8 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
     """End a leg and release its capacity; one that has ended stays as it is."""
     if not leg.is_live:
         return leg
-    cancel(ctx, leg.accept_deadline, Due.ACCEPT, leg.order_id, leg.number)
-    cancel(ctx, leg.progress_deadline, Due.PROGRESS, leg.order_id, leg.number)
+    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
+    cancel(ctx, leg.progress_deadline, PROGRESS_DUE, leg.order_id, leg.number)
     key = (leg.order_id, leg.number)
     ended = LEGS.update(ctx.store, *key, state=state, end_reason=reason)
     LIVE_LEGS.delete(ctx.store, leg.validator, *key)
@@ -134,7 +139,7 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
     """Decide how an order ends, and close it. No share stands in its open round: it has none, or was dropped before."""
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
-    cancel(ctx, order.deadline, Due.ORDER, order.id)
+    cancel(ctx, order.deadline, ORDER_DUE, order.id)
     if order.legs:
         _stop_leg(ctx, order, reason)
     close_order(ctx, order.id, reason)
@@ -150,7 +155,7 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
     apply_payments(ctx, order_id, moves)
     if not _return_some(ctx, order_id, BOND_ROWS.iterate(ctx.store, order_id)):
         TALLIES.update(ctx.store, order_id, ending=int(reason))
-        schedule(ctx, ctx.clock, Due.CLOSE, order_id)
+        schedule(ctx, ctx.clock, CLOSE_DUE, order_id)
         return
     order = ORDERS.update(ctx.store, order_id, state=OrderState.CLOSED, close_reason=int(reason))
     refunded = sum(row.refunded for row in escrow.depositors)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
 from domain.amount import MONEY_MAX
@@ -55,6 +56,16 @@ LEGS = Table(0x30, "leg", Leg, lambda r: (r.order_id, r.number))
 SLOT_OPENINGS = Table(0x2F, "opening of a slot", SlotOpening, lambda r: (r.order_id, r.leg, r.slot))
 # Validator, order, leg.
 LIVE_LEGS = Index(0x31, "live leg")
+
+# Order, leg.
+ACCEPT_DUE = Due("accept", 10, lane=1, of_order=True)
+PROGRESS_DUE = Due("progress", 11, lane=1, of_order=True)
+# Order.
+TIME_TO_LIVE_DUE = Due("time to live", 12, lane=1, of_order=True)
+ORDER_DUE = Due("order", 13, lane=1, of_order=True)
+CLOSE_DUE = Due("close", 14, lane=1, of_order=True)
+# Bid.
+BID_DUE = Due("bid", 20, lane=2)
 
 
 def open_key(order: Order) -> tuple[int, int, bytes]:

@@ -20,12 +20,12 @@ from chain.state_machine.market.orders import (
     restart_progress,
     weigh_end,
 )
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
+from chain.state_machine.market.tables import BIDS, LEGS, ORDER_DUE, ORDERS
 from chain.state_machine.proof.fees import compute_round_cost
 from chain.state_machine.proof.rounds import is_far_ahead
 from chain.state_machine.proof.settlement import advance, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
-from chain.state_machine.queue import Due, Entry, schedule
+from chain.state_machine.queue import Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.ledger.records import BondRow
 from domain.legs.events import LegFailed, OrderDeclined
@@ -164,7 +164,7 @@ def on_order(ctx: Context, entry: Entry) -> None:
     last = order.deadline + get_waited(ctx, order)
     if ctx.clock < last:
         # Panels of it wait for audit room, or did.
-        schedule(ctx, last, Due.ORDER, order.id)
+        schedule(ctx, last, ORDER_DUE, order.id)
         return
     if order.state is OrderState.OPEN:
         end_order(ctx, order, CloseReason.DEADLINE)

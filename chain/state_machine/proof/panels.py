@@ -9,11 +9,12 @@ verifies nothing, and neither does a lucky accomplice.
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import BOND_GAS, READ_GAS, SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import LEGS, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.legs import cut_for_consumer, void_leg
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.room import ask_room, take_room
@@ -33,9 +34,10 @@ from chain.state_machine.proof.tables import (
     ROUNDS,
     SEATS,
     SHARES,
+    STAGE_DUE,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import ShareKey
@@ -136,14 +138,13 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     is_last = stage == STAGES or panel.wanted > len(left)
     drawn = _draw_seats(subject, beacon, left, len(left) if is_last else panel.wanted)
     drawn = drawn[: SEATS_MAX - panel.seats]
-    clock, window = ctx.clock, order.window
-    commits_end = clock + (commit_seconds(window) if drawn else 0)
+    commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if drawn else 0)
     panel = replace(
         panel,
         stage=stage,
         seed=seed("panel/digest", subject.id, beacon),
         commits_end=commits_end,
-        reveals_end=commits_end + (reveal_seconds(window) if drawn else 0),
+        reveals_end=commits_end + (reveal_seconds(order.params) if drawn else 0),
         is_last=is_last,
         is_open=True,
         wanted=0,
@@ -174,7 +175,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
             panel.stake,
         )
     )
-    schedule(ctx, panel.commits_end, Due.STAGE, *key)
+    schedule(ctx, panel.commits_end, STAGE_DUE, *key)
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
@@ -229,9 +230,7 @@ def _draw_places(
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
     fee = compute_audit_fee(order, leg, closed.work)
-    segments = segment_count(
-        terms, order.params, order.price_limit, fee, order.audit_ms, order.window
-    )
+    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     shares = _get_extents(ctx, closed, terms)
     lot = seed("panel/places", subject.id, beacon)
     stops = {share.stop for share in shares if share.stop is not None}
@@ -245,8 +244,18 @@ def _draw_places(
     )
     for number, found in enumerate(drawn):
         place = found.place
-        where = (int(place.kind), place.slot, place.issue, place.segment)
-        ctx.emit(PlaceDrawn(closed.key, number, *where, found.stops, found.claim))
+        ctx.emit(
+            PlaceDrawn(
+                round=closed.key,
+                place=number,
+                kind=int(place.kind),
+                slot=place.slot,
+                issue=place.issue,
+                segment=place.segment,
+                stops=found.stops,
+                claim=found.claim,
+            )
+        )
     return drawn
 
 
@@ -312,7 +321,7 @@ def on_stage(ctx: Context, entry: Entry) -> None:
     if panel.revealed == panel.committed or ctx.clock >= panel.reveals_end:
         end_stage(ctx, panel)
     else:
-        schedule(ctx, panel.reveals_end, Due.STAGE, *panel.key)
+        schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
 
 
 def weigh_stage(ctx: Context, entry: Entry) -> int:
@@ -328,7 +337,7 @@ def weigh_stage(ctx: Context, entry: Entry) -> int:
 def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide what can be decided, let the silent pay, and go on with what is left."""
     key = panel.key
-    cancel(ctx, panel.reveals_end, Due.STAGE, *key)
+    cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]

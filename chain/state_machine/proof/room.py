@@ -7,19 +7,20 @@ changes who is drawn.
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDER_DUE, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     PANELS,
+    ROOM_DUE,
     WAITING_PANELS,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
@@ -47,7 +48,7 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
     since = tally.waits_since if tally.waiting else ctx.clock
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting + 1, waits_since=since)
     ctx.emit(PanelWaits(panel.key))
-    schedule(ctx, ctx.clock, Due.ROOM)
+    schedule(ctx, ctx.clock, ROOM_DUE)
 
 
 def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
@@ -59,7 +60,7 @@ def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
         PANELS.update(ctx.store, *panel.key, load=load)
         ctx.emit(RoomTaken(panel.key, load))
     if load < had and _is_anyone_waiting(ctx):
-        schedule(ctx, ctx.clock, Due.ROOM)
+        schedule(ctx, ctx.clock, ROOM_DUE)
 
 
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
@@ -78,7 +79,7 @@ def on_room(ctx: Context, _: Entry) -> None:
         if _has_room(ctx, order, panel):
             _stop_waiting(ctx, order, _turn(ctx, order, panel))
             _begin(ctx, order, panel)
-            schedule(ctx, ctx.clock, Due.ROOM)
+            schedule(ctx, ctx.clock, ROOM_DUE)
         return
 
 
@@ -122,10 +123,8 @@ def _count_able(ctx: Context, order: Order) -> int:
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
     """Return the room that so many seats of a panel take, with as many places as it draws."""
     fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg))
-    segments = segment_count(
-        order.terms, order.params, order.price_limit, fee, order.audit_ms, order.window
-    )
-    return panel_load(order.terms, order.params, segments, seats, order.audit_ms, order.window)
+    segments = segment_count(order.terms, order.params, order.price_limit, fee, order.audit_ms)
+    return panel_load(order.terms, order.params, segments, seats, order.audit_ms)
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
@@ -147,6 +146,6 @@ def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int])
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
         moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)
-        cancel(ctx, order.deadline, Due.ORDER, order.id)
-        schedule(ctx, moved.deadline, Due.ORDER, order.id)
+        cancel(ctx, order.deadline, ORDER_DUE, order.id)
+        schedule(ctx, moved.deadline, ORDER_DUE, order.id)
         ctx.emit(DeadlineMoved(order.id, moved.deadline))

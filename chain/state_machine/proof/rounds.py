@@ -5,8 +5,8 @@ from dataclasses import replace
 from chain.state_machine.context import Context
 from chain.state_machine.market.tables import LEGS
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS
-from chain.state_machine.queue import Due, Entry, schedule
+from chain.state_machine.proof.tables import PANELS, ROUNDS, VOID_DUE
+from chain.state_machine.queue import Entry, schedule
 from domain.errors import WRONG_STATE, Refusal
 from domain.keys import RoundKey
 from domain.legs.records import Leg
@@ -58,7 +58,7 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
     LEGS.update(ctx.store, key.order_id, key.leg, void=void + 1)
     stop_panel(ctx, key)
     ctx.emit(RoundVoid(key))
-    schedule(ctx, ctx.clock, Due.VOID, *replace(key, round=key.round + 1))
+    schedule(ctx, ctx.clock, VOID_DUE, *replace(key, round=key.round + 1))
     return True
 
 

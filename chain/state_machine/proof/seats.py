@@ -9,11 +9,11 @@ nobody earned, then the bond of who claimed what is wrong, and where the round i
 from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.order_money import cut_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.room import leave_room
 from chain.state_machine.proof.tables import (
@@ -21,9 +21,10 @@ from chain.state_machine.proof.tables import (
     PANEL_POTS,
     PANELS,
     SEATS,
+    STAGE_DUE,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey
@@ -54,9 +55,9 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
         left = panel.commits_end - ctx.clock
-        cancel(ctx, panel.commits_end, Due.STAGE, *panel.key)
+        cancel(ctx, panel.commits_end, STAGE_DUE, *panel.key)
         panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - left)
-        schedule(ctx, panel.reveals_end, Due.STAGE, *panel.key)
+        schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
     PANELS.put(ctx.store, panel)
     ctx.emit(
         AnswerCommitted(
@@ -100,9 +101,9 @@ def apply_reveal(
         ctx.emit(LeafShown(key, number, claim))
     panel = replace(panel, places=tuple(places), revealed=panel.revealed + 1)
     if panel.revealed == panel.committed:
-        cancel(ctx, panel.reveals_end, Due.STAGE, *key)
+        cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
         panel = replace(panel, reveals_end=ctx.clock)
-        schedule(ctx, ctx.clock, Due.STAGE, *key)
+        schedule(ctx, ctx.clock, STAGE_DUE, *key)
     PANELS.put(ctx.store, panel)
     ctx.emit(SeatRevealed(key, auditor, stage, panel.reveals_end))
 
@@ -259,7 +260,7 @@ def stop_panel(ctx: Context, key: RoundKey) -> None:
         for seat in SEATS.scan(ctx.store, *key):
             PANEL_DUTIES.delete(ctx.store, seat.validator, *key)
         for time in (panel.commits_end, panel.reveals_end):
-            cancel(ctx, time, Due.STAGE, *key)
+            cancel(ctx, time, STAGE_DUE, *key)
         PANELS.update(ctx.store, *key, is_open=False)
     drop_lot(ctx, PanelSubject(key, panel.stage + 1))
     order = ORDERS.must(ctx.store, key.order_id)

@@ -7,7 +7,7 @@ what it paid for.
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import BOND_GAS, PAY_GAS
+from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, withhold_part
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.book import return_bond
@@ -24,8 +24,8 @@ from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.rounds import get_next_round, is_far_ahead, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
-from chain.state_machine.queue import Due, Entry, schedule
+from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE
+from chain.state_machine.queue import Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
@@ -42,7 +42,7 @@ def advance(ctx: Context, order_id: bytes) -> None:
     """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
     order = ORDERS.must(ctx.store, order_id)
     leg = LEGS.must(ctx.store, order_id, order.legs)
-    schedule(ctx, ctx.clock, Due.WINDOW, order_id, leg.number, leg.next_round)
+    schedule(ctx, ctx.clock, WINDOW_DUE, order_id, leg.number, leg.next_round)
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
@@ -107,7 +107,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     if leg.state is LegState.RUNNING and was_far_ahead:
         # There is room for another round, which could not close meanwhile.
         leg = restart_progress(ctx, order, leg)
-    schedule(ctx, ctx.clock, Due.BONDS, *closed.key, 0)
+    schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, 0)
     return leg
 
 
@@ -119,7 +119,7 @@ def on_bonds(ctx: Context, entry: Entry) -> None:
         if bond is not None:
             return_bond(ctx, key.order_id, bond)
     if done + BONDS_PER_CALL < len(closed.shares):
-        schedule(ctx, ctx.clock, Due.BONDS, *closed.key, done + BONDS_PER_CALL)
+        schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, done + BONDS_PER_CALL)
 
 
 def weigh_bonds(ctx: Context, entry: Entry) -> int:
@@ -182,7 +182,7 @@ def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
     wait = 0 if nothing else handover_seconds(order.terms, order.params, order.window)
     settles_at = ctx.clock + wait
     LEGS.update(ctx.store, order.id, leg.number, settles_at=settles_at)
-    schedule(ctx, settles_at, Due.WINDOW, order.id, leg.number, leg.round)
+    schedule(ctx, settles_at, WINDOW_DUE, order.id, leg.number, leg.round)
     ctx.emit(OrderVerified(order.id, leg.number, settles_at))
 
 
@@ -204,4 +204,4 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
         open_order(ctx, order)
     else:
         # The call that is scheduled comes back here.
-        schedule(ctx, ctx.clock, Due.WINDOW, order.id, leg.number, leg.round)
+        schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.round)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from chain.state_machine.kinds import Due
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
 from domain.keys import RoundKey
@@ -113,3 +114,17 @@ STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
 # Slots in which a rejected share was right, and the first one was paid: order, leg, round, slot.
 RIGHTED = Index(0x39, "righted slot")
+
+
+# Purpose, id of the subject.
+LOT_DUE = Due("lot", 0, lane=0)
+# Order, leg, round: a part of a panel's stage is over.
+STAGE_DUE = Due("stage", 1, lane=0, of_order=True)
+# Order, leg, round.
+WINDOW_DUE = Due("window", 2, lane=0, of_order=True)
+# Order, leg, round: the round that becomes void next.
+VOID_DUE = Due("void", 3, lane=0, of_order=True)
+# Order, leg, round, and the number of its shares whose bonds have returned.
+BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
+# Nothing: there may be audit room.
+ROOM_DUE = Due("room", 5, lane=0)

@@ -38,7 +38,7 @@ from pol.rules.commitment import compute_trace_root, share_commitment, share_sig
 from pol.rules.schedule import first_step, share_segments
 from pol.work.pool import PoolClosed
 from pol.work.trials import Trial, TrialTimes
-from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
+from tests.support.chain_harness import CHAIN_ID, CRYPTO, pub_key, sign
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
@@ -80,6 +80,9 @@ TERMS = make_terms(
     job_id=FILES[0].blob.sha256,
     payload_bytes=sum(len(data) for name, data in CONTENT.items() if not name.startswith("data/")),
     data_bytes=len(CONTENT["data/0"]),
+    global_bytes=len(CONTENT["global.state"]),
+    local_bytes=len(CONTENT["local.state"]),
+    update_bytes=90,
     slots=2,
     round_steps=4,
     segment_steps=2,
@@ -240,7 +243,7 @@ class Loop:
         made._client = made._outbox._sender = made._observer.client = self.node
         made._pool = made._trials = self.numerics
         self.daemon._connect()
-        self.service._verify = verify
+        self.service._verify = CRYPTO.signature
         # The market's validators publish nothing.
         self.daemon._ledger.put(Upkeep(), None, LocalUpkeep(published=True))
 

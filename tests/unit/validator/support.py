@@ -43,7 +43,16 @@ from validator.decide.view import OwnPanel, View
 CHAIN_ID = "assay-test"
 ME, OTHER, CONSUMER = "v0", "v1", "carol"
 ORDER_ID = digest("order")
-TERMS = make_terms(rounds=2, slots=2, round_steps=8, batch=2, segment_steps=2)
+TERMS = make_terms(
+    rounds=2,
+    slots=2,
+    round_steps=8,
+    batch=2,
+    segment_steps=2,
+    global_bytes=100,
+    local_bytes=50,
+    update_bytes=90,
+)
 PARAMS = local_params().for_order()
 GLOBAL, LOCAL = BlobRef(TERMS.global_root, 100), BlobRef(TERMS.local_root, 50)
 FILES = (

@@ -29,7 +29,8 @@ from tests.unit.pol.odd_jobs import (
     products,
     write_odd_job,
 )
-from tests.unit.validator.support import ME, ORDER_ID, TERMS, leg, order
+from tests.unit.validator.support import ME, ORDER_ID, leg, order
+from tests.unit.validator.support import TERMS as SMALL
 from validator.decide import actions as do
 from validator.decide.receive import job_tried, payload_complete, payload_offered
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, new_order
@@ -41,6 +42,8 @@ from validator.work.perform import Performer
 KEY = LegKey(ORDER_ID, 1)
 FAR = 10**9
 """A deadline that nothing misses."""
+TERMS = replace(SMALL, global_bytes=600_000, local_bytes=400_000)
+"""Boundaries are a large part of the work of these steps."""
 MIB = 1 << 20
 
 
@@ -217,7 +220,7 @@ HONEST = TrialTimes(19_000, 4_000, 10**9)
 def verdict(times: TrialTimes, processes: int = 1, clock: int = 0, **changes: Any) -> int:
     params = replace(order().params, progress_base=changes.pop("base", 0))
     assigned = leg(**{"slot_speed": 10**6, **changes.pop("assigned", {})})
-    made = order(**{"params": params, "deadline": FAR, **changes})
+    made = order(**{"terms": TERMS, "params": params, "deadline": FAR, **changes})
     return judged(Trial(TERMS, times), made, assigned, clock, processes).decline
 
 
@@ -257,7 +260,7 @@ def test_a_machine_that_is_too_slow_to_check_the_job_declines_at_its_own_cost() 
 
 def test_a_job_has_to_fit_the_orders_deadline() -> None:
     """Two rounds of 80 s, and the wait for the last one's verification."""
-    need = 160 + verify_seconds(order().params, order().window)
+    need = 160 + verify_seconds(order().params, order().audit_ms, order().window)
     assert verdict(HONEST, 99, deadline=need + 5, clock=5) == 0
     assert verdict(HONEST, 99, deadline=need + 4, clock=5) == LegEnd.DECLINED_TOO_SLOW
     assert verdict(slower(2), 99, deadline=need + 5, clock=5) == LegEnd.DECLINED_TOO_SLOW

@@ -12,8 +12,8 @@ from chain.state_machine.market.book import (
     mark_if_bidder,
     mark_worsened,
 )
-from chain.state_machine.market.tables import BIDS, BIDS_OF
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF
+from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
@@ -90,7 +90,7 @@ def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     )
     BIDS.put(ctx.store, bid)
     BIDS_OF.mark(ctx.store, bid.validator, bid.id)
-    schedule(ctx, bid.expires_at, Due.BID, bid.id)
+    schedule(ctx, bid.expires_at, BID_DUE, bid.id)
     mark_book_changed(ctx, bid.offer.price)
     ctx.responses.append(("bid_id", bid.id))
     ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price, bid))
@@ -113,7 +113,7 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
         or expires_at < bid.expires_at
     ):
         mark_worsened(ctx, bid.validator)
-    cancel(ctx, bid.expires_at, Due.BID, bid.id)
+    cancel(ctx, bid.expires_at, BID_DUE, bid.id)
     changed = replace(
         bid,
         offer=replace(bid.offer, price=message.price),
@@ -122,7 +122,7 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
         placed_height=ctx.height,
     )
     BIDS.put(ctx.store, changed)
-    schedule(ctx, changed.expires_at, Due.BID, bid.id)
+    schedule(ctx, changed.expires_at, BID_DUE, bid.id)
     mark_book_changed(ctx, message.price)
     ctx.emit(
         BidChanged(bid.id, bid.validator, message.price, message.capacity, expires_at, ctx.height)

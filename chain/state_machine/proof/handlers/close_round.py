@@ -11,7 +11,7 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import get_assigned, restart_progress
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.market.tables import LEGS, ORDERS, PROGRESS_DUE
 from chain.state_machine.proof.panels import open_panel
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.rounds import check_open_round, is_far_ahead
@@ -21,8 +21,8 @@ from chain.state_machine.proof.shares import (
     get_live_issue,
     make_commitment,
 )
-from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES, WINDOW_DUE
+from chain.state_machine.queue import cancel, schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
 from domain.keys import RoundKey
 from domain.legs.records import Leg, LegState
@@ -177,7 +177,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         stopped=message.stopped,
     )
     ROUNDS.put(ctx.store, closed)
-    schedule(ctx, closed.window_ends, Due.WINDOW, *closed.key)
+    schedule(ctx, closed.window_ends, WINDOW_DUE, *closed.key)
     ctx.emit(
         RoundClosed(
             closed.key,
@@ -200,7 +200,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
 
 def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     """Note that every round is closed that there is: what remains is that the windows pass."""
-    cancel(ctx, leg.progress_deadline, Due.PROGRESS, order.id, leg.number)
+    cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
     ctx.emit(OrderProven(order.id, leg.number))
     state = LegState.PROVEN

@@ -115,7 +115,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     if provider is None or not provider.is_in(leg.validator):
         return ShareReason.NOT_IN_CLUSTER
     document = share_sign_bytes(ctx.block.chain_id, claim)
-    if not ctx.verify(provider.pub_key, document, signed.signature):
+    if not ctx.crypto.signature(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
     bond = share_bond(share_work(order.terms), leg.price)
     if get_bond_account(ctx.store, claim.provider).free < bond:

@@ -3,14 +3,14 @@
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import get_assigned, restart_progress
-from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.market.tables import ACCEPT_DUE, ORDERS
 from chain.state_machine.proof.legs import (
     BLAMES_JOB,
     decline_leg,
     fail_leg,
 )
 from chain.state_machine.proof.shares import weigh_open_round
-from chain.state_machine.queue import Due, cancel
+from chain.state_machine.queue import cancel
 from domain.errors import BAD_FIELD, Refusal
 from domain.legs.events import OrderAccepted
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
@@ -29,7 +29,7 @@ def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Le
 def apply_accept_order(ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Leg]) -> None:
     """Start the leg: the first round is open, and progress is due."""
     order, leg = found
-    cancel(ctx, leg.accept_deadline, Due.ACCEPT, order.id, leg.number)
+    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
     restart_progress(ctx, order, leg, state=LegState.RUNNING)
     ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))

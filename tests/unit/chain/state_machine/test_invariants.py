@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from chain.state_machine import invariants
 from chain.state_machine.context import BlockInfo, Context
-from chain.state_machine.invariants import OF_ORDER, OF_WHOLE, InvariantBroken, check_all
+from chain.state_machine.invariant import InvariantBroken
+from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
 from chain.state_machine.ledger.tables import (
     BALANCES,
@@ -44,6 +45,7 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.rules import RULES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
 from domain.keys import ShareRef
@@ -354,21 +356,28 @@ def test_conservation_stops_a_block() -> None:
         market.chain.block()
 
 
-def test_every_check_is_rung_by_some_test() -> None:
-    checks = [check.__name__ for check in (*OF_WHOLE, *OF_ORDER)]
-    assert len(checks) == len(set(checks))
-    names = {name for name in dir(invariants) if name.startswith("check_")}
-    all_of_them = {"check_all", "check_whole", "check_order", "check_conservation"}
-    assert names == {*checks, *all_of_them}
+def test_every_check_of_a_component_is_in_its_value() -> None:
+    for component in RULES.components:
+        found = component.invariants
+        checks = [
+            *found.block,
+            *found.whole,
+            *(check for each in found.each for check in each.checks),
+        ]
+        names = [check.__name__ for check in checks]
+        assert len(names) == len(set(names))
+        if names:
+            module = import_module(f"chain.state_machine.{component.name}.invariants")
+            assert {name for name in dir(module) if name.startswith("check_")} == set(names)
 
 
 def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
     from escrow.moves import Move, Transfer
-    from tests.support.chain_harness import CHAIN_ID, verify
+    from tests.support.chain_harness import CHAIN_ID, CRYPTO
 
     market = Market()
     info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"", b"")
-    ctx = Context(market.chain.overlay(), info, verify, 1)
+    ctx = Context(market.chain.overlay(), info, CRYPTO, RULES, 1)
     for broken in (
         Transfer(Move.SEND, "carol", "v0", 1),
         Transfer(Move.BOND_DEPOSIT, "carol", "carol", -1),

@@ -1,0 +1,58 @@
+"""The market: bids, orders in the book, and the auction."""
+
+from chain.state_machine.component import Component
+from chain.state_machine.market import gas
+from chain.state_machine.market.auction import apply_auction
+from chain.state_machine.market.book import on_bid
+from chain.state_machine.market.handlers import HANDLERS
+from chain.state_machine.market.invariants import INVARIANTS
+from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
+from chain.state_machine.market.queries import ANSWERS
+from chain.state_machine.market.tables import (
+    BID_DUE,
+    BIDS,
+    BIDS_OF,
+    CLOSE_DUE,
+    DIRTY_ORDERS,
+    LEGS,
+    LIVE_LEGS,
+    LOADS,
+    OPEN_ORDERS,
+    ORDERS,
+    ORDERS_OF_CONSUMER,
+    ORDERS_OF_VALIDATOR,
+    SLOT_OPENINGS,
+    SWEEP,
+    TIME_TO_LIVE_DUE,
+)
+from chain.state_machine.queue import Effect
+from chain.state_machine.steps import END
+
+COMPONENT = Component(
+    name="market",
+    tables=(
+        LOADS,
+        BIDS,
+        BIDS_OF,
+        ORDERS,
+        ORDERS_OF_CONSUMER,
+        ORDERS_OF_VALIDATOR,
+        OPEN_ORDERS,
+        DIRTY_ORDERS,
+        SWEEP,
+        LEGS,
+        LIVE_LEGS,
+        SLOT_OPENINGS,
+    ),
+    handlers=HANDLERS,
+    effects=(
+        Effect(TIME_TO_LIVE_DUE, on_time_to_live, weigh_end),
+        Effect(CLOSE_DUE, on_close, weigh_end),
+        Effect(BID_DUE, on_bid),
+    ),
+    hooks=(END.to(apply_auction),),
+    answers=ANSWERS,
+    invariants=INVARIANTS,
+    due_percent=gas.AUCTION_PERCENT,
+    gas={"TRY_GAS": gas.TRY_GAS, "TRY_BID_GAS": gas.TRY_BID_GAS, "FILL_GAS": gas.FILL_GAS},
+)
