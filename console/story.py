@@ -35,6 +35,7 @@ from domain.proof.events import (
     OrderProven,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -151,6 +152,7 @@ class RoundStory:
     withheld: int = 0
     audit_fee: int = 0
     waits: bool = False
+    skipped: bool = False  # the draw left it without a panel
     places: list[PlaceStory] = field(default_factory=list)
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)
@@ -178,6 +180,7 @@ class LegStory:
     validator: str
     bid: bytes
     price: int
+    tier: str
     job_bond: int
     work: int
     matched_at: int
@@ -314,6 +317,7 @@ class Story:
             change.validator,
             change.bid,
             change.price,
+            change.tier,
             change.job_bond,
             change.work,
             change.matched_at,
@@ -473,6 +477,11 @@ class Story:
         self._round(change.round).void = True
 
     # --- panels -----------------------------------------------------------------------------
+
+    @_take.register
+    def _(self, change: PanelSkipped) -> None:
+        found = self._round(change.round)
+        found.skipped = found.panel_over = True
 
     @_take.register
     def _(self, change: PanelWaits) -> None:

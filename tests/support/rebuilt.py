@@ -67,6 +67,7 @@ from domain.proof.events import (
     OrderProven,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -726,6 +727,10 @@ class Rebuilt:
     def _seat(self, key: RoundKey, auditor: str, **changes: Any) -> None:
         seat = self._seat_of(key, auditor)
         self.seats[key, seat.number] = replace(seat, **changes)
+
+    @take.register
+    def _(self, change: PanelSkipped) -> None:
+        del self.panels[change.round]
 
     @take.register
     def _(self, change: PanelWaits) -> None:

@@ -22,7 +22,7 @@ from chain.state_machine.market.orders import (
     weigh_end,
 )
 from chain.state_machine.market.tables import BIDS, LEGS, ORDER_DUE, ORDERS
-from chain.state_machine.proof.fees import compute_round_cost
+from chain.state_machine.proof.fees import compute_round_cost, compute_work_cost
 from chain.state_machine.proof.rounds import is_far_ahead
 from chain.state_machine.proof.settlement import advance, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
@@ -221,7 +221,9 @@ def _get_loss(ctx: Context, order: Order) -> int:
     leg = LEGS.must(ctx.store, order.id, order.legs)
     # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
     part = get_withheld(ctx, order.id) + tally.righted
-    paid = leg.verified * compute_round_cost(order, leg) - part
+    cost = compute_round_cost(order, leg)
+    without_panel = tally.unaudited * (cost - compute_work_cost(order, leg))
+    paid = leg.verified * cost - without_panel - part
     return tally.fee + max(0, paid - tally.made_good)
 
 

@@ -44,10 +44,11 @@ from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide import outgoing
 from validator.decide.duties import Upkeep
-from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
+from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
+from validator.work.checks import exact
 
 T = TypeVar("T")
 ME = "v0"
@@ -196,9 +197,9 @@ class Numerics:
         if function is try_payload:
             return self.trial or Trial(self.terms, TrialTimes(1, 1, 10**9))
         (asked,) = args
-        if function is numerics.check_segment:
+        if function is exact.check_segment:
             return self._outcome(asked.index)
-        if function is numerics.check_update:
+        if function is exact.check_update:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
             data = digest("aggregated", asked.updates) * 4
@@ -412,7 +413,8 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission
 
 
 def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:
-    return find_work(find_round(local, round), slot, issue)
+    at = local.at(round, slot, issue)
+    return at.work if at else None
 
 
 @contextmanager
