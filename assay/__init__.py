@@ -69,7 +69,7 @@ ORIGINS = {
     "OrderDeclined": "domain.legs.events:OrderDeclined",
     "OrderMatched": "domain.legs.events:OrderMatched",
     "OrderOpened": "domain.market.events:OrderOpened",
-    "OrderProven": "domain.proof.events:OrderProven",
+    "OrderProven": "domain.legs.events:OrderProven",
     "OrderResponse": "domain.proof.queries:OrderResponse",
     "OrderSettled": "domain.legs.events:OrderSettled",
     "OrderState": "domain.market.records:OrderState",

@@ -74,6 +74,22 @@ class ProgressRestarted(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderProven(Change):
+    """The last round is closed, or one in which the job stopped: what remains is that windows pass.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderProven):
+                print("trained in leg", event.leg)
+    """
+
+    KIND: ClassVar[str] = "order.proven"
+    order: bytes
+    leg: int
+
+
+@dataclass(frozen=True, slots=True)
 class OrderDeclined(Change):
     """A validator declined a match, with an ``LegEnd``.
 

@@ -5,7 +5,6 @@ from domain.proof.events import (
     AnswerRevealed,
     DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
     PanelWaits,
@@ -43,7 +42,6 @@ WORDS = Words(
         MsgRevealAnswer,
     ),
     events=(
-        OrderProven,
         OrderVerified,
         DeadlineMoved,
         ShareCommitted,

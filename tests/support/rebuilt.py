@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -35,6 +36,7 @@ from domain.legs.events import (
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
@@ -60,7 +62,6 @@ from domain.proof.events import (
     AnswerRevealed,
     DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
     PanelWaits,

@@ -5,12 +5,12 @@ from domain.legs.records import Leg
 from domain.market.records import Order
 from escrow.settle import audit_fee
 from pol.rules.panels import audit_floor
-from pol.rules.schedule import round_work
+from pol.rules.schedule import round_work, served_terms
 
 
 def compute_round_cost(order: Order, leg: Leg) -> int:
     """Return what a verified round costs the consumer: its work, and what the audit fee is beyond its part of that."""
-    work, price = round_work(order.terms), leg.price
+    work, price = round_work(served_terms(order.terms, leg)), leg.price
     part = audit_fee(work, price, order.params.audit_bps) if order.params.auditors else 0
     return price_floor(work, price) - part + compute_audit_fee(order, leg)
 
@@ -22,6 +22,7 @@ def compute_audit_fee(order: Order, leg: Leg, work: int | None = None) -> int:
     """
     if not order.params.auditors:
         return 0
-    floor = audit_floor(order.terms, order.price_limit, order.params)
-    work = round_work(order.terms) if work is None else work
+    terms = served_terms(order.terms, leg)
+    floor = audit_floor(terms, order.price_limit, order.params)
+    work = round_work(terms) if work is None else work
     return max(floor, audit_fee(work, leg.price, order.params.audit_bps))
