@@ -337,8 +337,8 @@ class Daemon:
             case {"step": int(step), "loss": int(loss)}:
                 self._tell(shares.Progressed(key, step, self._steps.get(key, step), loss))
             case {"done": {"update_root": update, "local_out_root": local_out}}:
-                roots = bytes.fromhex(update), bytes.fromhex(local_out)
-                self._tell(shares.Trained(key, *roots))
+                update_root, local_out_root = bytes.fromhex(update), bytes.fromhex(local_out)
+                self._tell(shares.Trained(key, update_root, local_out_root))
             case {"stopped": str(text)}:
                 _log.warning("%s: the job stops: %s", name_of(key), text)
                 self._tell(shares.Trained(key, text=text))

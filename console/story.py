@@ -240,7 +240,6 @@ class Story:
         self.excluded: list[str] = []
         # What the last auction failed on, as long as the order is open.
         self.unmatched: Counts = ()
-        self.unmatched_height = 0
         self.payments: list[PaymentStory] = []
         # Of a leg that failed: withheld coins that are the deposit's again.
         self.returned = 0
@@ -294,7 +293,7 @@ class Story:
 
     @_take.register
     def _(self, change: OrderUnmatched) -> None:
-        self.unmatched, self.unmatched_height = change.failed, self._height
+        self.unmatched = change.failed
 
     @_take.register
     def _(self, change: OrderExcluded) -> None:

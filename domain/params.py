@@ -31,6 +31,8 @@ Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
 AuditSegments = Annotated[int, Range(1, 16)]
 RoundsAhead = Annotated[int, Range(1, 256)]
+StageBase = Annotated[int, Range(4, DURATION_MAX)]
+"""Seconds in which a block takes an answer that is ready."""
 SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
 NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
 
@@ -61,6 +63,7 @@ class OrderParams:
     rounds_ahead: RoundsAhead
     handover_every: Rounds
     newcomer_slots: NewcomerSlots
+    stage_base: StageBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ class Params:
     )
     # That a provider serves at a time of which no share was accepted yet.
     newcomer_slots: NewcomerSlots = 1
+    # For the seats of a panel's stage to commit: this, and six times what their places take; then this to reveal.
+    stage_base: StageBase = 300
 
     def for_founders(self, count: int) -> "Params":
         """Return these with auditors that a chain of so many validators has: nobody audits himself.
@@ -136,15 +141,15 @@ def local_params() -> Params:
         clock_step_max=2,
         lot_wait=4,
         beacon_delay=10,
-        accept_base=20,
+        accept_base=60,
         accept_rate=10_000_000,
-        progress_base=30,
+        progress_base=180,
         round_window=10,
         auditors=2,
         audit_places_max=6,
         segments_drawn=2,
         bond_wait=60,
-        accept_max=60,
+        accept_max=300,
         payload_fee=500,
         order_min=2_000,
         window_max=600,
@@ -153,4 +158,5 @@ def local_params() -> Params:
         promise_wait=60,
         newcomer_slots=2,
         handover_every=1,
+        stage_base=60,
     )

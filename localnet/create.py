@@ -3,7 +3,6 @@
 import random
 import socket
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import tomli_w
@@ -31,8 +30,6 @@ PROVIDER_COINS = 100_000_000_000
 CONSUMER_COINS = 10_000_000_000_000
 KEY = "main"
 """Name of the one key in every home."""
-ROUND_WINDOW = 20
-"""Chain seconds between the closing of a round and its payment."""
 AUDIT_SPEED = 10**9
 """FLOP/s that each validator promises as an auditor: a core does more, and the window of an order is twenty times as
 long as its audit takes at what is promised."""
@@ -97,7 +94,7 @@ def create(
             for spec in specs
         ],
         [GenesisAccount(address, (Coin(DENOM, coins),)) for address, coins in accounts],
-        params or network_params().for_founders(validators),
+        params or local_params().for_founders(validators),
         timing=LOCAL_TIMING,
     )
     if kind is NetworkKind.SOLO:  # its one node proposes for all of them
@@ -106,15 +103,6 @@ def create(
             add_beacon_keys(beacon_keys_path(Path(specs[0].home)), *others)
     save_layout(layout)
     return layout
-
-
-def network_params() -> Params:
-    """Return the parameters of a local network, with windows that a busy laptop's auditors can keep.
-
-    Seats have three tenths of a window to commit. Twenty processes on two cores sometimes need more than the three
-    seconds that the shortest window would leave to fetch, replay and commit.
-    """
-    return replace(local_params(), round_window=ROUND_WINDOW)
 
 
 def test_keyring(home: Path) -> Keyring:

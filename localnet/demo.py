@@ -14,18 +14,20 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.jobs import read_job, write_result
+from consumer.request import Request
 from consumer.result import fetch_result
-from consumer.submit import LIMIT_FACTOR, Request, SubmittedOrder, explain, quote, submit
+from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, wait_for
 from consumer.why import why
 from domain.market.events import OrderOpened
 from domain.market.records import Conditions, OrderState
 from domain.node.queries import EventsRequest
+from domain.params import local_params
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import PanelSeat, ShareState
 from domain.vocabulary import changes_of
-from localnet.create import KEY, create, network_params, test_keyring
+from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkError
 from localnet.market import open_market
 from localnet.network import Network
@@ -41,8 +43,6 @@ CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"
 CHEAPEST, RIVAL = "val0", "val1"
 """The cluster whose bid takes the first order whole, and the one that gets the second."""
-ROUND_WINDOW = 30
-"""Chain seconds: half as many again as other local networks have, for auditors have two orders at once."""
 BUILD_SECONDS = 300.0
 PATIENCE, DEADLINE = 600.0, 1800
 """Seconds that a phase of the order may take, and that the order gives the network: busy machines are slow."""
@@ -127,7 +127,7 @@ class Demo:
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
         # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
-        params = replace(network_params(), newcomer_slots=1, round_window=ROUND_WINDOW)
+        params = replace(local_params(), newcomer_slots=1)
         clusters = CLUSTERS if self._twice else 2
         layout = create(
             self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params

@@ -300,7 +300,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeastFor(
         name="deadline",
         passes="the time to accept, its rounds at its slot speed with its slots at once, and the last round's "
-        "window and audit fit before the deadline",
+        "window, or every stage of its panel, fit before the deadline",
         helps="give it a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
         needs=_least_slot_speed,

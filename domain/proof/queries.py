@@ -1,6 +1,6 @@
 """Queries that the proof component answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from domain.bounds import Address, Count, Duration, Hash, Length, Many, MaybeHash, Money, Number
@@ -96,14 +96,14 @@ class OrderRequest(Query[OrderResponse]):
 class PanelResponse:
     """A panel with all that a seat needs to know of its round, whatever its order's history.
 
-    ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, ``window`` is the order's
-    (seconds), ``shares`` are accepted ones by slot.
+    ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, the seats of a stage have
+    ``commit_seconds`` to commit, ``shares`` are accepted ones by slot.
     """
 
     terms: JobTerms
     price_limit: Money
     validator: Address
-    window: Duration
+    commit_seconds: Duration
     round: Round
     panel: Panel
     shares: Annotated[tuple[Share, ...], Many]
@@ -185,3 +185,7 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     after_order: MaybeHash = b""
     after_leg: Count = 0
     after_round: Count = 0
+
+    def after(self, duty: PanelDuty) -> "PanelDutiesRequest":
+        """Return the request for the page behind the one that ended with a duty."""
+        return replace(self, after_order=duty.order_id, after_leg=duty.leg, after_round=duty.round)

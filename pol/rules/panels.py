@@ -24,7 +24,9 @@ from pol.rules.stops import AGGREGATION
 STAGES = 4
 """Stages of a panel at most; the last seats everybody who is left."""
 WINDOW_TIMES = 20
-"""How often the places of a round fit into its window."""
+"""How often the places that are always drawn fit into a round's window."""
+STAGE_TIMES = 6
+"""How often the places of a seat fit into its time to commit."""
 
 # --- places, their work and their cost -----------------------------------------------------------
 
@@ -86,12 +88,12 @@ def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
 
 
 def segment_count(
-    terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int, window: int
+    terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int
 ) -> int:
     """Return how many segments a panel draws: those that always are, and further ones as far as fee and time go.
 
     Whoever recomputes what is always drawn in ``audit_ms`` takes at most its part of that for each further segment. So
-    the time is enough for every eligible validator, whatever it promises.
+    the time to commit is enough for every eligible validator, whatever it promises.
     """
     least = least_segments(terms, params)
     segments = terms.slots * share_segments(terms)
@@ -100,8 +102,8 @@ def segment_count(
         paid = max(0, fee // params.auditors - params.answer_fee) * PFLOP // price_limit
         further = min(further, (paid - least_work(terms, params)) // replay_work(terms))
     if audit_ms:
-        spare = 1_000 * window - WINDOW_TIMES * audit_ms
-        further = min(further, least * spare // (WINDOW_TIMES * audit_ms))
+        spare = 1_000 * commit_seconds(params, audit_ms) - STAGE_TIMES * audit_ms
+        further = min(further, least * spare // (STAGE_TIMES * audit_ms))
     return least + max(0, further)
 
 
@@ -219,33 +221,46 @@ def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[P
     return low
 
 
-def commit_seconds(window: int) -> int:
-    """Return how long the seats of a stage have to commit: three fifths of half a window."""
-    return max(1, 3 * window // 10)
+def commit_seconds(params: OrderParams, audit_ms: int) -> int:
+    """Return how long the seats of a stage have to commit, at most: it ends when all of them have.
+
+    The window has no part in it: a round whose window is over waits for its stages.
+    """
+    return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)
 
 
-def reveal_seconds(window: int) -> int:
-    """Return how long they have to reveal: the rest of half a window."""
-    return max(1, window // 5)
+def reveal_seconds(params: OrderParams) -> int:
+    """Return how long they have to reveal, at most: it ends when all who committed have."""
+    return params.stage_base
+
+
+def stage_seconds(params: OrderParams, audit_ms: int) -> int:
+    """Return the longest that a stage lasts once its seats are drawn."""
+    return commit_seconds(params, audit_ms) + reveal_seconds(params)
 
 
 def panel_load(
-    terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int, window: int
+    terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int
 ) -> int:
     """Return the audit room that seats take (ten-thousandths of a validator): their time, over that to commit.
 
     Each further segment beyond those that are always drawn takes at most its part of ``audit_ms``.
     """
     least = max(1, least_segments(terms, params))
-    return ceil_div(BPS * seats * audit_ms * segments, least * 1_000 * commit_seconds(window))
+    given = 1_000 * commit_seconds(params, audit_ms)
+    return ceil_div(BPS * seats * audit_ms * segments, least * given)
 
 
-def verify_seconds(params: OrderParams, window: int) -> int:
+def verify_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
     """Return the longest that a round waits for its verification: its window, or every stage of its panel."""
     if not params.auditors:
         return window
-    stage = params.lot_wait + commit_seconds(window) + reveal_seconds(window)
-    return max(window, STAGES * stage)
+    return max(window, STAGES * (params.lot_wait + stage_seconds(params, audit_ms)))
+
+
+def batch_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
+    """Return how long rounds that are as far ahead as may be hold up the next one: a window, or one slow stage."""
+    return max(window, stage_seconds(params, audit_ms)) if params.auditors else window
 
 
 # --- answers -------------------------------------------------------------------------------------

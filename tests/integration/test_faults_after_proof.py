@@ -1,7 +1,6 @@
 """What seats need when those who did the work are gone: the validator has it, or computes it again, or is at fault."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -23,19 +22,12 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def market(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MarketNetwork]:
-    """A network with the window that the test asks for."""
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarketNetwork]:
     directory = tmp_path_factory.mktemp("after")
-    params = replace(PARAMS, round_window=request.param)
-    with market_network(directory, (("",), (), ()), params, lambda _: PATIENT) as running:
+    with market_network(directory, (("",), (), ()), PARAMS, lambda _: PATIENT) as running:
         yield running
 
 
-# Nothing waits for this window's end; its time to commit is longer than a killed daemon takes to come back on a busy
-# machine.
-@pytest.mark.parametrize("market", [150], indirect=True)
 def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     market: MarketNetwork,
 ) -> None:
@@ -64,8 +56,6 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     assert result.root == market.look(order).rounds[-1].next_root
 
 
-# Seats ask for as long as they can commit, which is 18 s of this.
-@pytest.mark.parametrize("market", [60], indirect=True)
 def test_a_winner_that_vanishes_before_anybody_recomputed_its_round(market: MarketNetwork) -> None:
     """Strangers say that they cannot get the data; nothing is paid for such a round, and the job bond is cut."""
     market.bid("val0", "here")

@@ -38,8 +38,7 @@ from tests.unit.assay.support import assay
 CLUSTERS = ((), ("",), ("",), ("", ""))
 PATIENT = 20_000
 """FLOP/s that providers are certified for: they have time enough for a share to be killed and started in between."""
-# Seats have seven seconds to reveal: more than a killed node is away.
-PARAMS = quick_params(accept_base=20, round_window=35)
+PARAMS = quick_params(accept_base=20)
 SECONDS = 120.0
 IDLE_BYTES_MAX = 150 << 20
 

@@ -66,8 +66,7 @@ def speed_of(misbehave: str) -> int:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("faults")
-    params = quick_params(round_window=24)
-    with market_network(directory, CLUSTERS, params, speed_of, SLOTS) as market:
+    with market_network(directory, CLUSTERS, quick_params(), speed_of, SLOTS) as market:
         names = [spec.moniker for spec in market.layout.validators]
         for name in names:
             market.bid(name, name)

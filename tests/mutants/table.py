@@ -429,9 +429,31 @@ MUTANTS = (
         "deadline-without-audit",
         "the deadline leaves no time for the last round's audit",
         "pol/rules/panels.py",
-        "return max(window, STAGES * stage)",
+        "return max(window, STAGES * (params.lot_wait + stage_seconds(params, audit_ms)))",
         "return window",
         (f"{_AUCTION}::test_a_deadline_leaves_time_to_accept_to_train_and_to_verify",),
+    ),
+    Mutant(
+        "stage-of-a-window",
+        "seats have no longer to commit than the shortest window",
+        "pol/rules/panels.py",
+        "    return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)\n",
+        "    return min(params.stage_base, params.round_window)\n",
+        (
+            f"{_RULES_OF_PANELS}"
+            "::test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times",
+        ),
+    ),
+    Mutant(
+        "verified-before-its-panel",
+        "a round is verified when its window is over, whatever its panel has decided",
+        "chain/state_machine/proof/rounds.py",
+        "    if panel is None:\n        return True\n    return",
+        "    if panel is None or panel.places:\n        return True\n    return",
+        (
+            f"{_PANELS}"
+            "::test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_window",
+        ),
     ),
     Mutant(
         "junk",

@@ -29,11 +29,10 @@ from tests.simulator.training import Job
 from tests.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
 from tests.support.chain_market import bid, make_terms, submit
 
-# Seats have 24 s to commit; nobody runs out of time for cheats alone.
+# Nobody runs out of time for cheats alone.
 PARAMS = replace(
     local_params(),
     clock_step_max=10,
-    round_window=80,
     progress_base=400,
     accept_base=30,
 )

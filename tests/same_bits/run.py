@@ -27,8 +27,8 @@ from tests.support.market_network import (
 )
 from tests.support.waiting import wait_until
 
-PARAMS = quick_params(round_window=60, progress_base=300, accept_base=60, accept_max=300)
-"""Nothing here waits for a window; time enough for a busy machine."""
+PARAMS = quick_params(progress_base=300, accept_base=60, accept_max=300)
+"""Time enough for a busy machine."""
 SECONDS = 240.0
 DEADLINE = 1_200
 AUDITING = 2

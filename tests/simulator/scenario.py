@@ -37,11 +37,11 @@ class Kind(StrEnum):
 
 
 def params() -> Params:
-    """Return the parameters of a local network, with a window in which nobody honest is silent.
+    """Return the parameters of a local network, with windows and stages as short as nobody honest is silent in.
 
     Whoever crashes for 3 s still commits, where a winner serves nothing: that is in the last fifth of the time for it.
     """
-    return replace(local_params(), round_window=80)
+    return replace(local_params(), stage_base=24)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
         price_limit=limit,
         deposit=deposit,
         time_to_live=random.randint(60, 200),
-        deadline=random.randint(250, 550),
+        deadline=random.randint(290, 590),
         rematch=random.randrange(10) > 0,
     )
     cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None

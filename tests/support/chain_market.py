@@ -463,7 +463,8 @@ class Market:
 
     def wait_stage(self, order_id: bytes, round: int = 0, stage: int = 1) -> Panel:
         """Make blocks until a stage of the round's panel has begun."""
-        for _ in range(60):
+        # A stage whose seats are silent lasts until its end.
+        for _ in range(60 + self.order(order_id).params.stage_base):
             panel = self.panel(order_id, round)
             if panel.stage >= stage:
                 return panel

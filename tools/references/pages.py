@@ -11,6 +11,7 @@ from tools.references.chain import (
     reasons_page,
 )
 from tools.references.commands import commands_page
+from tools.references.gas import gas_page
 from tools.references.library import library_page
 from tools.references.money import money_page
 from tools.references.operator import configuration_page, metrics_page
@@ -29,6 +30,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "reference/messages.md": messages_page,
         "reference/events.md": events_page,
         "reference/reasons.md": reasons_page,
+        "reference/gas.md": gas_page,
     }
 )
 """File name under docs/ to what makes its text."""

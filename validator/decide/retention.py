@@ -9,6 +9,7 @@ from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AuditKind
 from link.types import BlobRef
+from pol.rules.panels import STAGE_TIMES, commit_seconds
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (
     Failures,
@@ -170,9 +171,10 @@ def wanted_of_provider(local: LocalOrder, panels: Panels) -> Boundaries:
 def ask_seconds(view: View) -> int:
     """Return the chain seconds a provider is asked for audited states before the validator recomputes them.
 
-    Seats have three tenths of a window to fetch, replay and commit, and those that wait in vain say "unavailable".
+    Half of the time that a seat's own replay may take: seats that wait in vain say "unavailable".
     """
-    return max(1, view.on_chain.order.window // 20)
+    order = view.on_chain.order
+    return max(1, commit_seconds(order.params, order.audit_ms) // (2 * STAGE_TIMES))
 
 
 def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:

@@ -34,7 +34,7 @@ from domain.proof.records import (
 )
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
-from pol.rules.panels import WINDOW_TIMES, answer_commitment, commit_seconds
+from pol.rules.panels import STAGE_TIMES, answer_commitment
 from validator.decide.actions import (
     Action,
     AskOpening,
@@ -67,13 +67,13 @@ def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
     """Return the chain clock at which the commitment goes out, whatever is missing: in the last fifth, or before."""
-    given = commit_seconds(subject.window)
+    given = subject.commit_seconds
     return duty.commits_end - max(min(SEND_SECONDS, given // 3), ceil_div(given, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain clock at which everything has to be here: a seat replays in a twentieth of the window."""
-    return commit_by(duty, subject) - ceil_div(subject.window, WINDOW_TIMES)
+    """Return the chain clock at which everything has to be here: a seat replays in a sixth of its time."""
+    return commit_by(duty, subject) - ceil_div(subject.commit_seconds, STAGE_TIMES)
 
 
 def decide_seat(
@@ -104,16 +104,31 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
     sealed, clock = seat.sealed, look.chain.clock
     if sealed is None or not sealed.answers:
         return ()
-    where = (look.me, key.order_id, key.leg, key.round, key.stage)
     message: MsgCommitAnswer | MsgRevealAnswer
     if not duty.commitment:
         if clock >= duty.commits_end:
             return ()
-        message = MsgCommitAnswer(*where, sealed.commitment)
+        message = MsgCommitAnswer(
+            auditor=look.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            stage=key.stage,
+            commitment=sealed.commitment,
+        )
         return (SendAnswer(f"{key}/commit", message, sealed.agreed, duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
         return ()
-    message = MsgRevealAnswer(*where, sealed.salt, sealed.answers, sealed.leaves)
+    message = MsgRevealAnswer(
+        auditor=look.me,
+        order_id=key.order_id,
+        leg=key.leg,
+        round=key.round,
+        stage=key.stage,
+        salt=sealed.salt,
+        answers=sealed.answers,
+        leaves=sealed.leaves,
+    )
     return (SendAnswer(f"{key}/reveal", message, sealed.agreed, duty.reveals_end),)
 
 

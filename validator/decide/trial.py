@@ -65,7 +65,8 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     most = _MICRO * progress_seconds(
         terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
     )
-    left = _MICRO * (order.deadline - clock - verify_seconds(order.params, order.window))
+    verify = verify_seconds(order.params, order.audit_ms, order.window)
+    left = _MICRO * (order.deadline - clock - verify)
     round = training + outer
     if round > most or leg.rounds * round > left:
         text = f"a round takes {_shown(round)} s at the bid's speed, which is too long"

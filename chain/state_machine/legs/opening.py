@@ -53,7 +53,7 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
     order, bid, terms = match.order, match.bid, match.order.terms
     _check_extent(terms, extent)
     number = order.legs + 1
-    asked = make_asked(terms, order.conditions, order.params, order.window)
+    asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     leg = Leg(
         order_id=order.id,

@@ -33,7 +33,7 @@ from domain.params import OrderParams
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
-from pol.rules.panels import audit_floor, is_eligible, verify_seconds
+from pol.rules.panels import audit_floor, batch_seconds, is_eligible, verify_seconds
 from pol.rules.schedule import share_work, trial_work
 
 
@@ -115,7 +115,7 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     """Return an open order as the auction sees it: never more than its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
-    asked = make_asked(order.terms, order.conditions, order.params, order.window)
+    asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
     audits = order.terms.rounds * audit_floor(order.terms, order.price_limit, order.params)
     return replace(
         asked,
@@ -127,10 +127,13 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     )
 
 
-def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, window: int) -> Asked:
-    """Return what the auction reads of terms, conditions, parameters and window; the rest is the caller's to fill in.
+def make_asked(
+    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
+) -> Asked:
+    """Return what the auction reads of terms, conditions, parameters, audit time and window.
 
-    Of rounds that are closed and not verified there is a bounded number: further ones wait for a window.
+    The rest is the caller's to fill in. Of rounds that are closed and not verified there is a bounded number: further
+    ones wait for a window, or for a stage that a silent seat makes as long as it may be.
     """
     return Asked(
         order_id=bytes(32),
@@ -142,8 +145,8 @@ def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, win
         conditions=conditions,
         excluded=(),
         seconds_left=0,
-        verify_seconds=verify_seconds(params, window)
-        + (terms.rounds - 1) // params.rounds_ahead * window,
+        verify_seconds=verify_seconds(params, audit_ms, window)
+        + (terms.rounds - 1) // params.rounds_ahead * batch_seconds(params, audit_ms, window),
         job_bond_bps=params.job_bond_bps,
         opened_height=0,
         payload_bytes=terms.delivered_bytes,

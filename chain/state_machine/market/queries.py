@@ -74,7 +74,7 @@ def simulate_match(
     audit_ms = compute_audit_ms(request.terms, kept, get_promised(store))
     window = compute_window(kept, audit_ms)
     asked = replace(
-        make_asked(request.terms, request.conditions, params.for_order(), window),
+        make_asked(request.terms, request.conditions, kept, audit_ms, window),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,

@@ -170,7 +170,7 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         if order.state is OrderState.CLOSED or clock <= order.deadline:
             continue
         handover = handover_seconds(order.terms, order.params, order.window)
-        tail = 2 * verify_seconds(order.params, order.window) + handover
+        tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + handover
         tally = TALLIES.must(store, order.id)
         tail += clock - tally.waits_since if tally.waiting else 0
         # Entries that the cap of a block carried over are allowed to be late.

@@ -140,14 +140,13 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     is_last = stage == STAGES or panel.wanted > len(left)
     drawn = _draw_seats(subject, beacon, left, len(left) if is_last else panel.wanted)
     drawn = drawn[: SEATS_MAX - panel.seats]
-    clock, window = ctx.clock, order.window
-    commits_end = clock + (commit_seconds(window) if drawn else 0)
+    commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if drawn else 0)
     panel = replace(
         panel,
         stage=stage,
         seed=seed("panel/digest", subject.id, beacon),
         commits_end=commits_end,
-        reveals_end=commits_end + (reveal_seconds(window) if drawn else 0),
+        reveals_end=commits_end + (reveal_seconds(order.params) if drawn else 0),
         is_last=is_last,
         is_open=True,
         wanted=0,
@@ -233,9 +232,7 @@ def _draw_places(
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), served_terms(order.terms, leg)
     fee = compute_audit_fee(order, leg, closed.work)
-    segments = segment_count(
-        terms, order.params, order.price_limit, fee, order.audit_ms, order.window
-    )
+    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     shares = _get_extents(ctx, closed, terms)
     lot = seed("panel/places", subject.id, beacon)
     stops = {share.stop for share in shares if share.stop is not None}
@@ -249,8 +246,18 @@ def _draw_places(
     )
     for number, found in enumerate(drawn):
         place = found.place
-        where = (int(place.kind), place.slot, place.issue, place.segment)
-        ctx.emit(PlaceDrawn(closed.key, number, *where, found.stops, found.claim))
+        ctx.emit(
+            PlaceDrawn(
+                round=closed.key,
+                place=number,
+                kind=int(place.kind),
+                slot=place.slot,
+                issue=place.issue,
+                segment=place.segment,
+                stops=found.stops,
+                claim=found.claim,
+            )
+        )
     return drawn
 
 

@@ -35,6 +35,7 @@ from domain.proof.queries import (
     SeatsRequest,
     SeatsResponse,
 )
+from pol.rules.panels import commit_seconds
 
 
 def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
@@ -64,7 +65,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         terms=order.terms,
         price_limit=order.price_limit,
         validator=LEGS.must(store, key.order_id, key.leg).validator,
-        window=order.window,
+        commit_seconds=commit_seconds(order.params, order.audit_ms),
         round=closed,
         panel=panel,
         shares=tuple(

@@ -126,10 +126,8 @@ def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
     """Return the room that so many seats of a panel take, with as many places as it draws."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     terms, fee = served_terms(order.terms, leg), compute_audit_fee(order, leg)
-    segments = segment_count(
-        terms, order.params, order.price_limit, fee, order.audit_ms, order.window
-    )
-    return panel_load(terms, order.params, segments, seats, order.audit_ms, order.window)
+    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
+    return panel_load(terms, order.params, segments, seats, order.audit_ms)
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:

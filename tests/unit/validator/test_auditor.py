@@ -34,7 +34,7 @@ from link.tls import make_certificate
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.commitment import update_claim
-from pol.rules.panels import answer_digest, commit_seconds
+from pol.rules.panels import answer_digest
 from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
@@ -78,8 +78,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return train(tmp_path_factory.mktemp("share"))
 
 
-WINDOW, BEGAN = 60, 100
-COMMITS_END = BEGAN + commit_seconds(WINDOW)
+COMMIT_SECONDS, BEGAN = 18, 100
+COMMITS_END = BEGAN + COMMIT_SECONDS
 SEED = digest("seed of the stage")
 
 
@@ -169,7 +169,7 @@ class Setting:
         seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
         panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
         self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
-        return PanelResponse(TERMS, 1, ME, WINDOW, closed, about, shares, self.rate)
+        return PanelResponse(TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate)
 
     def look(self, subject: PanelResponse, *duties: PanelDuty) -> Look:
         other = Validator(
@@ -189,9 +189,7 @@ class Setting:
         began = time.monotonic()
         while True:
             share = (time.monotonic() - began) / seconds
-            self.clock = BEGAN + min(
-                commit_seconds(WINDOW) - 1, int(share * commit_seconds(WINDOW))
-            )
+            self.clock = BEGAN + min(COMMIT_SECONDS - 1, int(share * COMMIT_SECONDS))
             after, actions = decide(key, store.seat(key), self.look(subject, self.duty))
             assert isinstance(after, LocalSeat)
             store.save_seat(after)
@@ -262,7 +260,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
 def _run(seconds: float, function: Callable[[R], T], request: R) -> T:
     """Run in this process what a daemon runs in its pool."""
     # A replay never takes more than the time that is left.
-    assert 0 < seconds <= commit_seconds(WINDOW)
+    assert 0 < seconds <= COMMIT_SECONDS
     return function(request)
 
 

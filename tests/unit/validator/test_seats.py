@@ -16,7 +16,7 @@ from domain.proof.records import AnswerKind, AuditKind, Place, SeatAnswer
 from domain.registry.records import Validator
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
-from pol.rules.panels import WINDOW_TIMES, answer_commitment, commit_seconds, reveal_seconds
+from pol.rules.panels import STAGE_TIMES, answer_commitment
 from pol.rules.schedule import share_segments
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
@@ -66,13 +66,13 @@ ASKED = (NumberedPlace(0, PLACES[0]), NumberedPlace(2, PLACES[2]))
 AGGREGATION, SEGMENT = 0, 1  # where they stand in the duty
 LOCAL = with_packets(planned())
 ORDERED = replace(TERMS, payload_bytes=sum(file.blob.size for file in FILES) - 1, data_bytes=1)
-WINDOW, BEGAN = 100, 10
+COMMIT_SECONDS, BEGAN = 30, 10
 RATE = 100
 SUBJECT = PanelResponse(
     terms=ORDERED,
     price_limit=1,
     validator=OTHER,
-    window=WINDOW,
+    commit_seconds=COMMIT_SECONDS,
     round=closed(),
     panel=panel(*PLACES, stage=2),
     shares=tuple(
@@ -81,7 +81,7 @@ SUBJECT = PanelResponse(
     ),
     accept_rate=RATE,
 )
-COMMITS_END = BEGAN + commit_seconds(WINDOW)
+COMMITS_END = BEGAN + COMMIT_SECONDS
 DUTY = PanelDuty(
     ORDER_ID,
     1,
@@ -90,7 +90,7 @@ DUTY = PanelDuty(
     digest("seed"),
     ASKED,
     COMMITS_END,
-    COMMITS_END + reveal_seconds(WINDOW),
+    COMMITS_END + 20,
     b"",
 )
 KEY = seat_key(DUTY)
@@ -140,15 +140,13 @@ def turn(
     return after, actions
 
 
-@pytest.mark.parametrize(
-    ("window", "left"), [(10, 1), (20, 2), (30, 3), (40, 4), (80, 6), (300, 18)]
-)
-def test_who_gives_up_on_a_winner_has_time_for_two_blocks(window: int, left: int) -> None:
+@pytest.mark.parametrize(("given", "left"), [(5, 1), (6, 2), (9, 3), (12, 4), (24, 6), (90, 18)])
+def test_who_gives_up_on_a_winner_has_time_for_two_blocks(given: int, left: int) -> None:
     """One with what is under way, and its own; a fifth of the time where that is more."""
-    subject = replace(SUBJECT, window=window)
+    subject = replace(SUBJECT, commit_seconds=given)
     assert DUTY.commits_end - commit_by(DUTY, subject) == left
     # Its winner has had time before, and whoever keeps its promise replays in what is between.
-    assert commit_seconds(window) - left - ceil_div(window, WINDOW_TIMES) >= 1
+    assert given - left - ceil_div(given, STAGE_TIMES) >= 1
 
 
 def kinds(actions: Iterable[do.Action]) -> list[type]:

@@ -260,7 +260,7 @@ def test_a_machine_that_is_too_slow_to_check_the_job_declines_at_its_own_cost() 
 
 def test_a_job_has_to_fit_the_orders_deadline() -> None:
     """Two rounds of 80 s, and the wait for the last one's verification."""
-    need = 160 + verify_seconds(order().params, order().window)
+    need = 160 + verify_seconds(order().params, order().audit_ms, order().window)
     assert verdict(HONEST, 99, deadline=need + 5, clock=5) == 0
     assert verdict(HONEST, 99, deadline=need + 4, clock=5) == LegEnd.DECLINED_TOO_SLOW
     assert verdict(slower(2), 99, deadline=need + 5, clock=5) == LegEnd.DECLINED_TOO_SLOW

@@ -31,7 +31,7 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     market.answer_all(order_id, 0)
     market.chain.pass_time(market.order(order_id).window + 2)
     (right,) = told(0.25)
-    assert right.startswith("round 0 of the order is right, say v1, v2")
+    assert right.startswith("round 0 of the order is right, say v1, v3")
     assert right.endswith("ASSAY paid")
     market.settle(order_id)
     assert told()[-1] == "the order is settled: what was not spent is back"

@@ -119,7 +119,7 @@ def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> Non
     """Three legs are late at once: a light one, a heavy one, and a light one that would still have room."""
     light = gas.DUE_GAS + REJECT_GAS
     share = 3 * light * 100 // gas.LANE_PERCENT[1]
-    market = Market(replace(local_params(), due_gas=share, clock_step_max=60))
+    market = Market(replace(local_params(), due_gas=share, clock_step_max=60, progress_base=30))
     slots = (1, SLOTS, 1)
     orders = [standing_round(market, count) for count in slots]
     ended = []

@@ -70,7 +70,7 @@ def test_progress_restarts_with_each_round() -> None:
     market = Market()
     order_id = market.run()
     first = market.leg(order_id).progress_deadline
-    market.chain.pass_time(20)
+    market.chain.pass_time(100)
     market.train_round(order_id)
     market.chain.pass_until(first + 1)
     assert market.order(order_id).state is OrderState.RUNNING

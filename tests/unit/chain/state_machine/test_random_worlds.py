@@ -90,6 +90,8 @@ class World:
             progress_base=random.choice((30, 300)),
             lot_wait=random.choice((0, 2, 20)),
             payload_fee=random.choice((0, 500, 70_000)),
+            accept_base=20,
+            stage_base=Random(f"{seed}/stages").choice((4, 6, 12)),
         )
         self.market = Market(
             self.params,

@@ -134,7 +134,7 @@ def test_what_is_always_drawn_costs_its_work_with_a_state_root_for_each_step() -
 def test_a_round_of_few_segments_has_them_all() -> None:
     small = make_terms(slots=1, round_steps=2)
     assert panels.least_segments(small, params(audit_segments=4)) == 1
-    assert panels.segment_count(small, params(audit_segments=4), LIMIT, 10**18, 1, 3_600) == 1
+    assert panels.segment_count(small, params(audit_segments=4), LIMIT, 10**18, 1) == 1
 
 
 def test_further_segments_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
@@ -142,7 +142,7 @@ def test_further_segments_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
     asked = params(auditors=3, answer_fee=10, audit_places_max=50)
     floor = panels.audit_floor(terms, LIMIT, asked)
     counts = [
-        panels.segment_count(terms, asked, LIMIT, floor + more, 100, 3_600)
+        panels.segment_count(terms, asked, LIMIT, floor + more, 100)
         for more in (-(10**9), 0, 59_999, 60_000, 120_000, 10**12)
     ]
     assert counts == [2, 2, 2, 3, 4, 48]
@@ -150,17 +150,20 @@ def test_further_segments_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
 
 def test_further_segments_are_drawn_only_as_far_as_everybody_who_may_sit_has_the_time() -> None:
     terms = make_terms(slots=64)
-    asked = params(audit_places_max=100)
-    rate, speed = 10**9, 10**9
-    audit_ms = panels.compute_audit_ms(terms, asked, [promised("a", speed, rate=rate)])
-    for times in (20, 21, 30, 40, 60, 200):
-        window = times * audit_ms // 1_000
-        count = panels.segment_count(terms, asked, LIMIT, 10**18, audit_ms, window)
-        further = count - 2
+    rate, speed = 10**5, 10**6
+    counts = []
+    for base in (4, 60, 300, 3_000, 1_000_000):
+        asked = params(audit_places_max=100, stage_base=base)
+        audit_ms = panels.compute_audit_ms(terms, asked, [promised("a", speed, rate=rate)])
+        count = panels.segment_count(terms, asked, LIMIT, 10**18, audit_ms)
         state = terms.global_bytes + terms.local_bytes
-        took = audit_ms + further * 1_000 * (panels.replay_work(terms) / speed + state / rate)
-        assert took <= 1_000 * window / 20 or further == 0
-    assert panels.segment_count(terms, asked, LIMIT, 10**18, audit_ms, 10**6) == 98
+        each = 1_000 * (panels.replay_work(terms) / speed + state / rate)
+        took = audit_ms + (count - 2) * each
+        assert took <= 1_000 * panels.commit_seconds(asked, audit_ms) / 6 or count == 2
+        counts.append(count)
+    assert counts[0] == 2
+    assert counts == sorted(counts)
+    assert counts[-1] == 98
 
 
 def test_an_aggregation_takes_the_update_of_each_slot_and_one_state() -> None:
@@ -202,7 +205,8 @@ def test_nobody_is_alone_by_promising_most() -> None:
 def test_without_auditors_an_audit_takes_no_time() -> None:
     assert panels.compute_audit_ms(TERMS, params(auditors=0), [promised("a", 1)]) == 0
     assert panels.compute_window(params(auditors=0, round_window=7), 0) == 7
-    assert panels.verify_seconds(params(auditors=0), 7) == 7
+    assert panels.verify_seconds(params(auditors=0), 0, 7) == 7
+    assert panels.batch_seconds(params(auditors=0), 0, 7) == 7
 
 
 def test_a_window_holds_an_audit_twenty_times() -> None:
@@ -230,13 +234,23 @@ def test_the_largest_segment_is_one_that_would_do(window_max: int) -> None:
     assert panels.largest_segment(terms, replace(asked, window_max=1), validators) == 0
 
 
-@pytest.mark.parametrize("window", [1, 2, 10, 20, 300])
-def test_a_stage_is_half_a_window_and_never_nothing(window: int) -> None:
-    commits, reveals = panels.commit_seconds(window), panels.reveal_seconds(window)
-    assert min(commits, reveals) >= 1
-    assert commits + reveals <= max(2, window // 2)
-    stages = 4 * (params().lot_wait + commits + reveals)
-    assert panels.verify_seconds(params(), window) == stages
+@pytest.mark.parametrize(("audit_ms", "commits"), [(0, 20), (1, 21), (1_000, 26), (60_000, 380)])
+def test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times(
+    audit_ms: int, commits: int
+) -> None:
+    asked = params(stage_base=20, lot_wait=5)
+    assert panels.commit_seconds(asked, audit_ms) == commits
+    assert panels.reveal_seconds(asked) == 20
+    assert panels.stage_seconds(asked, audit_ms) == commits + 20
+
+
+def test_a_round_waits_for_its_window_and_for_its_stages() -> None:
+    """A window may be as short as it likes, and one that is longer than all stages is waited for."""
+    asked = params(stage_base=20, lot_wait=5)
+    for window in (1, 30, 200):
+        assert panels.verify_seconds(asked, 1_000, window) == max(window, 4 * (5 + 26 + 20))
+    assert panels.verify_seconds(asked, 1_000, 300) == 300
+    assert [panels.batch_seconds(asked, 1_000, window) for window in (1, 60)] == [46, 60]
 
 
 # --- answers -------------------------------------------------------------------------------------

@@ -293,9 +293,9 @@ def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
 
 def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
     market = Market(bidders=("v0",))
-    # 22 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then four stages of
-    # a panel, each of half a window of 10 s after a lot of at most 4 s.
-    late, right = market.submit(submit(deadline=59)), market.submit(submit(deadline=60))
+    # 62 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then four stages of
+    # a panel, each of 61 s to commit and 60 to reveal after a lot of at most 4 s.
+    late, right = market.submit(submit(deadline=563)), market.submit(submit(deadline=564))
     assert market.order(late).unmatched == (("deadline", 1),)
     assert market.order(right).state is OrderState.MATCHED
 
@@ -303,17 +303,17 @@ def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
 @pytest.mark.parametrize(("slots", "seconds"), [(1, 80), (2, 42), (9, 42)])
 def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) -> None:
     """As long as the chain itself expects a round to take, and no second less."""
-    market = Market(replace(local_params(), accept_max=100), bidders=())
+    market = Market(replace(local_params(), accept_max=200), bidders=())
     market.chain.ok(bid("v0", slot_speed=10**6, slots=slots))
     terms, rounds = make_terms(), 2
     assert round_seconds(terms, 10**6, slots) == seconds
-    needed = 20 + 1 + 46 + rounds * seconds + 36
+    needed = 60 + 1 + 46 + rounds * seconds + 500
     late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)
     leg = market.leg(right)
     assert (leg.slot_speed, leg.slots_at_once) == (10**6, slots)
-    assert leg.progress_deadline == market.chain.clock + 30 + 3 * seconds
+    assert leg.progress_deadline == market.chain.clock + 180 + 3 * seconds
 
 
 def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:

@@ -75,7 +75,7 @@ def test_seats_are_drawn_from_later_blocks_among_those_who_are_no_party() -> Non
     assert len(market.seated(order_id)) == 2
     assert set(market.seated(order_id)) <= {"v3", "v4", "v5"}
     clock = market.chain.clock
-    assert (panel.commits_end, panel.reveals_end) == (clock + 3, clock + 5)
+    assert (panel.commits_end, panel.reveals_end) == (clock + 61, clock + 121)
     opened = market.chain.seen("panel.stage")[-1]
     assert opened.get("seats") == ",".join(market.seated(order_id))
 
@@ -184,6 +184,29 @@ def test_a_round_waits_for_its_window_its_panel_and_the_round_before() -> None:
     assert numbers == ["0", "1"]
 
 
+@pytest.mark.parametrize("window", [1, 10, 60])
+def test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_window(
+    window: int,
+) -> None:
+    """A busy machine: the round waits for its stage, is paid when that ends, and nobody loses anything."""
+    market = Market(replace(local_params(), round_window=window, progress_base=300), validators=6)
+    order_id = closed_round(market)
+    right = market.answers(order_id)
+    ends = market.panel(order_id, 0).commits_end
+    assert market.round(order_id, 0).window_ends < ends
+    seats = market.seated(order_id)
+    market.chain.pass_until(ends - 2)
+    market.chain.ok(*(market.commit_answer(order_id, 0, name, right) for name in seats))
+    assert not market.round(order_id, 0).verified
+    market.chain.pass_until(market.panel(order_id, 0).reveals_end - 2)
+    leaves = market.leaves(order_id)
+    market.chain.ok(
+        *(market.reveal_answer(order_id, 0, name, right, leaves=leaves) for name in seats)
+    )
+    assert market.round(order_id, 0).verified
+    assert [lost(market, name) for name in market.validators] == [0] * 6
+
+
 def test_a_stage_ends_as_soon_as_all_have_acted() -> None:
     market = Market(replace(local_params(), round_window=40))
     order_id = closed_round(market)
@@ -197,7 +220,7 @@ def test_a_stage_ends_as_soon_as_all_have_acted() -> None:
 
 def test_one_accomplice_verifies_nothing_where_the_honest_are_kept_busy() -> None:
     """B2: one answer was enough, and it collected what the silent had lost."""
-    market = Market(validators=8)
+    market = Market(replace(local_params(), progress_base=600), validators=8)
     order_id = closed_round(market)
     accomplice = market.seated(order_id)[0]
     lie = elsewhere(market.answers(order_id), 0)

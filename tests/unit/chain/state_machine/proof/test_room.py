@@ -117,8 +117,8 @@ def test_a_void_round_gives_back_its_room_and_its_place_among_those_who_wait(rou
 
 
 def test_room_is_the_time_of_seats_over_their_time_to_commit() -> None:
-    params = local_params().for_order()
-    # Two segments are always drawn; a window of 200 s leaves 60 to commit.
-    assert panel_load(make_terms(), params, 2, 3, 6_000, 200) == 3 * 1_000
-    assert panel_load(make_terms(), params, 4, 3, 6_000, 200) == 2 * 3 * 1_000
-    assert panel_load(make_terms(), params, 2, 1, 1, 200) == 1
+    params = replace(local_params(), stage_base=24).for_order()
+    # Two segments are always drawn; there are 24 s and six times 6 s to commit.
+    assert panel_load(make_terms(), params, 2, 3, 6_000) == 3 * 1_000
+    assert panel_load(make_terms(), params, 4, 3, 6_000) == 2 * 3 * 1_000
+    assert panel_load(make_terms(), params, 2, 1, 1) == 1

@@ -77,13 +77,13 @@ def test_accepting_starts_the_first_round(market: Market, matched: bytes) -> Non
     leg = market.leg(matched)
     assert leg.state is LegState.RUNNING
     # 30 s and three times 42,000,000 FLOPs at 10^9 FLOP/s, rounded up to a second.
-    assert leg.progress_deadline == market.chain.clock + 33
+    assert leg.progress_deadline == market.chain.clock + 183
     assert leg.global_in == market.order(matched).terms.global_root
 
 
 @pytest.mark.parametrize(
     ("payload", "data", "seconds"),
-    [(10**7, 1, 23), (1, 10**7, 23), (10**8, 10**8, 41), (1, 1, 22)],
+    [(10**7, 1, 63), (1, 10**7, 63), (10**8, 10**8, 81), (1, 1, 62)],
 )
 def test_the_time_to_accept_grows_with_all_that_is_delivered(
     market: Market, payload: int, data: int, seconds: int
@@ -110,8 +110,8 @@ def test_accepting_twice_is_refused(market: Market, matched: bytes) -> None:
 
 def test_accepting_works_to_the_last_second(market: Market, matched: bytes) -> None:
     deadline = market.leg(matched).accept_deadline
-    # 20 s, 1 MB at 10 MB/s, and twice 23,000,000 FLOPs at 10^9 FLOP/s, each rounded up.
-    assert deadline == market.chain.clock + 22
+    # 60 s, 1 MB at 10 MB/s, and twice 23,000,000 FLOPs at 10^9 FLOP/s, each rounded up.
+    assert deadline == market.chain.clock + 62
     market.chain.pass_until(deadline - 2)
     market.accept(matched)  # at deadline - 1
     assert market.order(matched).state is OrderState.RUNNING
@@ -129,7 +129,7 @@ def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(
 ) -> None:
     """A consumer gets its fee back and earns nothing by a validator's failure."""
     cost = market.chain.fees["carol"]
-    market.chain.pass_time(22)
+    market.chain.pass_time(62)
     order = market.order(matched)
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 1, ("v0",))
     assert market.chain.worth("carol") == COINS - 400_000 + cost
@@ -148,7 +148,7 @@ def test_after_max_attempts_the_order_is_unserved_and_its_fee_made_good_once() -
     market = Market(bidders=("v0", "v1", "v2"))
     order_id = market.submit()
     cost = market.chain.fees["carol"]
-    market.chain.pass_time(70)
+    market.chain.pass_time(190)
     assert close_reason(market, order_id) == CloseReason.UNSERVED
     assert market.chain.worth("carol") == COINS + cost
 
@@ -328,6 +328,6 @@ def test_no_message_helps_after_a_deadline_that_the_queue_has_not_reached(
     market: Market, matched: bytes
 ) -> None:
     market.chain.drop_queue()
-    market.chain.pass_time(22)
+    market.chain.pass_time(62)
     market.chain.refused(DEADLINE_PASSED, MsgAcceptOrder("v0", matched, 1))
     market.chain.refused(DEADLINE_PASSED, decline(matched, LegEnd.DECLINED_BAD_JOB))

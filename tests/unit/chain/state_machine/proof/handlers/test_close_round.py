@@ -51,7 +51,7 @@ def test_closing_opens_the_next_round_from_the_new_state(market: Market, ready: 
     market.chain.ok(message)
     leg, closed = market.leg(ready), market.round(ready, 0)
     assert (leg.round, leg.global_in) == (1, message.next_root)
-    assert leg.progress_deadline == market.chain.clock + 33
+    assert leg.progress_deadline == market.chain.clock + 183
     assert (closed.work, closed.verified, closed.void) == (80_000_000, False, False)
     assert closed.window_ends == market.chain.clock + 10
     assert {share.state for share in market.shares(ready)} == {ShareState.ACCEPTED}

@@ -278,7 +278,7 @@ def test_the_progress_deadline_at_its_edge(
 def test_the_deadline_counts_even_before_the_queue_acts(market: Market, order_id: bytes) -> None:
     market.chain.drop_queue()
     message = market.commit_message(order_id, market.trace(order_id))
-    market.chain.pass_time(40)
+    market.chain.pass_time(200)
     market.chain.refused(DEADLINE_PASSED, message)
 
 
