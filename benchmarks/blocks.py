@@ -62,8 +62,8 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer, ShareClaim, ShareRoots
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
-from pol.rules.panels import answer_commitment
 from pol.rules.schedule import is_handover, share_segments
+from pol.rules.tiers.answers import answer_commitment
 from wire.keys import Key
 from wire.results import events_proto
 from wire.tx import TxDecoder, build_tx, build_unsigned_tx, decode_simulated_tx, decode_tx

@@ -39,6 +39,7 @@ from pol.tracing.build import build
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import slot_state
 from validator.work import numerics
+from validator.work.checks import exact
 from validator.work.requests import (
     OpenedStates,
     OpeningCheck,
@@ -126,7 +127,7 @@ def _replay(place: Place, executor: Backend) -> None:
 
 
 def _check(place: Place, executor: str) -> None:
-    found = numerics.check_segment(
+    found = exact.check_segment(
         SegmentCheck(
             directory=place.directory,
             part=PART,
@@ -141,7 +142,7 @@ def _check(place: Place, executor: str) -> None:
 
 
 def _answer(place: Place, executor: str) -> None:
-    found = numerics.recompute_segment(
+    found = exact.recompute_segment(
         SegmentAudit(
             directory=place.directory,
             part=PART,

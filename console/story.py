@@ -34,6 +34,7 @@ from domain.proof.events import (
     LeafShown,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -150,6 +151,7 @@ class RoundStory:
     withheld: int = 0
     audit_fee: int = 0
     waits: bool = False
+    skipped: bool = False  # the draw left it without a panel
     places: list[PlaceStory] = field(default_factory=list)
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)
@@ -177,6 +179,7 @@ class LegStory:
     validator: str
     bid: bytes
     price: int
+    tier: str
     job_bond: int
     work: int
     matched_at: int
@@ -313,6 +316,7 @@ class Story:
             change.validator,
             change.bid,
             change.price,
+            change.tier,
             change.job_bond,
             change.work,
             change.matched_at,
@@ -472,6 +476,11 @@ class Story:
         self._round(change.round).void = True
 
     # --- panels -----------------------------------------------------------------------------
+
+    @_take.register
+    def _(self, change: PanelSkipped) -> None:
+        found = self._round(change.round)
+        found.skipped = found.panel_over = True
 
     @_take.register
     def _(self, change: PanelWaits) -> None:

@@ -254,6 +254,7 @@ _KINDS: Final = MappingProxyType(
         "round.void": "A round will never be verified",
         "panel.stage": "Auditors were drawn",
         "panel.stage_ended": "A stage of a panel is over",
+        "panel.skipped": "A round was not drawn to be recomputed",
         "panel.waits": "A panel waits for auditors with room",
         "panel.room": "A panel takes or gives back auditors' time",
         "panel.place": "A place was drawn to be recomputed",

@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack
 
 from consumer.errors import ConsumerError
 from domain.market.records import Conditions
+from pol.rules.tiers.table import DEFAULT_TIERS
 
 
 class OrderOptions(TypedDict, total=False):
@@ -20,7 +21,7 @@ class OrderOptions(TypedDict, total=False):
     device_class: str  # any, by default
     memory: int  # bytes that a device must have
     regions: Sequence[str]  # all, by default
-    tier: str  # "exact" by default
+    tiers: Sequence[str]  # in the order of preference; the default tier by default
     time_to_live: int  # seconds to wait for a match; 600 by default
     deadline: int  # seconds until everything is done; 86,400 by default
     rematch: bool  # whether another validator may try after a failure; True by default
@@ -40,11 +41,11 @@ class Request:
 
     Without a price limit (0) an order takes the limit that a quote finds for it.
 
-    >>> Request(Conditions(tier="exact", regions=("eu",)), deadline=3600).time_to_live
+    >>> Request(Conditions(tiers=("exact",), regions=("eu",)), deadline=3600).time_to_live
     600
     """
 
-    conditions: Conditions = field(default_factory=lambda: Conditions(tier="exact"))
+    conditions: Conditions = field(default_factory=lambda: Conditions(tiers=DEFAULT_TIERS))
     price_limit: int = 0
     time_to_live: int = 600
     deadline: int = 86_400
@@ -64,12 +65,16 @@ def request_of(**options: Unpack[OrderOptions]) -> Request:
             raise ConsumerError(
                 f"{number!r} is not a whole number", f"give {unit}, as {name}=3600", field=name
             )
-    regions = given.get("regions", ())
-    if isinstance(regions, str):
-        raise ConsumerError(
-            f"{regions!r} is a string", f"give a list: regions=[{regions!r}]", field="regions"
-        )
-    given["regions"] = tuple(sorted(set(regions)))
+    for name in ("regions", "tiers"):
+        names = given.get(name, ())
+        if isinstance(names, str):
+            raise ConsumerError(
+                f"{names!r} is a string", f"give a list: {name}=[{names!r}]", field=name
+            )
+    if "regions" in given:
+        given["regions"] = tuple(sorted(set(given["regions"])))
+    if "tiers" in given:
+        given["tiers"] = tuple(given["tiers"])
     named = {field.name for field in fields(Conditions)} & given.keys()
     conditions = replace(Request().conditions, **{name: given.pop(name) for name in named})
     return Request(conditions=conditions, **given)

@@ -34,8 +34,9 @@ from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
 from pol.rules.outlook import Outlook, outlook
-from pol.rules.panels import Promised, audit_floor, is_eligible
+from pol.rules.panels import Promised, is_eligible
 from pol.rules.schedule import round_work, total_work
+from pol.rules.tiers.table import highest_floor
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -179,7 +180,8 @@ def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Che
 
 def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> Checked:
     kept = params.for_order()
-    deposit = least_deposit(terms, request.price_limit, params)
+    tiers = request.conditions.tiers
+    deposit = least_deposit(terms, request.price_limit, params, tiers)
     validators = [
         Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
         for found in client.query(ValidatorsRequest()).validators
@@ -198,7 +200,7 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate)
         for found in validators
     )
-    floor = audit_floor(terms, request.price_limit, kept)
+    floor = highest_floor(tiers, terms, request.price_limit, kept)
     return Checked(deposit, auditable.audit_ms, auditable.window, eligible, floor)
 
 

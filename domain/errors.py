@@ -138,7 +138,7 @@ class Refusal(Expected):
     Example::
 
         try:
-            network.quote("my-job", tier="gold")
+            network.quote("my-job", tiers=["gold"])
         except assay.Refusal as error:
             print(error.word, error.field, error.reason)
     """

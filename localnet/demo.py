@@ -33,6 +33,7 @@ from localnet.market import open_market
 from localnet.network import Network
 from pol.job.document import Job, order_terms
 from pol.rules.schedule import total_work
+from pol.rules.tiers.table import DEFAULT_TIERS
 from pol.state.arrays import State
 from pol.values import metric_values
 from validator.decide.records import VerdictRow
@@ -201,7 +202,7 @@ class Demo:
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
     ) -> tuple[SubmittedOrder, int, int, OrderResponse, OrderResponse | None]:
-        request = Request(Conditions(tier="exact"), 0, MATCH_SECONDS, DEADLINE)
+        request = Request(Conditions(tiers=DEFAULT_TIERS), 0, MATCH_SECONDS, DEADLINE)
         found = quote(client, job, request)
         if not (price := found.price):
             raise NetworkError(*explain(found.match.unmatched))

@@ -143,6 +143,20 @@ class Tags(click.ParamType[tuple[str, ...]]):
         return tuple(sorted({part.strip() for part in value.split(",") if part.strip()}))
 
 
+class Names(click.ParamType[tuple[str, ...]]):
+    """A comma-separated list of names, in the order in which they are given."""
+
+    name = "name,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the names."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 class Address(click.ParamType[str]):
     """The address of an account."""
 
@@ -197,6 +211,7 @@ AMOUNT = Amount()
 DURATION = Duration()
 SIZE = ByteSize()
 TAGS = Tags()
+NAMES = Names()
 FLOPS = click.IntRange(1, WORK_MAX)
 PORT = click_type(kinds.PORT)
 PORT_OR_NONE = click_type(kinds.PORT_OR_NONE)

@@ -16,6 +16,7 @@ from domain.bounds import (
     Number,
     PositiveMoney,
     PositiveWork,
+    Preferences,
     ProvidersBps,
     PublicKey,
     Range,
@@ -54,7 +55,7 @@ class Offer:
     device_class: Name = "cpu"
     memory: ByteCount = 0
     regions: Tags = ()
-    tiers: Tags = ()
+    tiers: Preferences = ()
     min_work: Work = 0
     max_work: Work = 0
     providers_bps: ProvidersBps = 0
@@ -93,14 +94,24 @@ class Bid:
 class Conditions:
     """What an order asks of an offer; an empty string or tuple and 0 mean "any".
 
-    >>> Conditions(device_class="cpu", regions=("eu",), tier="exact").memory
+    ``tiers`` are in the consumer's order of preference.
+
+    >>> Conditions(device_class="cpu", regions=("eu",), tiers=("exact",)).memory
     0
     """
 
     device_class: MaybeName = ""
     memory: ByteCount = 0
     regions: Tags = ()
-    tier: MaybeName = ""
+    tiers: Preferences = ()
+
+    def choose_tier(self, offered: tuple[str, ...]) -> str:
+        """Return the tier in which a bid that offers these serves the order; empty if there is none.
+
+        It is the first of the order's list that the bid offers. An order without a list takes the bid's first.
+        """
+        wanted = (tier for tier in self.tiers or offered if tier in offered)
+        return next(wanted, "")
 
 
 class OrderState(IntEnum):

@@ -254,6 +254,14 @@ class StageEnded(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class PanelSkipped(Change):
+    """The draw left a closed round without a panel, as its leg's tier allows."""
+
+    KIND: ClassVar[str] = "panel.skipped"
+    round: RoundKey
+
+
+@dataclass(frozen=True, slots=True)
 class PanelWaits(Change):
     """A panel waits until auditors have room for it."""
 

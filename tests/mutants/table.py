@@ -24,6 +24,8 @@ JOB = f"{_VECTORS}[job]"
 _BLOBS = "tests/unit/link/test_blobs.py"
 _SERVICE = "tests/unit/validator/test_service.py"
 _SEATS = "tests/unit/validator/test_seats.py"
+_OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
+_EXACT = "tests/unit/pol/rules/tiers/test_exact.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
 _OUTGOING = "tests/unit/validator/test_outgoing.py"
 _SHARES = "tests/unit/compute_provider/decide/test_shares.py"
@@ -636,7 +638,7 @@ MUTANTS = (
     Mutant(
         "false-stop-holds",
         "a place that has a result verifies the claim that the job stops there",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/votes.py",
         "        return Ruling.RIGHT if found.kind is AnswerKind.STOPPED else Ruling.WRONG\n",
         "        return Ruling.RIGHT\n",
         (f"{_STOPS}::test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does",),
@@ -690,7 +692,7 @@ MUTANTS = (
     Mutant(
         "end-unchecked",
         "a validator takes a provider's word that the job stops",
-        "validator/work/numerics.py",
+        "validator/work/checks/exact.py",
         '    return ReplayOutcome(ShareReason.NOT_STOPPED, b"")\n',
         '    return ReplayOutcome(ShareReason.NONE, b"")\n',
         (
@@ -763,8 +765,8 @@ MUTANTS = (
         "part-returned-twice",
         "what returns to the deposit is made good by the job bond once more",
         "chain/state_machine/legs/money.py",
-        "compute_round_cost(order, leg) - part",
-        "compute_round_cost(order, leg)",
+        "cost - without_panel - part",
+        "cost - without_panel",
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
@@ -1630,9 +1632,9 @@ MUTANTS = (
     Mutant(
         "digest-of-any-stage",
         "a digest of one stage can be shown in the next",
-        "validator/work/numerics.py",
-        "    digest = answer_digest(seed, inner, _pieces(*states))\n",
-        '    digest = answer_digest(b"", inner, _pieces(*states))\n',
+        "validator/work/checks/exact.py",
+        "    digest = EXACT.digest(seed, inner, pieces_of(*states))\n",
+        '    digest = EXACT.digest(b"", inner, pieces_of(*states))\n',
         ("tests/unit/validator/test_numerics.py",),
     ),
     Mutant(
@@ -1685,39 +1687,71 @@ MUTANTS = (
     Mutant(
         "one-answer-is-enough",
         "one accomplice verifies where the honest are kept silent",
-        "pol/rules/panels.py",
-        "needed = max(1, min(auditors, eligible))",
+        "pol/rules/tiers/votes.py",
+        "needed = max(1, min(quorum.auditors, quorum.eligible))",
         "needed = 1",
         (f"{_PANELS}::test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either",),
     ),
     Mutant(
         "silence-verifies",
         "in the last stage the silent do not count",
-        "pol/rules/panels.py",
-        "if 2 * part > stake), None)",
-        "if 2 * part > sum(stakes.values())), None)",
+        "pol/rules/tiers/votes.py",
+        "if 2 * part > quorum.stake), None)",
+        "if 2 * part > sum(part for _, part in stakes)), None)",
         (f"{_PANELS}::test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either",),
     ),
     Mutant(
         "two-thirds",
         "two thirds decide, and not more than two thirds",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/votes.py",
         "if 3 * count > 2 * revealed and count >= needed),",
         "if 3 * count >= 2 * revealed and count >= min(2, needed)),",
-        (_RULES_OF_PANELS,),
+        (_EXACT,),
     ),
     Mutant(
         "root-is-enough",
         "an answer needs no digest",
-        "pol/rules/panels.py",
-        "counts[found] = counts.get(found, 0) + max(group.values())",
-        "counts[found] = counts.get(found, 0) + sum(group.values())",
-        (_RULES_OF_PANELS, f"{_PANELS}::test_the_root_without_the_work_is_another_answer"),
+        "pol/rules/tiers/votes.py",
+        "counts[finding] = counts.get(finding, 0) + max(group.values())",
+        "counts[finding] = counts.get(finding, 0) + sum(group.values())",
+        (_EXACT, f"{_PANELS}::test_the_root_without_the_work_is_another_answer"),
+    ),
+    Mutant(
+        "tier-is-equality",
+        "rejected shares are compared by equality, whatever the tier",
+        "chain/state_machine/proof/rejections.py",
+        "if not tier_of(leg).is_same_share(claim.commitment, made):",
+        "if claim.commitment != made:",
+        (f"{_OTHER_TIER}::test_a_rejected_share_is_compared_as_the_tier_says",),
+    ),
+    Mutant(
+        "every-round-is-drawn",
+        "a round gets a panel that was not drawn",
+        "chain/state_machine/proof/panels.py",
+        "    if number < rate:\n",
+        "    if rate:\n",
+        (f"{_OTHER_TIER}::test_an_order_settles_whatever_is_drawn",),
+    ),
+    Mutant(
+        "undrawn-audit-is-paid",
+        "the audit's part of a round that had none is paid to nobody",
+        "chain/state_machine/proof/settlement.py",
+        "audit_bps=order.params.audit_bps if audited else 0,",
+        "audit_bps=order.params.audit_bps,",
+        (f"{_OTHER_TIER}::test_a_round_that_is_not_drawn_costs_its_work_and_no_audit",),
+    ),
+    Mutant(
+        "undrawn-audit-is-made-good",
+        "a consumer gets back the audit of a round that had none",
+        "chain/state_machine/legs/money.py",
+        "cost - without_panel - part",
+        "cost - part",
+        (f"{_OTHER_TIER}::test_a_consumer_whose_leg_fails_gets_back_what_it_paid",),
     ),
     Mutant(
         "digest-without-seed",
         "a digest can be known before the draw",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/answers.py",
         'encode_fields("assay/panel/digest", seed, b"".join(inner_roots))',
         'encode_fields("assay/panel/digest", b"".join(inner_roots))',
         (COMMITMENTS,),
@@ -1725,10 +1759,10 @@ MUTANTS = (
     Mutant(
         "copied-commitment",
         "another seat's commitment can be copied",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/answers.py",
         "        u32(stage),\n        auditor,\n        salt,\n",
         "        u32(stage),\n        salt,\n",
-        (COMMITMENTS, _RULES_OF_PANELS),
+        (COMMITMENTS, _EXACT),
     ),
     Mutant(
         "aggregation-drawn",
@@ -1744,9 +1778,9 @@ MUTANTS = (
     Mutant(
         "unshown-is-right",
         "a segment is right whose leaf nobody was given",
-        "pol/rules/panels.py",
-        'claim != b"" and found.root == claim',
-        "found.root == (claim or found.root)",
+        "pol/rules/tiers/votes.py",
+        'claim != b"" and counted.agree(found, claimed)',
+        'claim == b"" or counted.agree(found, claimed)',
         (f"{_PANELS}::test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault",),
     ),
     Mutant(

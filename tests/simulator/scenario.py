@@ -91,7 +91,7 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
     conditions = Conditions(
         regions=random.choice(((), (), (), (REGIONS[0],), REGIONS)),
         memory=random.choice((0, 10**8, 10**9)),
-        tier=random.choice(("", "exact")),
+        tiers=random.choice(((), ("exact",))),
     )
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
     message = submit(

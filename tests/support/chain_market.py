@@ -60,9 +60,9 @@ from pol.rules.commitment import (
     update_claim,
 )
 from pol.rules.orders import handover_seconds
-from pol.rules.panels import answer_commitment
 from pol.rules.schedule import first_step, is_handover, share_segments
 from pol.rules.stops import find_stop
+from pol.rules.tiers.answers import answer_commitment
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 CONSUMER = "carol"

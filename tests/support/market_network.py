@@ -181,7 +181,7 @@ class MarketNetwork:
         deliver: bool = True,
     ) -> MarketOrder:
         """Submit an order for bids inside ``regions``, and follow it."""
-        conditions = Conditions(regions=tuple(sorted(regions)), tier="exact")
+        conditions = Conditions(regions=tuple(sorted(regions)), tiers=("exact",))
         request = Request(conditions, price_limit, time_to_live, deadline)
         made = submit(self.client, self._sender, self.key, self.job, request)
         order = MarketOrder(self, made.order_id, made.deposit, deliver)

@@ -56,6 +56,7 @@ from domain.market.events import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
+from domain.node.events import RulesChanged
 from domain.params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
@@ -64,6 +65,7 @@ from domain.proof.events import (
     LeafShown,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -152,6 +154,7 @@ class Rebuilt:
     """The records of a chain as its events tell them, by the parts of their keys."""
 
     def __init__(self, genesis: Genesis) -> None:
+        self.rules = genesis.rules[0].version
         self.validators = {
             v.operator: Validator(
                 operator=v.operator,
@@ -210,6 +213,12 @@ class Rebuilt:
     def take(self, change: Change) -> None:
         """Change the books as an event tells."""
         raise AssertionError(f"nobody books {type(change).__name__}")
+
+    # Rules
+
+    @take.register
+    def _(self, change: RulesChanged) -> None:
+        self.rules = change.version
 
     # Members
 
@@ -701,6 +710,10 @@ class Rebuilt:
     def _seat(self, key: RoundKey, auditor: str, **changes: Any) -> None:
         seat = self._seat_of(key, auditor)
         self.seats[key, seat.number] = replace(seat, **changes)
+
+    @take.register
+    def _(self, change: PanelSkipped) -> None:
+        del self.panels[change.round]
 
     @take.register
     def _(self, change: PanelWaits) -> None:

@@ -9,6 +9,7 @@ from tools.references.chain import (
     messages_page,
     parameters_page,
     reasons_page,
+    tiers_page,
 )
 from tools.references.commands import commands_page
 from tools.references.gas import gas_page
@@ -31,6 +32,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "reference/events.md": events_page,
         "reference/reasons.md": reasons_page,
         "reference/gas.md": gas_page,
+        "reference/tiers.md": tiers_page,
     }
 )
 """File name under docs/ to what makes its text."""

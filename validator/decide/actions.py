@@ -83,6 +83,7 @@ class CheckSegment:
     key: str
     share: ShareKey
     segment: int
+    tier: str  # of the leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,7 @@ class ReplayPlace:
     shares: tuple[Share, ...]
     global_in: bytes
     until: int
+    tier: str  # of the leg
 
 
 @dataclass(frozen=True, slots=True)

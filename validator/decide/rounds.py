@@ -71,7 +71,7 @@ def decide_round(
     works: list[SlotWork] = []
     for work in current.works:
         share = shares.get((work.slot, work.issue))
-        advanced, found = _advance(local, current, work, share, view, key)
+        advanced, found = _advance(local, current, work, share, view, key, leg.tier)
         works.append(advanced)
         actions += found
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
@@ -98,6 +98,7 @@ def _advance(
     share: Share | None,
     view: View,
     key: str,
+    tier: str,
 ) -> tuple[SlotWork, list[Action]]:
     """Move one share on, from its arrival to its verdict, and the verdict to where the chain knows it."""
     if work.verdict:
@@ -120,7 +121,7 @@ def _advance(
         return _await_delivery(work, view), []
     if not share.drawn:
         return work, []
-    return _verify(local, current, work, share, view, key)
+    return _verify(local, current, work, share, view, key, tier)
 
 
 def _await_delivery(work: SlotWork, view: View) -> SlotWork:
@@ -133,7 +134,13 @@ def _await_delivery(work: SlotWork, view: View) -> SlotWork:
 
 
 def _verify(
-    local: LocalOrder, current: LocalRound, work: SlotWork, share: Share, view: View, key: str
+    local: LocalOrder,
+    current: LocalRound,
+    work: SlotWork,
+    share: Share,
+    view: View,
+    key: str,
+    tier: str,
 ) -> tuple[SlotWork, list[Action]]:
     """Ask for what the duty and the own picks need, and replay what has arrived."""
     segments = segments_to_check(current, work, share)
@@ -155,7 +162,7 @@ def _verify(
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
-            actions.append(CheckSegment(name, share_key(local, current, work), segment))
+            actions.append(CheckSegment(name, share_key(local, current, work), segment, tier))
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions

@@ -47,6 +47,8 @@ from validator.decide.traces import metrics_at, root_at
 from validator.decide.trial import died, judged, overdue, trial_seconds, trial_slot
 from validator.ledger import Ledger
 from validator.work import numerics
+from validator.work.checks.check import Checks
+from validator.work.checks.table import checks_of
 from validator.work.files import materialise, places_in
 from validator.work.requests import (
     OpenedStates,
@@ -169,7 +171,7 @@ class Performer:
         found = self._share(action.share)
         if found is None:
             return
-        outcome = self._checked(found, action.segment)
+        outcome = self._checked(found, action.segment, checks_of(action.tier))
         if outcome is None:
             return
         checked = CheckedSegment(action.segment, int(outcome.reason), outcome.root)
@@ -177,7 +179,7 @@ class Performer:
             found.local.key, partial(receive.segment_checked, key=action.share, checked=checked)
         )
 
-    def _checked(self, share: _HeldShare, segment: int) -> ReplayOutcome | None:
+    def _checked(self, share: _HeldShare, segment: int, checks: Checks) -> ReplayOutcome | None:
         """Return what replaying a segment of a share finds; None if its opening states are no longer held."""
         start = self._opened(share, segment)
         if start is None:
@@ -188,7 +190,7 @@ class Performer:
         if segment < len(boundaries):
             end_root = share.root_at(segment + 1)
             return self.run(
-                numerics.check_segment,
+                checks.check_segment,
                 SegmentCheck(
                     directory=directory,
                     part=part,
@@ -201,7 +203,7 @@ class Performer:
         round_opening = self._path(share.current.global_in.blob)
         if not roots.is_whole:
             return self.run(
-                numerics.check_stop,
+                checks.check_stop,
                 StopCheck(
                     directory=directory,
                     part=part,
@@ -213,7 +215,7 @@ class Performer:
             )
         update, local_out = map(self._path, share.packet.blobs)
         return self.run(
-            numerics.check_update,
+            checks.check_update,
             UpdateCheck(
                 directory=directory,
                 round_opening=round_opening,

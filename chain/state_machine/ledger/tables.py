@@ -17,6 +17,8 @@ class Tally:
     held: int = 0
     # Payments listed.
     payments: int = 0
+    # Verified rounds of the current leg without a panel.
+    unaudited: int = 0
     # What rejected shares that were right took of what is withheld in the current leg (uassay).
     righted: int = 0
     # CloseReason that is decided and waits for the return of bonds, else 0.

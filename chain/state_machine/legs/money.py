@@ -10,7 +10,7 @@ from chain.state_machine.ledger.order_money import (
     withhold_part,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
-from chain.state_machine.legs.fees import compute_round_cost
+from chain.state_machine.legs.fees import compute_round_cost, compute_work_cost
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
@@ -105,7 +105,9 @@ def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
     verified = LEGS.must(ctx.store, leg.order_id, leg.number).verified
     # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
     part = get_withheld(ctx, order.id) + tally.righted
-    paid = verified * compute_round_cost(order, leg) - part
+    cost = compute_round_cost(order, leg)
+    without_panel = tally.unaudited * (cost - compute_work_cost(order, leg))
+    paid = verified * cost - without_panel - part
     return tally.fee + max(0, paid - tally.made_good)
 
 

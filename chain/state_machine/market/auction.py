@@ -26,15 +26,15 @@ from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
-from domain.limits import TIERS
 from domain.market.events import OrderUnmatched
-from domain.market.records import Conditions, JobTerms, Offer, Order, OrderState
+from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
-from pol.rules.panels import audit_floor, batch_seconds, is_eligible, verify_seconds
+from pol.rules.panels import batch_seconds, verify_seconds
 from pol.rules.schedule import share_work, trial_work
+from pol.rules.tiers.table import highest_floor, tier_named
 
 
 def apply_auction(ctx: Context) -> None:
@@ -116,7 +116,8 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     """Return an open order as the auction sees it: never more than its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
     asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
-    audits = order.terms.rounds * audit_floor(order.terms, order.price_limit, order.params)
+    floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
+    audits = order.terms.rounds * floor
     return replace(
         asked,
         order_id=order.id,
@@ -157,33 +158,25 @@ def make_asked(
     )
 
 
-def _has_auditor(ctx: Context, order: Order, validator: str) -> bool:
-    """Tell whether somebody could audit an order who is no party to it when ``validator`` wins it."""
+def _has_auditor(ctx: Context, order: Order, validator: str, tier: str) -> bool:
+    """Tell whether somebody could audit an order in a tier who is no party to it when ``validator`` wins it."""
     if not order.params.auditors:
         return True
     parties = get_parties(ctx, order, validator)
+    may_sit = tier_named(tier).may_sit
     return any(
-        found.operator not in parties
-        and is_eligible(order.terms, order.params, order.audit_ms, found.speed, found.rate)
+        found.operator not in parties and may_sit(order, found.speed, found.rate)
         for found in get_promised(ctx.store)
     )
-
-
-def get_tier(conditions: Conditions, offer: Offer) -> str:
-    """Return the tier that a match fixes: the one that the order names, or else the first that the bid offers."""
-    offered = (tier for tier in TIERS if tier in offer.tiers)
-    return conditions.tier or next(offered, TIERS[0])
 
 
 def apply_fill(ctx: Context, fill: Fill) -> None:
     """Match an order: it leaves the book, and what serves it opens."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
-    if not _has_auditor(ctx, order, bid.validator):
+    if not _has_auditor(ctx, order, bid.validator, fill.tier):
         # Everybody who could audit it is the validator's kin, a depositor or the consumer.
         exclude(ctx, order, bid.validator)
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
-    MATCHED(
-        ctx, Match(order, bid, fill.price, fill.job_bond, get_tier(order.conditions, bid.offer))
-    )
+    MATCHED(ctx, Match(order, bid, fill.price, fill.job_bond, fill.tier))

@@ -1,5 +1,8 @@
 """Panels of closed rounds: their stages, and what they decide (protocol sections 5.1 and 5.3).
 
+The tier of the leg says how likely a round gets a panel. Where that is not certain, it is drawn after the close. A
+round that is not drawn is verified when its window is over, as on a chain without auditors.
+
 A stage begins with its seed, and seats strangers by stake; each commits, then reveals. At its end every place is
 decided on which enough of all who revealed so far say the same. For the others the next stage seats new ones. The last
 stage seats everybody who is left, and only more than half of the stake of all who could ever sit decides: silence
@@ -19,10 +22,9 @@ from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import ask_room, take_room
+from chain.state_machine.proof.room import ask_room, take_room, weigh_ask
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
-    PENALTY_TIMES,
     cut_seat,
     get_votes,
     settle_panel,
@@ -31,6 +33,7 @@ from chain.state_machine.proof.seats import (
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share, weigh_open_round
 from chain.state_machine.proof.tables import (
+    AUDIT_STAGE,
     PANEL_DUTIES,
     PANELS,
     ROUNDS,
@@ -42,12 +45,14 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
+from domain.amount import BPS
 from domain.keys import ShareKey
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
 from domain.market.records import JobTerms, Order
 from domain.proof.events import (
+    PanelSkipped,
     PlaceDrawn,
     PlaceRuled,
     SeatSilent,
@@ -69,30 +74,28 @@ from domain.proof.records import (
 )
 from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
-from pol.rules.lots import draw_weighted, duty_segments, seed
+from pol.rules.lots import draw, draw_weighted, duty_segments, seed
 from pol.rules.panels import (
     STAGES,
     Extent,
     commit_seconds,
-    decide,
-    differ,
-    draw_places,
-    is_eligible,
     next_seats,
-    place_cost,
     reveal_seconds,
-    ruling_of,
     segment_count,
 )
 from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stops import stop_of
+from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.tier import Quorum
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     """Open the panel of a round that was just closed; without auditors (a genesis choice) there is none."""
-    if order.params.auditors == 0:
-        return
     key = closed.key
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    rate = tier_of(leg).rate(order, leg, closed)
+    if order.params.auditors == 0 or rate == 0:
+        return
     panel = Panel(
         order_id=key.order_id,
         leg=key.leg,
@@ -115,11 +118,30 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
         load=0,
     )
     PANELS.put(ctx.store, panel)
-    ask_room(ctx, order, panel)
+    if rate >= BPS:
+        ask_room(ctx, order, panel)
+    else:
+        _wait_for_seed(ctx, order, leg, panel, AUDIT_STAGE)
 
 
-def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
-    subject = PanelSubject(panel.key, panel.stage + 1)
+def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
+    """Draw whether a closed round gets its panel; if not, the panel that waited for that is gone."""
+    key = subject.round
+    order, panel = ORDERS.must(ctx.store, key.order_id), PANELS.must(ctx.store, *key)
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    rate = tier_of(leg).rate(order, leg, ROUNDS.must(ctx.store, *key))
+    (number,) = draw(seed("panel/audit", subject.id, beacon), BPS, 1)
+    if number < rate:
+        ask_room(ctx, order, panel)
+        return
+    PANELS.delete(ctx.store, *key)
+    ctx.emit(PanelSkipped(key))
+    # Its window may be over.
+    advance(ctx, key.order_id)
+
+
+def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int) -> None:
+    subject = PanelSubject(panel.key, stage)
     open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
 
 
@@ -128,6 +150,9 @@ def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
 
 def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     """Begin the next stage: seat as many as it wants of those who are left, and at the first one draw the places."""
+    if subject.stage == AUDIT_STAGE:
+        _draw_audit(ctx, subject, beacon)
+        return
     key = subject.round
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
@@ -182,6 +207,8 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
     """Return the gas of a draw: the validators who are looked at, of whom each may get a seat, and the seats so far."""
+    if subject.stage == AUDIT_STAGE:
+        return weigh_ask(ctx)
     panel = PANELS.must(ctx.store, *subject.round)
     validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
     is_last = subject.stage == STAGES or panel.wanted > validators - panel.seats
@@ -202,19 +229,14 @@ def _get_left(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> l
     """Return the validators who may sit and never did in this panel, by operator."""
     parties = get_parties(ctx, order, leg.validator)
     seated = {seat.validator for seat in seats}
+    may_sit = tier_of(leg).may_sit
     return [
         validator
         for validator in VALIDATORS.scan(ctx.store)
         if validator.operator not in seated
         and validator.operator not in parties
         and is_active(validator)
-        and is_eligible(
-            order.terms,
-            order.params,
-            order.audit_ms,
-            validator.audit_speed,
-            validator.audit_rate,
-        )
+        and may_sit(order, validator.audit_speed, validator.audit_rate)
     ]
 
 
@@ -242,7 +264,7 @@ def _draw_places(
         PanelPlace(
             place, _get_claim(ctx, closed, place, stops), Ruling.OPEN, 0, None, place in stops
         )
-        for place in draw_places(lot, shares, segments, closed.stopped)
+        for place in tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
     )
     for number, found in enumerate(drawn):
         place = found.place
@@ -355,7 +377,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         _end_void(ctx, order, panel)
     elif Ruling.OPEN in rulings:
         leg = LEGS.must(ctx.store, key.order_id, key.leg)
-        _wait_for_seed(ctx, order, leg, panel)
+        _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
     else:
         advance(ctx, order)
 
@@ -363,20 +385,16 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
     """Decide the places that can be, and tell whether answers differ on one that cannot."""
     places, answers_differ = list(panel.places), False
+    tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
+    quorum = Quorum(order.params.auditors, panel.eligible, panel.stake, panel.is_last)
     for number in panel.undecided:
         votes = get_votes(seats, number)
-        found = decide(
-            votes,
-            auditors=order.params.auditors,
-            eligible=panel.eligible,
-            stake=panel.stake,
-            is_last=panel.is_last,
-        )
+        found = tier.decide(votes, quorum)
         if found is None and not panel.is_last:
-            answers_differ = answers_differ or differ(votes)
+            answers_differ = answers_differ or tier.differ(votes)
             continue
         place = places[number]
-        ruling = ruling_of(found, place.claim, stops=place.stops)
+        ruling = tier.rule(found, place.claim, place.stops)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
         kind, root, step = (found.kind, found.root, found.step) if found else (0, b"", 0)
         ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling), int(kind), root, step))
@@ -389,11 +407,12 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
     PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
     if not silent:
         return False
+    tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
     costs = (
-        place_cost(order.terms, panel.places[place].place.kind, order.price_limit)
+        tier.cost(order.terms, panel.places[place].place.kind, order.price_limit)
         for place in silent
     )
-    cut = cut_seat(ctx, panel.key, seat.validator, PENALTY_TIMES * sum(costs))
+    cut = cut_seat(ctx, panel.key, seat.validator, tier.penalty * sum(costs))
     halve_promise(ctx, seat.validator)
     ctx.emit(SeatSilent(panel.key, seat.validator, panel.stage, silent, cut))
     return True

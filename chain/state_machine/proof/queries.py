@@ -59,12 +59,13 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     key = RoundKey(request.order_id, request.leg, request.round)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
+    leg = LEGS.must(store, key.order_id, key.leg)
     closed = ROUNDS.must(store, *key)
     accepted = (share for share in closed.share_keys if share.slot >= request.from_slot)
     return PanelResponse(
         terms=order.terms,
         price_limit=order.price_limit,
-        validator=LEGS.must(store, key.order_id, key.leg).validator,
+        validator=leg.validator,
         commit_seconds=commit_seconds(order.params, order.audit_ms),
         round=closed,
         panel=panel,
@@ -72,6 +73,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
             SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))
         ),
         accept_rate=order.params.accept_rate,
+        tier=leg.tier,
     )
 
 

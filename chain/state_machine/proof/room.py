@@ -29,13 +29,9 @@ from domain.amount import PFLOP
 from domain.market.records import Order, OrderState
 from domain.proof.events import DeadlineMoved, PanelWaits, RoomTaken
 from domain.proof.records import Panel
-from pol.rules.panels import (
-    is_eligible,
-    least_work,
-    panel_load,
-    segment_count,
-)
+from pol.rules.panels import least_work, panel_load, segment_count
 from pol.rules.schedule import served_terms
+from pol.rules.tiers.table import tier_of
 
 _MOST = 2**62
 
@@ -107,17 +103,15 @@ def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
     """Tell whether a panel may begin; one that is larger than all there is begins alone."""
     total = AUDIT_LOAD.get(ctx.store)
     load = _weigh(ctx, order, panel, order.params.auditors)
-    room = ctx.block.params.audit_room_bps * _count_able(ctx, order)
+    room = ctx.block.params.audit_room_bps * _count_able(ctx, order, panel)
     return total == 0 or total + load <= room
 
 
-def _count_able(ctx: Context, order: Order) -> int:
+def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
     """Return how many validators of the set promise enough for the order."""
+    may_sit = tier_of(LEGS.must(ctx.store, order.id, panel.leg)).may_sit
     return sum(
-        is_active(found)
-        and is_eligible(
-            order.terms, order.params, order.audit_ms, found.audit_speed, found.audit_rate
-        )
+        is_active(found) and may_sit(order, found.audit_speed, found.audit_rate)
         for found in VALIDATORS.scan(ctx.store)
     )
 

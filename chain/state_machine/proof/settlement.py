@@ -89,15 +89,18 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
-    earnings = compute_earnings(order, leg, closed, shares)
-    fee = compute_audit_fee(order, leg, closed.work)
+    panel = PANELS.get(ctx.store, *closed.key)
+    earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
+    fee = compute_audit_fee(order, leg, closed.work) if panel is not None else 0
     ctx.emit(RoundVerified(closed.key, earnings.total, earnings.validator, fee))
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
-    panel = PANELS.get(ctx.store, *closed.key)
     if panel is not None:
         PANELS.update(ctx.store, *closed.key, is_settled=True)
         settle_panel(ctx, order, panel, fee)
+    else:
+        unaudited = TALLIES.must(ctx.store, order.id).unaudited
+        TALLIES.update(ctx.store, order.id, unaudited=unaudited + 1)
     if leg.state is LegState.RUNNING and was_far_ahead:
         # There is room for another round, which could not close meanwhile.
         leg = restart_progress(ctx, order, leg)
@@ -127,13 +130,15 @@ def compute_earnings(
     leg: Leg,
     closed: Round,
     shares: list[Share],
+    *,
+    audited: bool,
 ) -> Earnings:
-    """Return who earns what for a round, without the seats of its panel."""
+    """Return who earns what for a round, without the seats of its panel; one that was not ``audited`` has none."""
     return settle_round(
         closed.work,
         leg.price,
         protocol_bps=order.params.protocol_bps,
-        audit_bps=order.params.audit_bps if order.params.auditors else 0,
+        audit_bps=order.params.audit_bps if audited else 0,
         providers_bps=leg.providers_bps,
         shares=[(share.claim.provider, share.work) for share in shares],
     )

@@ -24,9 +24,16 @@ class SharesSubject:
         return _pack(self.round) + u64(self.height)
 
 
+AUDIT_STAGE = 0
+"""Before the first stage: it is drawn whether a round gets a panel, if its tier leaves that to chance."""
+
+
 @dataclass(frozen=True, slots=True)
 class PanelSubject:
-    """A lot draws the seats of a stage of a closed round's panel, and at the first one the places."""
+    """A lot draws the seats of a stage of a closed round's panel, and at the first one the places.
+
+    That of ``AUDIT_STAGE`` draws whether the round gets a panel at all.
+    """
 
     PURPOSE: ClassVar[str] = "panel"
     round: RoundKey

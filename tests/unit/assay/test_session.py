@@ -116,7 +116,7 @@ def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
         " --time-to-live 90s --no-rematch"
     )
     asked = request_of(
-        device_class="cpu", memory=8 << 30, regions=["fr", "de"], tier="exact",
+        device_class="cpu", memory=8 << 30, regions=["fr", "de"], tiers=("exact",),
         price_limit=7, deadline=7200, time_to_live=90, rematch=False,
     )  # fmt: skip
     assert asked == run(condition_options, read_request, *given.split())

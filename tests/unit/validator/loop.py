@@ -48,6 +48,7 @@ from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, fin
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
+from validator.work.checks import exact
 
 T = TypeVar("T")
 ME = "v0"
@@ -196,9 +197,9 @@ class Numerics:
         if function is try_payload:
             return self.trial or Trial(self.terms, TrialTimes(1, 1, 10**9))
         (asked,) = args
-        if function is numerics.check_segment:
+        if function is exact.check_segment:
             return self._outcome(asked.index)
-        if function is numerics.check_update:
+        if function is exact.check_update:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
             data = digest("aggregated", asked.updates) * 4

@@ -118,7 +118,9 @@ class Setting:
 
     def check(self, local: LocalOrder, segment: int) -> tuple[CheckedSegment, tuple[int, ...]]:
         """Replay a segment; return the outcome, and which openings may be handed on from now on."""
-        work = work_of(self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment)))
+        work = work_of(
+            self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment, "exact"))
+        )
         (checked,) = work.checked
         return checked, tuple(held.index for held in work.openings if held.verified)
 
@@ -290,7 +292,7 @@ def test_folders_and_links_in_the_place_of_states_go_too(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "action",
     [
-        do.CheckSegment("check", share_key(PART.slot), 0),
+        do.CheckSegment("check", share_key(PART.slot), 0, "exact"),
         do.Recompute("recompute", share_key(PART.slot), 3),
         do.Aggregate("aggregate", KEY.round(0)),
     ],

@@ -16,14 +16,15 @@ from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF
 from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
+from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
 from domain.ledger.events import BondDeposited
 from domain.ledger.messages import MsgDepositBond
-from domain.limits import BIDS_PER_VALIDATOR_MAX, TIERS
+from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.market.events import BidChanged, BidPlaced
 from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgWithdrawBid
 from domain.market.records import Bid
 from escrow.moves import Move, Transfer
+from pol.rules.tiers.table import check_names, default_tier
 
 # --- MsgDepositBond: move coins into the bond account, where they back bids and shares -----------
 
@@ -46,13 +47,12 @@ def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
 
 
 def check_place_bid_fields(message: MsgPlaceBid) -> None:
-    """Only tiers that this chain runs, and a greatest work that is not below the least; 0 means any."""
+    """A bid names tiers that this chain runs, and a greatest work that is not below the least; 0 means any."""
     offer = message.offer
-    for tier in offer.tiers:
-        if tier not in TIERS:
-            raise Refusal(
-                UNSUPPORTED, "offer.tiers", f"{tier} is not run here", f"take {' or '.join(TIERS)}"
-            )
+    if not offer.tiers:
+        remedy = f"name one: {default_tier().name}"
+        raise Refusal(BAD_FIELD, "offer.tiers", "names no tier, so no order can match it", remedy)
+    check_names(offer.tiers, "offer.tiers")
     if 0 < offer.max_work < offer.min_work:
         raise Refusal(BAD_FIELD, "offer.max_work", "is below min_work", "swap them, or 0 for any")
 

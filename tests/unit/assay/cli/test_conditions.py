@@ -26,7 +26,7 @@ def run(options: Any, read: Any, *arguments: str) -> Any:
 
 def test_an_order_asks_for_anything_but_the_tier_by_default() -> None:
     assert run(condition_options, read_request) == Request(
-        Conditions(tier="exact"), price_limit=0, time_to_live=600, deadline=86_400, rematch=True
+        Conditions(tiers=("exact",)), price_limit=0, time_to_live=600, deadline=86_400, rematch=True
     )
 
 
@@ -34,7 +34,7 @@ def test_an_order_states_its_conditions() -> None:
     given = "--device-class cpu --memory 8GiB --regions fr,de --tier exact --price-limit 7uassay --deadline 2h"
     request = run(condition_options, read_request, *given.split(), "--no-rematch")
     assert request.conditions == Conditions(
-        device_class="cpu", memory=8 << 30, regions=("de", "fr"), tier="exact"
+        device_class="cpu", memory=8 << 30, regions=("de", "fr"), tiers=("exact",)
     )
     assert (request.price_limit, request.deadline, request.rematch) == (7, 7_200, False)
 

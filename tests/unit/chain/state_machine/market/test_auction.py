@@ -381,12 +381,12 @@ def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
     request = SimulateMatchRequest(
-        Conditions(device_class="cpu", tier="exact"), PRICE, 1_000, make_terms()
+        Conditions(device_class="cpu", tiers=("exact",)), PRICE, 1_000, make_terms()
     )
     quoted = market.chain.ask(request)
     assert [found.validator for found in quoted.bids] == ["v1", "v0"]
     assert quoted.unmatched == (("device_class", 1),)
     order_id = market.submit(
-        submit(conditions=Conditions(device_class="cpu", tier="exact"), terms=make_terms())
+        submit(conditions=Conditions(device_class="cpu", tiers=("exact",)), terms=make_terms())
     )
     assert validator_of(market, order_id) == "v1"

@@ -93,7 +93,7 @@ def test_terms_are_checked(market: Market) -> None:
 
 def test_what_this_chain_does_not_run_is_refused(market: Market) -> None:
     market.chain.refused(UNSUPPORTED, submit(terms=make_terms(executor_version=2)))
-    market.chain.refused(UNSUPPORTED, submit(conditions=Conditions(tier="attested")))
+    market.chain.refused(UNSUPPORTED, submit(conditions=Conditions(tiers=("attested",))))
 
 
 def test_the_deposit_pays_all_work_at_the_limit(market: Market) -> None:
