@@ -21,11 +21,16 @@ from domain.events import Change, Counts
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
 from domain.legs.events import OrderAccepted, OrderMatched, OrderProven
-from domain.market.events import OrderClosed, OrderOpened, OrderSubmitted, OrderUnmatched
+from domain.market.events import (
+    DeadlineMoved,
+    OrderClosed,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
 from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 from domain.proof.events import (
-    DeadlineMoved,
     PanelEnded,
     RoundClosed,
     RoundVerified,

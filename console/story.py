@@ -8,6 +8,7 @@ from domain.events import Change, Counts
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
@@ -19,6 +20,7 @@ from domain.legs.events import (
 )
 from domain.legs.records import LegState
 from domain.market.events import (
+    DeadlineMoved,
     OrderClosed,
     OrderExcluded,
     OrderOpened,
@@ -30,7 +32,6 @@ from domain.node.queries import LoggedEvent
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
     OrderVerified,
     PanelEnded,
@@ -333,6 +334,12 @@ class Story:
     @_take.register
     def _(self, change: ProgressRestarted) -> None:
         self.legs[change.leg].progress_deadline = change.deadline
+
+    @_take.register
+    def _(self, change: LegDeadlinesMoved) -> None:
+        leg = self.legs[change.leg]
+        leg.accept_deadline = change.accept_deadline
+        leg.progress_deadline = change.progress_deadline
 
     @_take.register
     def _(self, change: OrderDeclined | LegFailed) -> None:

@@ -1,6 +1,7 @@
 """What the legs component says."""
 
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
@@ -27,6 +28,7 @@ WORDS = Words(
         SlotOpened,
         OrderAccepted,
         ProgressRestarted,
+        LegDeadlinesMoved,
         OrderProven,
         OrderDeclined,
         LegFailed,

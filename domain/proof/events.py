@@ -25,15 +25,6 @@ class OrderVerified(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineMoved(Change):
-    """An order's panels waited for audit room, and it has that much more time."""
-
-    KIND: ClassVar[str] = "order.deadline_moved"
-    order: bytes
-    deadline: int
-
-
-@dataclass(frozen=True, slots=True)
 class ShareCommitted(Change):
     """The commitment to a share is on chain.
 

@@ -3,7 +3,6 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
     OrderVerified,
     PanelEnded,
@@ -44,7 +43,6 @@ WORDS = Words(
     ),
     events=(
         OrderVerified,
-        DeadlineMoved,
         ShareCommitted,
         ShareSkipped,
         ShareRejected,

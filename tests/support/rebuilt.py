@@ -32,6 +32,7 @@ from domain.ledger.records import (
     Withdrawal,
 )
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
@@ -48,9 +49,12 @@ from domain.market.events import (
     BidChanged,
     BidClosed,
     BidPlaced,
+    DeadlineMoved,
     OrderClosed,
     OrderExcluded,
+    OrderHeld,
     OrderOpened,
+    OrderReleased,
     OrderSubmitted,
     OrderUnmatched,
 )
@@ -61,7 +65,6 @@ from domain.params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
     OrderVerified,
     PanelEnded,
@@ -451,6 +454,19 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderVerified) -> None:
         self._leg(change.order, change.leg, settles_at=change.settles_at)
+
+    @take.register
+    def _(self, change: OrderHeld | OrderReleased) -> None:
+        """Nothing that others read tells of holds, but the events."""
+
+    @take.register
+    def _(self, change: LegDeadlinesMoved) -> None:
+        self._leg(
+            change.order,
+            change.leg,
+            accept_deadline=change.accept_deadline,
+            progress_deadline=change.progress_deadline,
+        )
 
     @take.register
     def _(self, change: DeadlineMoved) -> None:

@@ -2,6 +2,7 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import check_before, get_waited, is_ending
 from chain.state_machine.market.tables import ORDERS
 from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
@@ -28,7 +29,8 @@ def get_assigned(
     check_before(
         ctx,
         "accept deadline" if matched else "progress deadline",
-        leg.accept_deadline if matched else leg.progress_deadline,
+        (leg.accept_deadline if matched else leg.progress_deadline)
+        + get_held_seconds(ctx, order_id),
     )
     check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
     return order, leg

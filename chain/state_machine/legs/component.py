@@ -11,6 +11,7 @@ from chain.state_machine.legs.ends import (
 from chain.state_machine.legs.handlers import HANDLERS
 from chain.state_machine.legs.invariants import INVARIANTS
 from chain.state_machine.legs.opening import open_whole
+from chain.state_machine.legs.progress import move_deadlines
 from chain.state_machine.legs.queries import ANSWERS
 from chain.state_machine.legs.tables import (
     ACCEPT_DUE,
@@ -20,7 +21,7 @@ from chain.state_machine.legs.tables import (
     PROGRESS_DUE,
     SLOT_OPENINGS,
 )
-from chain.state_machine.market.hooks import MATCHED, OVERDUE, WEIGH_OVERDUE
+from chain.state_machine.market.hooks import MATCHED, OVERDUE, STOOD_STILL, WEIGH_OVERDUE
 from chain.state_machine.market.orders import weigh_end
 from chain.state_machine.queue import Effect
 
@@ -36,6 +37,7 @@ COMPONENT = Component(
         MATCHED.to(open_whole),
         OVERDUE.to(on_overdue),
         WEIGH_OVERDUE.to(weigh_overdue),
+        STOOD_STILL.to(move_deadlines),
     ),
     answers=ANSWERS,
     invariants=INVARIANTS,

@@ -9,6 +9,7 @@ from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, 
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
 from chain.state_machine.market.book import close_bid, release
+from chain.state_machine.market.holds import stands_still
 from chain.state_machine.market.orders import end_order, exclude, open_order
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.queue import Entry, cancel
@@ -151,6 +152,8 @@ def on_accept(ctx: Context, entry: Entry) -> None:
     """End a match that was not accepted in time."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    if stands_still(ctx, order.id):
+        return  # the release moves the deadline
     if leg.state is LegState.MATCHED and ctx.clock >= leg.accept_deadline:
         miss_accept(ctx, order, leg)
 
@@ -159,7 +162,7 @@ def on_progress(ctx: Context, entry: Entry) -> None:
     """End a running leg that made no progress."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
-    if leg.state is not LegState.RUNNING:
+    if leg.state is not LegState.RUNNING or stands_still(ctx, order.id):
         return
     if ctx.clock < leg.progress_deadline:
         return

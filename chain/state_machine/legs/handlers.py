@@ -6,6 +6,7 @@ from chain.state_machine.legs.checks import get_assigned
 from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, weigh_failure
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE
+from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.queue import cancel
 from domain.errors import BAD_FIELD, Refusal
@@ -50,8 +51,10 @@ def check_decline_order_fields(message: MsgDeclineOrder) -> None:
 
 
 def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
-    """The signer is matched, in time."""
-    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    """The signer is matched, in time, and no hold keeps the match."""
+    found = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    check_not_held(ctx, message.order_id)
+    return found
 
 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Leg]) -> None:

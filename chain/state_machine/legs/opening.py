@@ -9,6 +9,7 @@ from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, SLOT_OPENINGS
 from chain.state_machine.market.auction import make_asked
 from chain.state_machine.market.book import reserve
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.hooks import Match
 from chain.state_machine.market.tables import ORDERS, ORDERS_OF_VALIDATOR
 from chain.state_machine.queue import schedule
@@ -74,7 +75,8 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
-        accept_deadline=ctx.clock + wait,
+        # Time for which the order is held is added when it is released.
+        accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
         progress_deadline=0,
         round=extent.first_round,
         verified=0,

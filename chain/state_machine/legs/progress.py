@@ -3,11 +3,12 @@
 from typing import Any
 
 from chain.state_machine.context import Context
-from chain.state_machine.legs.tables import LEGS, PROGRESS_DUE
+from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, PROGRESS_DUE
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.queue import cancel, schedule
 from domain.keys import RoundKey
-from domain.legs.events import OrderProven, ProgressRestarted
+from domain.legs.events import LegDeadlinesMoved, OrderProven, ProgressRestarted
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order, OrderState
 from pol.rules.schedule import progress_seconds, served_terms
@@ -16,16 +17,36 @@ from pol.rules.schedule import progress_seconds, served_terms
 def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     """Change a running leg, which gets a new progress deadline for the open round."""
     cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
-    deadline = ctx.clock + progress_seconds(
+    given = progress_seconds(
         served_terms(order.terms, leg),
         order.params.progress_base,
         leg.slot_speed,
         leg.slots_at_once,
     )
+    # Time for which the order is held is added when it is released.
+    deadline = ctx.clock + given - get_held_seconds(ctx, order.id)
     schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
     key = (order.id, leg.number)
     return LEGS.update(ctx.store, *key, progress_deadline=deadline, **changes)
+
+
+def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
+    """Move the deadline of the live leg of an order, which stood still for so many seconds."""
+    leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
+    if leg is None or not leg.is_live:
+        return
+    accept, progress = leg.accept_deadline, leg.progress_deadline
+    if leg.state is LegState.MATCHED:
+        cancel(ctx, accept, ACCEPT_DUE, order.id, leg.number)
+        accept += seconds
+        schedule(ctx, accept, ACCEPT_DUE, order.id, leg.number)
+    else:
+        cancel(ctx, progress, PROGRESS_DUE, order.id, leg.number)
+        progress += seconds
+        schedule(ctx, progress, PROGRESS_DUE, order.id, leg.number)
+    LEGS.update(ctx.store, order.id, leg.number, accept_deadline=accept, progress_deadline=progress)
+    ctx.emit(LegDeadlinesMoved(order.id, leg.number, accept, progress))
 
 
 def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, stops: bool) -> Leg:

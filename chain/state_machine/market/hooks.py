@@ -25,3 +25,9 @@ OVERDUE: Hook[[Order], None] = Hook("overdue")
 
 WEIGH_OVERDUE: Hook[[Order], int] = Hook("weigh overdue")
 """Gas of ending what serves an order whose deadline has passed."""
+
+RELEASED: Hook[[bytes], None] = Hook("released")
+"""A hold of this order or of one of its rounds ended: what waited for it can go on."""
+
+STOOD_STILL: Hook[[Order, int], None] = Hook("stood still")
+"""An order stood still for so many seconds, by which the deadlines of what serves it move."""

@@ -8,6 +8,7 @@ from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import apply_payments
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import return_bond
+from chain.state_machine.market.holds import drop_holds, get_held_seconds, stands_still
 from chain.state_machine.market.hooks import OVERDUE, WEIGH_OVERDUE
 from chain.state_machine.market.tables import (
     CLOSE_DUE,
@@ -82,6 +83,7 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, ORDER_DUE, order.id)
+    drop_holds(ctx, order.id)
     close_order(ctx, order.id, reason)
 
 
@@ -128,9 +130,13 @@ def is_ending(ctx: Context, order: Order) -> bool:
 
 
 def get_waited(ctx: Context, order: Order) -> int:
-    """Return how long panels of an order have waited for audit room by now, which moves its deadline (seconds)."""
+    """Return how long an order has stood still by now, which moves its deadline (seconds).
+
+    Panels of it wait for audit room, or it is held; both at a time count once.
+    """
     tally = TALLIES.must(ctx.store, order.id)
-    return ctx.clock - tally.waits_since if tally.waiting else 0
+    waited = ctx.clock - tally.waits_since if tally.waiting else 0
+    return max(waited, get_held_seconds(ctx, order.id))
 
 
 def on_time_to_live(ctx: Context, entry: Entry) -> None:
@@ -138,6 +144,8 @@ def on_time_to_live(ctx: Context, entry: Entry) -> None:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is not OrderState.OPEN or ctx.clock < order.expires_at or is_ending(ctx, order):
         return
+    if stands_still(ctx, order.id):
+        return  # the release comes back to it
     late = ctx.clock >= order.deadline
     end_order(ctx, order, CloseReason.DEADLINE if late else CloseReason.EXPIRED)
 
@@ -147,6 +155,8 @@ def on_order(ctx: Context, entry: Entry) -> None:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
+    if stands_still(ctx, order.id):
+        return  # the release moves the deadline
     last = order.deadline + get_waited(ctx, order)
     if ctx.clock < last:
         # Panels of it wait for audit room, or did.

@@ -3,6 +3,7 @@
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
 from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
+from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
 from chain.state_machine.proof.invariants import INVARIANTS
@@ -20,6 +21,7 @@ from chain.state_machine.proof.rounds import weigh_void
 from chain.state_machine.proof.settlement import (
     advance,
     on_bonds,
+    on_released,
     on_window,
     weigh_bonds,
     weigh_window,
@@ -95,6 +97,7 @@ COMPONENT = Component(
         ROUND_DROPPED.to(drop_open_round),
         WEIGH_ROUND.to(weigh_open_round),
         ROUND_LEFT.to(advance),
+        RELEASED.to(on_released),
     ),
     answers=ANSWERS,
     invariants=INVARIANTS,

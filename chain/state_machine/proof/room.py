@@ -10,6 +10,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.fees import compute_audit_fee
 from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import ORDER_DUE, ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
@@ -26,8 +27,9 @@ from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import PFLOP
+from domain.market.events import DeadlineMoved
 from domain.market.records import Order, OrderState
-from domain.proof.events import DeadlineMoved, PanelWaits, RoomTaken
+from domain.proof.events import PanelWaits, RoomTaken
 from domain.proof.records import Panel
 from pol.rules.panels import least_work, panel_load, segment_count
 from pol.rules.schedule import served_terms
@@ -142,6 +144,8 @@ def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int])
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)
     waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
+    # The time that the order is held as well is added when it is released.
+    waited -= min(waited, get_held_seconds(ctx, order.id))
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
         moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)

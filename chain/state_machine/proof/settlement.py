@@ -16,6 +16,7 @@ from chain.state_machine.legs.fees import compute_audit_fee
 from chain.state_machine.legs.progress import count_verified, restart_progress
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
+from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
@@ -37,6 +38,13 @@ def advance(ctx: Context, order: Order) -> None:
     """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
     leg = LEGS.must(ctx.store, order.id, order.legs)
     schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.next_round)
+
+
+def on_released(ctx: Context, order_id: bytes) -> None:
+    """Go on with an order that was held, if it runs."""
+    order = ORDERS.must(ctx.store, order_id)
+    if _is_going_on(ctx, order, order.legs):
+        advance(ctx, order)
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
@@ -153,8 +161,10 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order when all rounds are verified or can never be, or a failed leg."""
+    """End the order when all rounds are verified or can never be, or a failed leg; not while the order is held."""
     order = ORDERS.must(ctx.store, order_id)
+    if is_held(ctx, order_id):
+        return
     # Not in their order: a panel may find a later round wrong while one before it is still open.
     is_over = leg.verified + leg.void == leg.closed
     if order.state is OrderState.PROVEN and leg.verified == leg.closed:
