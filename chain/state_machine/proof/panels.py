@@ -137,7 +137,7 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     PANELS.delete(ctx.store, *key)
     ctx.emit(PanelSkipped(key))
     # Its window may be over.
-    advance(ctx, key.order_id)
+    advance(ctx, ORDERS.must(ctx.store, key.order_id))
 
 
 def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int) -> None:
