@@ -17,7 +17,6 @@ from domain.market.records import JobTerms, OrderState
 from domain.params import Params, local_params
 from domain.proof.reasons import ShareReason
 from pol.rules.schedule import progress_seconds, round_work, served_terms, share_work
-from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, digest, make_terms, submit
 from tests.support.partial_legs import partial_chain
 
