@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks.figures import Figures, Row
 from benchmarks.networks import MODELS
+from benchmarks.steps import STEPS, eager
 from benchmarks.threads import limited
-from benchmarks.training import STEPS, eager
 from compute_provider.interfaces import Honest
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
@@ -183,11 +183,19 @@ def _share(trainer: Trainer, said: Said, place: Place, folder: Path, round: int)
     own = folder / str(round)
     own.mkdir()
     global_in, local_in = map(str, place.states)
-    roots = place.start.global_root, place.start.local_root
     order = WorkOrder(
-        str(place.directory), str(own), global_in, local_in, *roots,
-        round=round, slot=0, backend=NATIVE, memory_bytes=physical_memory(), boundaries=(),
-    )  # fmt: skip
+        job=str(place.directory),
+        folder=str(own),
+        global_in=global_in,
+        local_in=local_in,
+        global_root=place.start.global_root,
+        local_root=place.start.local_root,
+        round=round,
+        slot=0,
+        backend=NATIVE,
+        memory_bytes=physical_memory(),
+        boundaries=(),
+    )
     start = perf_counter()
     trainer.start(key, order, Honest().worker(key))
     message: dict[str, Any] = {}

@@ -18,6 +18,7 @@ from domain.legs.events import (
 )
 from domain.legs.records import LegState
 from domain.market.events import (
+    DeadlinesMoved,
     OrderClosed,
     OrderExcluded,
     OrderOpened,
@@ -243,7 +244,6 @@ class Story:
         self.excluded: list[str] = []
         # What the last auction failed on, as long as the order is open.
         self.unmatched: Counts = ()
-        self.unmatched_height = 0
         self.payments: list[PaymentStory] = []
         # Of a leg that failed: withheld coins that are the deposit's again.
         self.returned = 0
@@ -297,7 +297,7 @@ class Story:
 
     @_take.register
     def _(self, change: OrderUnmatched) -> None:
-        self.unmatched, self.unmatched_height = change.failed, self._height
+        self.unmatched = change.failed
 
     @_take.register
     def _(self, change: OrderExcluded) -> None:
@@ -305,7 +305,7 @@ class Story:
             self.excluded.append(change.validator)
 
     @_take.register
-    def _(self, change: DeadlineMoved) -> None:
+    def _(self, change: DeadlineMoved | DeadlinesMoved) -> None:
         self.deadline = change.deadline
 
     @_take.register

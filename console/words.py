@@ -11,7 +11,7 @@ from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, Place, Ruling, ShareState
+from domain.proof.records import AuditKind, Place, ShareState
 from matching_engine.conditions import CONDITIONS
 
 UASSAY: Final = 1_000_000
@@ -192,14 +192,6 @@ SHARES: Final = MappingProxyType(
         ShareState.REJECTED: "rejected",
         ShareState.RIGHT: "rejected, but right",
         ShareState.WRONG: "wrong",
-    }
-)
-RULINGS: Final = MappingProxyType(
-    {
-        Ruling.OPEN: "open",
-        Ruling.RIGHT: "right",
-        Ruling.WRONG: "wrong",
-        Ruling.UNDECIDED: "undecided",
     }
 )
 PAYMENTS: Final = MappingProxyType(

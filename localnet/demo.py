@@ -14,8 +14,9 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.jobs import read_job, write_result
+from consumer.request import Request
 from consumer.result import fetch_result
-from consumer.submit import LIMIT_FACTOR, Request, SubmittedOrder, explain, quote, submit
+from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, wait_for
 from consumer.why import why
 from domain.market.events import OrderOpened

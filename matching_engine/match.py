@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from domain.hashing import hash_fields
-from domain.market.records import Bid
-from matching_engine.book import Book, Histogram
+from domain.market.records import Bid, Histogram
+from matching_engine.book import Book
 from matching_engine.conditions import fitting
 from matching_engine.records import Asked, Fill, Standing
 

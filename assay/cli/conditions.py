@@ -11,7 +11,7 @@ from matching_engine.conditions import CONDITIONS, Option, OptionKind
 from pol.rules.tiers.table import default_tier, tier_names
 
 if TYPE_CHECKING:
-    from consumer.submit import Request
+    from consumer.request import Request
     from domain.market.records import Offer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,15 +61,14 @@ def condition_options(command: F) -> F:
 
 def read_request(values: dict[str, Any]) -> "Request":
     """Take the options out of ``values`` and return what is asked for (price limit 0: none given)."""
-    from consumer.submit import Request
-    from domain.market.records import Conditions
+    from consumer.request import request_of
 
-    return Request(
-        conditions=Conditions(**_take(values, _ASKED)),
+    return request_of(
         price_limit=values.pop("price_limit") or 0,
         time_to_live=values.pop("time_to_live"),
         deadline=values.pop("deadline"),
         rematch=values.pop("rematch"),
+        **_take(values, _ASKED),
     )
 
 

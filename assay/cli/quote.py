@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.conditions import condition_options, read_request
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import duration, outlook_rows
 from assay.cli.output import flops, money, short, table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
 @common_options
-def command(context: Settings, directory: Path, **values: Any) -> None:
+def command(context: CommandContext, directory: Path, **values: Any) -> None:
     """Print the bids that fit, cheapest first, and why others do not."""
     from consumer.jobs import read_job
     from consumer.submit import explain, quote

@@ -63,5 +63,7 @@ class Component:
     due_percent: int = 0
     # What its work weighs, by the name of the constant.
     gas: Mapping[str, int] = field(default_factory=dict)
+    # Brings what the version before left in the state into the form of this one.
+    migrate: Callable[[Overlay], None] | None = None
     # The check that every transaction passes before its messages; exactly one component has it.
     ante: Ante | None = None

@@ -9,6 +9,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
 from domain.crypto import Crypto
 from domain.events import Change, Event, to_event
+from domain.genesis import RulesFrom
 from domain.hashing import message_id
 from domain.params import Params
 
@@ -31,8 +32,21 @@ class Head:
     beacon: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The versions of the rules, each with the first height at which it holds."""
+
+    rules: tuple[RulesFrom, ...]
+
+    def version_at(self, height: int) -> int:
+        """Return the version that holds at a height; the first one holds before it, too."""
+        held = [entry.version for entry in self.rules if entry.height <= height]
+        return held[-1] if held else self.rules[0].version
+
+
 HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
 PARAMS = Table(0x02, "params", Params, lambda _: (), remembered=True)
+SCHEDULE = Table(0x07, "list of rules", Schedule, lambda _: (), remembered=True)
 NEXT_EVENT = Numbers(0x03, "number of the next event", remembered=True)
 
 

@@ -13,11 +13,15 @@ from domain.limits import GAS_MAX
 from domain.messages import Message
 from domain.tx import Tx
 
-# Decoding, the signature, account and fee.
+# The weights; those of components are in their own gas.py. docs/reference/gas.md shows each with its comment.
+
+# A transaction: decoding, the signature, the account and the fee.
 TX_GAS = 30_000
+# A byte of a transaction.
 BYTE_GAS = 10
+# A message.
 MESSAGE_GAS = 20_000
-# A share (one more signature), a rejection, an answer, an accepted share; what a message says of itself.
+# An item that a message declares, such as one more signature; see the messages below.
 ITEM_GAS = WEIGHTS["signature"]
 # An entry of the queue: a few records, events and their keys in the tree.
 DUE_GAS = 30_000

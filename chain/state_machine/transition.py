@@ -13,17 +13,19 @@ from chain.state_machine.context import (
     NEXT_EVENT,
     NS,
     PARAMS,
+    SCHEDULE,
     BlockInfo,
     Context,
     Head,
     Memory,
+    Schedule,
     Sender,
 )
 from chain.state_machine.due import apply_due
 from chain.state_machine.gas import check_gas, use_gas
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.invariants import check_block
-from chain.state_machine.rules import RULES, Rules
+from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.steps import BEGIN, END, POWERS, REVEAL
 from chain.state_machine.store import Overlay
 from domain.beacon import first_beacon
@@ -35,17 +37,20 @@ from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
 from domain.messages import signer_of
+from domain.node.events import RulesChanged
 from domain.tx import Tx
 
 
 def init_chain(
-    overlay: Overlay, genesis: Genesis, time_ns: int, rules: Rules = RULES
+    overlay: Overlay, genesis: Genesis, time_ns: int, rulebook: Rulebook = RULEBOOK
 ) -> tuple[ValidatorUpdate, ...]:
     """Write the first state and return the validators of the first block.
 
     Raises Refusal for a genesis that does not hold.
     """
     check(genesis)
+    rules = rulebook.at_genesis(genesis)
+    SCHEDULE.put(overlay, Schedule(genesis.rules))
     PARAMS.put(overlay, genesis.params)
     beacon = first_beacon(genesis.chain_id, sha256(encode(genesis)).digest())
     HEAD.put(overlay, Head(genesis.chain_id, genesis.denom, 0, time_ns, 0, bytes(32), beacon))
@@ -61,10 +66,16 @@ def apply_block(
     block: Block,
     crypto: Crypto,
     memory: Memory | None = None,
-    rules: Rules = RULES,
+    rulebook: Rulebook = RULEBOOK,
 ) -> BlockResult:
-    """Apply a decided block to ``overlay``. A ``memory`` of earlier blocks saves reading, and changes nothing else."""
+    """Apply a decided block to ``overlay``, by the rules of its height; where they change, the state is migrated first.
+
+    A ``memory`` of earlier blocks saves reading, and changes nothing else.
+    """
+    rules, are_new = rulebook.enter(overlay, block.height)
     ctx = advance_clock(overlay, block, crypto, memory or Memory(), rules)
+    if are_new:
+        ctx.emit(RulesChanged(rules.version))
     results = [result for result in REVEAL(ctx, block) if result is not None]
     begin_block(ctx, rules)
     results += [apply_tx(ctx, rules, tx) for tx in block.txs]
@@ -121,6 +132,11 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
     """Apply a transaction: the ante first, then all messages or none."""
     if isinstance(tx, Refusal):  # it could not be decoded
         return refused(tx, 0, 0, ())
+    try:
+        for message in tx.messages:
+            rules.get_handler(message)
+    except Refusal as refusal:  # software without the newer rules cannot decode it
+        return refused(refusal, 0, 0, ())
     block_store, block_events = ctx.store, ctx.events
     ctx.events = []
     try:
@@ -147,10 +163,10 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
 def check_stateless(rules: Rules, tx: Tx) -> None:
     """Refuse what the messages alone show to be wrong; it costs nothing, as what cannot be decoded costs nothing."""
     for message in tx.messages:
-        rules.handlers[type(message)].check_stateless(message, tx.is_bounded)
+        rules.get_handler(message).check_stateless(message, tx.is_bounded)
 
 
-def check_proposed(tx: Tx, rules: Rules = RULES) -> None:
+def check_proposed(tx: Tx, rules: Rules) -> None:
     """Refuse what a proposal must not hold, whatever the state is.
 
     CheckTx refuses it too. So no honest proposer takes it, nobody votes for who does, and nobody has to pay for it.
@@ -164,7 +180,7 @@ def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: Sender) -> None:
     ctx.sender = sender
     for index, message in enumerate(tx.messages):
         ctx.message_index = index
-        handler = rules.handlers[type(message)]
+        handler = rules.get_handler(message)
         found = handler.check_state(ctx, message)
         if handler.weight is not None:
             use_gas(ctx, handler.weight(ctx, message, found), message.URL)

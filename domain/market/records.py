@@ -33,7 +33,10 @@ ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
 """Leaves of a state's tree."""
 
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
-"""How many bids failed on which condition."""
+"""Number of bids that fail each condition, in the order of the table of conditions, without zeros.
+
+A bid counts under each condition that it fails. An empty histogram means that no bid stands.
+"""
 
 
 @dataclass(frozen=True, slots=True)

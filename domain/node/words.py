@@ -1,10 +1,12 @@
 """What the node component says."""
 
+from domain.node.events import RulesChanged
 from domain.node.queries import EventsRequest, ParamsRequest, StatusRequest
 from domain.words import Words
 
 WORDS = Words(
     name="node",
+    events=(RulesChanged,),
     queries=(
         StatusRequest,
         ParamsRequest,

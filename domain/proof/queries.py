@@ -1,6 +1,6 @@
 """Queries that the proof component answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from domain.bounds import (
@@ -197,3 +197,7 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     after_order: MaybeHash = b""
     after_leg: Count = 0
     after_round: Count = 0
+
+    def after(self, duty: PanelDuty) -> "PanelDutiesRequest":
+        """Return the request for the page behind the one that ended with a duty."""
+        return replace(self, after_order=duty.order_id, after_leg=duty.leg, after_round=duty.round)

@@ -24,7 +24,7 @@ from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
-from chain.state_machine.rules import RULES
+from chain.state_machine.rules import RULEBOOK, RULES, Rulebook
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Table
 from chain.state_machine.transition import apply_block, init_chain
@@ -152,7 +152,8 @@ def make_genesis(
 
 def enough_gas(tx: Tx) -> int:
     """Return the gas that a transaction needs, with room for what its messages find in the state."""
-    finds = any(RULES.handlers[type(message)].weight is not None for message in tx.messages)
+    handlers = [RULES.handlers.get(type(message)) for message in tx.messages]
+    finds = any(handler is not None and handler.weight is not None for handler in handlers)
     return gas_of(tx) + (GAS_ROOM if finds else 0)
 
 
@@ -180,8 +181,11 @@ def prove_key(message: Message, sequence: int, index: int) -> Message:
 class Chain:
     """A chain in memory. ``block`` makes one block and commits it; ``checked`` runs all invariants after each."""
 
-    def __init__(self, genesis: Genesis, *, checked: bool = True) -> None:
+    def __init__(
+        self, genesis: Genesis, *, checked: bool = True, rulebook: Rulebook = RULEBOOK
+    ) -> None:
         self.genesis = genesis
+        self.rulebook = rulebook
         self.checked = checked
         self.store: Any = self.make_store()
         self.book = LivingBook()
@@ -195,7 +199,7 @@ class Chain:
         self.reveal_result: TxResult | None = None
         self.fees: dict[str, int] = {}  # paid by each account
         overlay = Overlay(self.store)
-        self.first_validators = init_chain(overlay, genesis, self.time_ns)
+        self.first_validators = init_chain(overlay, genesis, self.time_ns, rulebook)
         self.commit(overlay)
 
     def make_store(self) -> Reader:
@@ -278,7 +282,7 @@ class Chain:
             reveal=reveal or (self.reveal(operator, value) if reveals else None),
         )
         overlay = Overlay(self.store)
-        result = apply_block(overlay, block, CRYPTO, Memory(self.book))
+        result = apply_block(overlay, block, CRYPTO, Memory(self.book), self.rulebook)
         self.reveal_result = None
         if block.reveal is not None:
             self.reveal_result, *results = result.tx_results
@@ -302,7 +306,7 @@ class Chain:
 
     def check_state(self) -> None:
         """Check the invariants over the committed state."""
-        check_all(self.store)
+        check_all(self.store, self.rulebook.at(self.overlay(), self.height))
 
     def check_books(self) -> None:
         """Check that the events alone tell all that the state has."""
@@ -390,7 +394,7 @@ class Chain:
         self.pass_time(clock - self.clock)
 
     def mempool(self) -> Mempool:
-        return Mempool(self.store, CRYPTO)
+        return Mempool(self.store, CRYPTO, self.rulebook)
 
     def check(self, tx: Tx, mempool: Mempool | None = None, *, recheck: bool = False) -> TxResult:
         """Check a transaction as the mempool does."""
@@ -398,7 +402,7 @@ class Chain:
         return mempool.check_tx(tx, min_gas_price_millionths=0, recheck=recheck)
 
     def simulate(self, tx: Tx) -> TxResult:
-        return simulate_tx(self.store, tx)
+        return simulate_tx(self.store, tx, self.rulebook)
 
     # --- looking ---
 
@@ -445,7 +449,7 @@ class Chain:
         return free
 
     def ask(self, request: Any) -> Any:
-        return queries.answer(self.store, request)
+        return queries.answer(self.store, request, self.rulebook)
 
     def order(self, order_id: bytes) -> Order:
         found: Order = self.ask(OrderRequest(order_id)).order

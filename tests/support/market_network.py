@@ -21,7 +21,8 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.jobs import read_job
-from consumer.submit import Request, submit
+from consumer.request import Request
+from consumer.submit import submit
 from consumer.watch import POLL_SECONDS, Delivery
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.records import Leg

@@ -46,14 +46,18 @@ from domain.market.events import (
     BidChanged,
     BidClosed,
     BidPlaced,
+    DeadlinesMoved,
     OrderClosed,
     OrderExcluded,
+    OrderHeld,
     OrderOpened,
+    OrderReleased,
     OrderSubmitted,
     OrderUnmatched,
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
+from domain.node.events import RulesChanged
 from domain.params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
@@ -152,6 +156,7 @@ class Rebuilt:
     """The records of a chain as its events tell them, by the parts of their keys."""
 
     def __init__(self, genesis: Genesis) -> None:
+        self.rules = genesis.rules[0].version
         self.validators = {
             v.operator: Validator(
                 operator=v.operator,
@@ -210,6 +215,12 @@ class Rebuilt:
     def take(self, change: Change) -> None:
         """Change the books as an event tells."""
         raise AssertionError(f"nobody books {type(change).__name__}")
+
+    # Rules
+
+    @take.register
+    def _(self, change: RulesChanged) -> None:
+        self.rules = change.version
 
     # Members
 
@@ -442,6 +453,21 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderVerified) -> None:
         self._leg(change.order, change.leg, settles_at=change.settles_at)
+
+    @take.register
+    def _(self, change: OrderHeld | OrderReleased) -> None:
+        """Nothing that others read tells of holds, but the events."""
+
+    @take.register
+    def _(self, change: DeadlinesMoved) -> None:
+        self._order(change.order, deadline=change.deadline)
+        if change.leg:
+            self._leg(
+                change.order,
+                change.leg,
+                accept_deadline=change.accept_deadline,
+                progress_deadline=change.progress_deadline,
+            )
 
     @take.register
     def _(self, change: DeadlineMoved) -> None:

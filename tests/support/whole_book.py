@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from domain.amount import price_ceil
 from domain.hashing import hash_fields
-from matching_engine.book import Histogram
+from domain.market.records import Histogram
 from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.match import Matched, SimulatedMatch
 from matching_engine.records import Asked, Fill, Standing

@@ -58,8 +58,9 @@ def tiers_page() -> str:
     return page(
         "Tiers",
         "How the work of an order is verified. An order names the tiers that it allows, the preferred one first"
-        f" (`--tier`, by default {code(default_tier().name)}); a bid names those that it offers. The auction fixes the"
-        " tier of a leg: the first of the order's list that the bid offers, or the bid's first if the order names none.",
+        f" (`--tier`; by default {code(default_tier().name)}); a bid names those that it offers. The auction fixes the"
+        " tier of a leg: the first of the order's list that the bid offers. If the order names none, it is the first of"
+        " the bid.",
         table(columns, rows),
         "[To add a tier](../architecture.md#to-add-a-tier) says what makes one.",
         source="pol/rules/tiers/",

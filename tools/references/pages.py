@@ -12,6 +12,7 @@ from tools.references.chain import (
     tiers_page,
 )
 from tools.references.commands import commands_page
+from tools.references.gas import gas_page
 from tools.references.library import library_page
 from tools.references.money import money_page
 from tools.references.operator import configuration_page, metrics_page
@@ -30,6 +31,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "reference/messages.md": messages_page,
         "reference/events.md": events_page,
         "reference/reasons.md": reasons_page,
+        "reference/gas.md": gas_page,
         "reference/tiers.md": tiers_page,
     }
 )

@@ -39,8 +39,6 @@ from validator.decide.records import (
     VerdictRow,
     accepted_works,
     exclude,
-    find_round,
-    replace_round,
     share_key,
 )
 from validator.decide.view import View
@@ -62,7 +60,7 @@ def decide_round(
 ) -> tuple[LocalOrder, list[Action]]:
     """Plan the open round if need be, move every share on, and close the round when all hold."""
     local = open_round(local, view, leg)
-    current = find_round(local, leg.round)
+    current = local.find(leg.round)
     if current is None:
         return local, []
     key = f"{prefix}/{current.round}"
@@ -75,7 +73,7 @@ def decide_round(
         works.append(advanced)
         actions += found
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
-    local = exclude(replace_round(local, replace(current, works=tuple(works))), *bad)
+    local = exclude(local.put(replace(current, works=tuple(works))), *bad)
     proven = {
         (work.slot, work.issue)
         for work in works
@@ -83,10 +81,10 @@ def decide_round(
     }
     works += give_out(local, view, leg, works, proven)
     current = replace(current, works=tuple(works))
-    local = replace_round(local, current)
+    local = local.put(current)
     actions += _commit(local, view, current, shares, key)
     current = _suspect_stop(current, view, shares)
-    local = replace_round(local, current)
+    local = local.put(current)
     actions += _close(local, view, leg, current, shares, key)
     return local, actions
 
@@ -374,7 +372,7 @@ def _has_room(local: LocalOrder, view: View) -> bool:
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:
     """Record the aggregation of a round, and the local states that its slots go on with."""
-    current = find_round(local, round)
+    current = local.find(round)
     if current is None:
         return local
     after = {item.slot: item for item in local.locals}
@@ -383,16 +381,16 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
             state = StateRef(work.packet.roots.local_out, work.packet.local_out)
             after[work.slot] = SlotLocal(work.slot, state)
     local = replace(local, locals=tuple(after[slot] for slot in sorted(after)))
-    return replace_round(local, replace(current, next_global=next_global))
+    return local.put(replace(current, next_global=next_global))
 
 
 def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
     """Record that a round's updates lead to no next state: every place of its shares is replayed now."""
-    current = find_round(local, round)
+    current = local.find(round)
     if current is None:
         return local
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted_works(current))
-    return replace_round(local, suspect(current, refs))
+    return local.put(suspect(current, refs))
 
 
 def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow, ...]:

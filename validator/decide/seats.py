@@ -107,16 +107,31 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
     sealed, clock = seat.sealed, look.chain.clock
     if sealed is None or not sealed.answers:
         return ()
-    where = (look.me, key.order_id, key.leg, key.round, key.stage)
     message: MsgCommitAnswer | MsgRevealAnswer
     if not duty.commitment:
         if clock >= duty.commits_end:
             return ()
-        message = MsgCommitAnswer(*where, sealed.commitment)
+        message = MsgCommitAnswer(
+            auditor=look.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            stage=key.stage,
+            commitment=sealed.commitment,
+        )
         return (SendAnswer(f"{key}/commit", message, sealed.agreed, duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
         return ()
-    message = MsgRevealAnswer(*where, sealed.salt, sealed.answers, sealed.leaves)
+    message = MsgRevealAnswer(
+        auditor=look.me,
+        order_id=key.order_id,
+        leg=key.leg,
+        round=key.round,
+        stage=key.stage,
+        salt=sealed.salt,
+        answers=sealed.answers,
+        leaves=sealed.leaves,
+    )
     return (SendAnswer(f"{key}/reveal", message, sealed.agreed, duty.reveals_end),)
 
 

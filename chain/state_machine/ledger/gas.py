@@ -2,5 +2,5 @@
 
 # A bond that returns: its row, the payment with its event, and the bond account.
 BOND_GAS = 20_000
-# A payment with its event.
+# A share or a depositor that is paid: a payment with its event.
 PAY_GAS = 20_000

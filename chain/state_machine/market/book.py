@@ -39,7 +39,15 @@ def get_standing(store: Overlay) -> list[Standing]:
 
 
 def _standing(bid: Bid, backing: Backing) -> Standing:
-    return Standing(bid, backing[0], bid.free, *backing[1:])
+    jailed, free_bond, free_stake, worsened_height = backing
+    return Standing(
+        bid=bid,
+        jailed=jailed,
+        free_capacity=bid.free,
+        free_bond=free_bond,
+        free_stake=free_stake,
+        worsened_height=worsened_height,
+    )
 
 
 def _backing(store: Overlay, operator: str) -> Backing:

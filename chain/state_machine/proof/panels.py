@@ -266,8 +266,18 @@ def _draw_places(
     )
     for number, found in enumerate(drawn):
         place = found.place
-        where = (int(place.kind), place.slot, place.issue, place.segment)
-        ctx.emit(PlaceDrawn(closed.key, number, *where, found.stops, found.claim))
+        ctx.emit(
+            PlaceDrawn(
+                round=closed.key,
+                place=number,
+                kind=int(place.kind),
+                slot=place.slot,
+                issue=place.issue,
+                segment=place.segment,
+                stops=found.stops,
+                claim=found.claim,
+            )
+        )
     return drawn
 
 

@@ -13,10 +13,10 @@ from chain.client.sender import TxSender
 from chain.state_machine.proof.fees import compute_round_cost
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
+from consumer.request import Request
 from consumer.submit import (
     SEQUENCES_TRIED,
     Quote,
-    Request,
     explain,
     quote,
     recover_secret,

@@ -6,7 +6,7 @@ import click
 from click.testing import CliRunner
 
 from assay.cli.conditions import condition_options, offer_options, read_offer, read_request
-from consumer.submit import Request
+from consumer.request import Request
 from domain.market.records import Conditions, Offer
 
 
