@@ -21,7 +21,13 @@ from domain.events import Change, Counts
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
 from domain.legs.events import OrderAccepted, OrderMatched
-from domain.market.events import OrderClosed, OrderOpened, OrderSubmitted, OrderUnmatched
+from domain.market.events import (
+    DeadlinesMoved,
+    OrderClosed,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
 from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 from domain.proof.events import (
@@ -369,7 +375,7 @@ class Index:
         self._order(change.order, state=int(OrderState.PROVEN))
 
     @_take.register
-    def _(self, change: DeadlineMoved, event: LoggedEvent) -> None:
+    def _(self, change: DeadlineMoved | DeadlinesMoved, event: LoggedEvent) -> None:
         self._order(change.order, deadline=change.deadline)
 
     @_take.register

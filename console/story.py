@@ -18,6 +18,7 @@ from domain.legs.events import (
 )
 from domain.legs.records import LegState
 from domain.market.events import (
+    DeadlinesMoved,
     OrderClosed,
     OrderExcluded,
     OrderOpened,
@@ -304,7 +305,7 @@ class Story:
             self.excluded.append(change.validator)
 
     @_take.register
-    def _(self, change: DeadlineMoved) -> None:
+    def _(self, change: DeadlineMoved | DeadlinesMoved) -> None:
         self.deadline = change.deadline
 
     @_take.register

@@ -46,9 +46,12 @@ from domain.market.events import (
     BidChanged,
     BidClosed,
     BidPlaced,
+    DeadlinesMoved,
     OrderClosed,
     OrderExcluded,
+    OrderHeld,
     OrderOpened,
+    OrderReleased,
     OrderSubmitted,
     OrderUnmatched,
 )
@@ -450,6 +453,21 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderVerified) -> None:
         self._leg(change.order, change.leg, settles_at=change.settles_at)
+
+    @take.register
+    def _(self, change: OrderHeld | OrderReleased) -> None:
+        """Nothing that others read tells of holds, but the events."""
+
+    @take.register
+    def _(self, change: DeadlinesMoved) -> None:
+        self._order(change.order, deadline=change.deadline)
+        if change.leg:
+            self._leg(
+                change.order,
+                change.leg,
+                accept_deadline=change.accept_deadline,
+                progress_deadline=change.progress_deadline,
+            )
 
     @take.register
     def _(self, change: DeadlineMoved) -> None:

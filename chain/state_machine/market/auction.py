@@ -13,6 +13,7 @@ from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
 from chain.state_machine.market.tables import (
     ACCEPT_DUE,
@@ -211,7 +212,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
-        accept_deadline=ctx.clock + wait,
+        accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
         progress_deadline=0,
         round=0,
         verified=0,

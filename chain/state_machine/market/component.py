@@ -5,6 +5,7 @@ from chain.state_machine.market import gas
 from chain.state_machine.market.auction import apply_auction
 from chain.state_machine.market.book import on_bid
 from chain.state_machine.market.handlers import HANDLERS
+from chain.state_machine.market.holds import on_hold
 from chain.state_machine.market.invariants import INVARIANTS
 from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
 from chain.state_machine.market.queries import ANSWERS
@@ -14,6 +15,9 @@ from chain.state_machine.market.tables import (
     BIDS_OF,
     CLOSE_DUE,
     DIRTY_ORDERS,
+    HELD_TIMES,
+    HOLD_DUE,
+    HOLDS,
     LEGS,
     LIVE_LEGS,
     LOADS,
@@ -35,6 +39,8 @@ COMPONENT = Component(
         BIDS,
         BIDS_OF,
         ORDERS,
+        HOLDS,
+        HELD_TIMES,
         ORDERS_OF_CONSUMER,
         ORDERS_OF_VALIDATOR,
         OPEN_ORDERS,
@@ -48,6 +54,7 @@ COMPONENT = Component(
     effects=(
         Effect(TIME_TO_LIVE_DUE, on_time_to_live, weigh_end),
         Effect(CLOSE_DUE, on_close, weigh_end),
+        Effect(HOLD_DUE, on_hold),
         Effect(BID_DUE, on_bid),
     ),
     hooks=(END.to(apply_auction),),

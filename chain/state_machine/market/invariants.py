@@ -1,5 +1,7 @@
 """What must hold of bids, orders in the book, and reserved capacity."""
 
+from collections import Counter
+
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.tables import (
@@ -8,15 +10,20 @@ from chain.state_machine.ledger.tables import (
     PAYMENTS,
     TALLIES,
 )
+from chain.state_machine.market.holds import HELD_SECONDS_MAX
 from chain.state_machine.market.tables import (
     BIDS,
     BIDS_OF,
+    HELD_TIMES,
+    HOLD_DUE,
+    HOLDS,
     LEGS,
     LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
     ORDERS,
 )
+from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import price_ceil
@@ -106,7 +113,25 @@ def _in_book(store: Overlay, order: Order) -> bool:
     return order.state is OrderState.OPEN and not ending
 
 
+def check_holds(store: Overlay, _: Running) -> None:
+    """Every hold is counted and has an end that the queue knows; no order is held for too long, or after its end."""
+    holds = HOLDS.scan(store)
+    counts = Counter(found.order_id for found in holds)
+    times = {time.order_id: time for time in HELD_TIMES.scan(store)}
+    counted = {order_id: time.holds for order_id, time in times.items() if time.holds}
+    ensure(counted == counts, "the holds of orders are counted wrong")
+    for found in holds:
+        name = found.order_id.hex()
+        has_end = DEADLINES.has(store, HOLD_DUE.lane, found.until, HOLD_DUE.number, *found.key)
+        ensure(has_end, f"a hold of order {name} has no end")
+        time = times[found.order_id]
+        held = time.total + found.until - time.since
+        ensure(held <= HELD_SECONDS_MAX, f"order {name} is held for too long")
+        is_over = ORDERS.must(store, found.order_id).state is OrderState.CLOSED
+        ensure(not is_over, f"order {name} is held after its end")
+
+
 INVARIANTS = Invariants(
-    whole=(check_capacity, check_book),
+    whole=(check_capacity, check_book, check_holds),
     each=(Each(ORDERS, (check_escrow, check_state)),),
 )

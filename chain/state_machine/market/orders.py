@@ -17,6 +17,7 @@ from chain.state_machine.ledger.order_money import (
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import mark_if_bidder, return_bond
+from chain.state_machine.market.holds import drop_holds, get_held_seconds, stands_still
 from chain.state_machine.market.tables import (
     ACCEPT_DUE,
     BIDS,
@@ -108,8 +109,13 @@ def take_capacity(ctx: Context, leg: Leg) -> None:
 def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     """Change a running leg, which gets a new progress deadline for the open round."""
     cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
-    deadline = ctx.clock + progress_seconds(
-        order.terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+    # What is held now is added when it is released.
+    deadline = (
+        ctx.clock
+        - get_held_seconds(ctx, order.id)
+        + progress_seconds(
+            order.terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+        )
     )
     schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
@@ -140,6 +146,7 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, ORDER_DUE, order.id)
+    drop_holds(ctx, order.id)
     if order.legs:
         _stop_leg(ctx, order, reason)
     close_order(ctx, order.id, reason)
@@ -188,9 +195,13 @@ def is_ending(ctx: Context, order: Order) -> bool:
 
 
 def get_waited(ctx: Context, order: Order) -> int:
-    """Return how long panels of an order have waited for audit room by now, which moves its deadline (seconds)."""
+    """Return how long an order has stood still by now, which moves its deadline (seconds).
+
+    Panels of it wait for audit room, or it is held; both at a time count once.
+    """
     tally = TALLIES.must(ctx.store, order.id)
-    return ctx.clock - tally.waits_since if tally.waiting else 0
+    waited = ctx.clock - tally.waits_since if tally.waiting else 0
+    return max(waited, get_held_seconds(ctx, order.id))
 
 
 def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
@@ -211,6 +222,8 @@ def on_time_to_live(ctx: Context, entry: Entry) -> None:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is not OrderState.OPEN or ctx.clock < order.expires_at or is_ending(ctx, order):
         return
+    if stands_still(ctx, order.id):
+        return  # the release comes back to it
     late = ctx.clock >= order.deadline
     end_order(ctx, order, CloseReason.DEADLINE if late else CloseReason.EXPIRED)
 
@@ -303,7 +316,8 @@ def get_assigned(
     check_before(
         ctx,
         "accept deadline" if matched else "progress deadline",
-        leg.accept_deadline if matched else leg.progress_deadline,
+        (leg.accept_deadline if matched else leg.progress_deadline)
+        + get_held_seconds(ctx, order_id),
     )
     check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
     return order, leg

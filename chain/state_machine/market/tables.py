@@ -37,10 +37,40 @@ class Sweep:
     order_id: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reason for which an order (leg and round 0) does not settle, or a round is not verified."""
+
+    order_id: bytes
+    leg: int
+    round: int
+    reason: str
+    since: int
+    # When the queue takes it off.
+    until: int
+
+    @property
+    def key(self) -> tuple[bytes, int, int, str]:
+        """The order, the leg, the round and the reason."""
+        return self.order_id, self.leg, self.round, self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTime:
+    """How many holds an order and its rounds have, since when at least one, and the seconds of those before."""
+
+    order_id: bytes
+    holds: int = 0
+    since: int = 0
+    total: int = 0
+
+
 LOADS = Table(0x1B, "load", Load, lambda r: (r.validator,))
 BIDS = Table(0x20, "bid", Bid, lambda r: (r.id,))
 # Validator, bid.
 BIDS_OF = Index(0x21, "bid of a validator")
+HOLDS = Table(0x24, "hold", Hold, lambda r: r.key)
+HELD_TIMES = Table(0x25, "held time", HeldTime, lambda r: (r.order_id,))
 ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
 # Consumer, order.
 ORDERS_OF_CONSUMER = Index(0x29, "order of a consumer")
@@ -64,6 +94,8 @@ PROGRESS_DUE = Due("progress", 11, lane=1, of_order=True)
 TIME_TO_LIVE_DUE = Due("time to live", 12, lane=1, of_order=True)
 ORDER_DUE = Due("order", 13, lane=1, of_order=True)
 CLOSE_DUE = Due("close", 14, lane=1, of_order=True)
+# Order, leg, round, reason.
+HOLD_DUE = Due("hold", 15, lane=1, of_order=True)
 # Bid.
 BID_DUE = Due("bid", 20, lane=2)
 

@@ -2,6 +2,7 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
+from chain.state_machine.market.holds import RELEASED
 from chain.state_machine.market.orders import weigh_end
 from chain.state_machine.market.tables import ACCEPT_DUE, ORDER_DUE, PROGRESS_DUE
 from chain.state_machine.proof import gas
@@ -25,7 +26,13 @@ from chain.state_machine.proof.panels import (
 from chain.state_machine.proof.queries import ANSWERS
 from chain.state_machine.proof.room import on_room, weigh_room
 from chain.state_machine.proof.rounds import weigh_void
-from chain.state_machine.proof.settlement import on_bonds, on_window, weigh_bonds, weigh_window
+from chain.state_machine.proof.settlement import (
+    on_bonds,
+    on_released,
+    on_window,
+    weigh_bonds,
+    weigh_window,
+)
 from chain.state_machine.proof.shares import draw_segments, weigh_segments
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
@@ -92,7 +99,7 @@ COMPONENT = Component(
         SharesSubject: Draw(draw_segments, weigh_segments),
         PanelSubject: Draw(draw_stage, weigh_stage_draw),
     },
-    hooks=(BEGIN.to(apply_lots),),
+    hooks=(BEGIN.to(apply_lots), RELEASED.to(on_released)),
     answers=ANSWERS,
     invariants=INVARIANTS,
     due_percent=gas.LOTS_PERCENT,

@@ -13,6 +13,7 @@ from chain.state_machine.ledger.tables import (
     TALLIES,
 )
 from chain.state_machine.market.tables import (
+    HELD_TIMES,
     LEGS,
     ORDERS,
 )
@@ -172,6 +173,8 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + handover
         tally = TALLIES.must(store, order.id)
         tail += clock - tally.waits_since if tally.waiting else 0
+        time = HELD_TIMES.get(store, order.id)
+        tail += clock - time.since if time is not None and time.holds else 0
         # Entries that the cap of a block carried over are allowed to be late.
         late = clock > order.deadline + tail and not _has_overdue(store, clock)
         ensure(not late, f"order {order.id.hex()} outlived its last deadline")

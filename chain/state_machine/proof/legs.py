@@ -11,6 +11,7 @@ from chain.state_machine.ledger.order_money import (
 )
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import close_bid
+from chain.state_machine.market.holds import stands_still
 from chain.state_machine.market.orders import (
     end_leg,
     end_order,
@@ -130,6 +131,8 @@ def on_accept(ctx: Context, entry: Entry) -> None:
     """End a match that was not accepted in time."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    if stands_still(ctx, order.id):
+        return  # the release moves the deadline
     if leg.state is LegState.MATCHED and ctx.clock >= leg.accept_deadline:
         miss_accept(ctx, order, leg)
 
@@ -138,7 +141,7 @@ def on_progress(ctx: Context, entry: Entry) -> None:
     """End a running leg that made no progress."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
-    if leg.state is not LegState.RUNNING:
+    if leg.state is not LegState.RUNNING or stands_still(ctx, order.id):
         return
     if ctx.clock < leg.progress_deadline:
         return
@@ -161,6 +164,8 @@ def on_order(ctx: Context, entry: Entry) -> None:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
+    if stands_still(ctx, order.id):
+        return  # the release moves the deadline
     last = order.deadline + get_waited(ctx, order)
     if ctx.clock < last:
         # Panels of it wait for audit room, or did.

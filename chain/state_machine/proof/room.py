@@ -8,6 +8,7 @@ changes who is drawn.
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import LEGS, ORDER_DUE, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
@@ -137,6 +138,8 @@ def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int])
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)
     waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
+    # The time that the order is held as well is added when it is released.
+    waited -= min(waited, get_held_seconds(ctx, order.id))
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
         moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.tables import LEGS
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, VOID_DUE
@@ -35,9 +36,10 @@ def get_next_round(ctx: Context, leg: Leg) -> Round | None:
 def is_verifiable(ctx: Context, closed: Round) -> bool:
     """Tell whether a round may be verified, given that the round before it is.
 
-    Its window is over, and each place of its panel is decided for the chain's root. Without auditors there is none.
+    Nothing holds it, its window is over, and each place of its panel is decided for the chain's root. Without auditors
+    there is no panel.
     """
-    if closed.void or ctx.clock < closed.window_ends:
+    if closed.void or ctx.clock < closed.window_ends or is_held(ctx, closed.key):
         return False
     panel = PANELS.get(ctx.store, *closed.key)
     if panel is None:

@@ -11,6 +11,7 @@ from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, withhold_part
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.book import return_bond
+from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.orders import (
     BONDS_PER_CALL,
     clear_leg,
@@ -43,6 +44,13 @@ def advance(ctx: Context, order_id: bytes) -> None:
     order = ORDERS.must(ctx.store, order_id)
     leg = LEGS.must(ctx.store, order_id, order.legs)
     schedule(ctx, ctx.clock, WINDOW_DUE, order_id, leg.number, leg.next_round)
+
+
+def on_released(ctx: Context, order_id: bytes) -> None:
+    """Go on with an order that was held, if it runs."""
+    order = ORDERS.must(ctx.store, order_id)
+    if _is_going_on(ctx, order, order.legs):
+        advance(ctx, order_id)
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
@@ -159,8 +167,10 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order when all rounds are verified or can never be, or a failed leg."""
+    """End the order when all rounds are verified or can never be, or a failed leg; not while the order is held."""
     order = ORDERS.must(ctx.store, order_id)
+    if is_held(ctx, order_id):
+        return
     # Not in their order: a panel may find a later round wrong while one before it is still open.
     is_over = leg.verified + leg.void == leg.closed
     if order.state is OrderState.PROVEN and leg.verified == leg.closed:

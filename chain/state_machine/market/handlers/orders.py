@@ -5,6 +5,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
+from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.orders import (
     check_before,
     end_order,
@@ -110,6 +111,7 @@ def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
     if order.state is not OrderState.OPEN or is_ending(ctx, order):
         reason = f"the order is {order.state.name.lower()}"
         raise Refusal(WRONG_STATE, "order_id", reason, "only an open order can be cancelled")
+    check_not_held(ctx, order.id)
     check_before(ctx, "time to live", order.expires_at)
     return order
 

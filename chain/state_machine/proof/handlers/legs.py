@@ -2,6 +2,7 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
+from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.orders import get_assigned, restart_progress
 from chain.state_machine.market.tables import ACCEPT_DUE, ORDERS
 from chain.state_machine.proof.legs import (
@@ -53,8 +54,10 @@ def check_decline_order_fields(message: MsgDeclineOrder) -> None:
 
 
 def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
-    """The signer is matched, in time."""
-    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    """The signer is matched, in time, and no hold keeps the match."""
+    found = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    check_not_held(ctx, message.order_id)
+    return found
 
 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Leg]) -> None:
