@@ -1,10 +1,12 @@
 """What the legs component says."""
 
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
@@ -26,6 +28,8 @@ WORDS = Words(
         SlotOpened,
         OrderAccepted,
         ProgressRestarted,
+        LegDeadlinesMoved,
+        OrderProven,
         OrderDeclined,
         LegFailed,
         OrderSettled,

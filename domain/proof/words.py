@@ -3,9 +3,7 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
     PanelSkipped,
@@ -44,9 +42,7 @@ WORDS = Words(
         MsgRevealAnswer,
     ),
     events=(
-        OrderProven,
         OrderVerified,
-        DeadlineMoved,
         ShareCommitted,
         ShareSkipped,
         ShareRejected,
