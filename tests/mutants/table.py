@@ -28,7 +28,7 @@ _OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
 _EXACT = "tests/unit/pol/rules/tiers/test_exact.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
 _OUTGOING = "tests/unit/validator/test_outgoing.py"
-_SHARES = "tests/unit/compute_provider/decide/test_shares.py"
+_SHARES = "tests/unit/compute_provider/decide/test_duties.py"
 _RECEIVING = "tests/unit/link/test_receiving.py"
 _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
@@ -1542,9 +1542,9 @@ MUTANTS = (
     Mutant(
         "trained-by-id",
         "a provider trains an order with a low id while the time of another one runs out",
-        "compute_provider/decide/shares.py",
-        "    for work in state.by_deadline():\n        if work.stage is Stage.READY:\n",
-        "    for work in state.works:\n        if work.stage is Stage.READY:\n",
+        "compute_provider/decide/duties.py",
+        "    for work in by_deadline(shares, picture):\n        if work.stage is Stage.READY:\n",
+        "    for work in shares.works:\n        if work.stage is Stage.READY:\n",
         (f"{_SHARES}::test_what_has_to_be_there_first_is_trained_first",),
     ),
     Mutant(
@@ -2737,7 +2737,7 @@ MUTANTS = (
         "joined-and-stale",
         "the status of a provider that has joined says that it waits",
         "compute_provider/daemon.py",
-        "        if after.joined != before.joined:\n",
+        "        if seen.joined != before.joined:\n",
         "        if False:\n",
         ("tests/integration/test_provider_daemon.py",),
     ),

@@ -252,7 +252,7 @@ class World:
         for daemon in self.validators.values():
             daemon.wake(self.network.delay())
         for provider in self.providers.values():
-            if provider.state.works:
+            if provider.shares.works:
                 provider.wake(self.network.delay())
         for order in self.orders:
             if order.order_id and not order.over:

@@ -44,7 +44,7 @@ from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide import outgoing
 from validator.decide.duties import Upkeep
-from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
+from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
@@ -413,7 +413,8 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission
 
 
 def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:
-    return find_work(find_round(local, round), slot, issue)
+    at = local.at(round, slot, issue)
+    return at.work if at else None
 
 
 @contextmanager

@@ -32,8 +32,6 @@ from validator.decide.records import (
     SealedResult,
     SlotWork,
     accepted_works,
-    find_round,
-    find_work,
     new_order,
 )
 from validator.ledger import Ledger
@@ -126,9 +124,9 @@ class Setting:
 
 
 def work_of(local: LocalOrder) -> SlotWork:
-    work = find_work(find_round(local, 0), PART.slot, 1)
-    assert work is not None
-    return work
+    at = local.at(0, PART.slot, 1)
+    assert at is not None
+    return at.work
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +204,7 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     setting: Setting,
 ) -> None:
     local = setting.perform(setting.share(), do.Aggregate("aggregate", KEY.round(0)))
-    current = find_round(local, 0)
+    current = local.find(0)
     assert current is not None
     assert current.next_global is not None
     blobs = setting.ledger.blobs
