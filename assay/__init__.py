@@ -70,7 +70,7 @@ ORIGINS = {
     "OrderMatched": "domain.legs.events:OrderMatched",
     "OrderOpened": "domain.market.events:OrderOpened",
     "OrderOptions": "consumer.request:OrderOptions",
-    "OrderProven": "domain.proof.events:OrderProven",
+    "OrderProven": "domain.legs.events:OrderProven",
     "OrderResponse": "domain.proof.queries:OrderResponse",
     "OrderSettled": "domain.legs.events:OrderSettled",
     "OrderState": "domain.market.records:OrderState",

@@ -20,9 +20,9 @@ from console.traces import Reached, Replayed, Trace
 from domain.events import Change, Counts
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
-from domain.legs.events import OrderAccepted, OrderMatched
+from domain.legs.events import OrderAccepted, OrderMatched, OrderProven
 from domain.market.events import (
-    DeadlinesMoved,
+    DeadlineMoved,
     OrderClosed,
     OrderOpened,
     OrderSubmitted,
@@ -31,8 +31,6 @@ from domain.market.events import (
 from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 from domain.proof.events import (
-    DeadlineMoved,
-    OrderProven,
     PanelEnded,
     RoundClosed,
     RoundVerified,
@@ -375,7 +373,7 @@ class Index:
         self._order(change.order, state=int(OrderState.PROVEN))
 
     @_take.register
-    def _(self, change: DeadlineMoved | DeadlinesMoved, event: LoggedEvent) -> None:
+    def _(self, change: DeadlineMoved, event: LoggedEvent) -> None:
         self._order(change.order, deadline=change.deadline)
 
     @_take.register

@@ -8,17 +8,19 @@ from domain.events import Change, Counts
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
 )
 from domain.legs.records import LegState
 from domain.market.events import (
-    DeadlinesMoved,
+    DeadlineMoved,
     OrderClosed,
     OrderExcluded,
     OrderOpened,
@@ -30,9 +32,7 @@ from domain.node.queries import LoggedEvent
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
     PanelSkipped,
@@ -305,7 +305,7 @@ class Story:
             self.excluded.append(change.validator)
 
     @_take.register
-    def _(self, change: DeadlineMoved | DeadlinesMoved) -> None:
+    def _(self, change: DeadlineMoved) -> None:
         self.deadline = change.deadline
 
     @_take.register
@@ -334,6 +334,12 @@ class Story:
     @_take.register
     def _(self, change: ProgressRestarted) -> None:
         self.legs[change.leg].progress_deadline = change.deadline
+
+    @_take.register
+    def _(self, change: LegDeadlinesMoved) -> None:
+        leg = self.legs[change.leg]
+        leg.accept_deadline = change.accept_deadline
+        leg.progress_deadline = change.progress_deadline
 
     @_take.register
     def _(self, change: OrderDeclined | LegFailed) -> None:

@@ -2,9 +2,10 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.ledger.component import COMPONENT as LEDGER
+from chain.state_machine.legs.component import COMPONENT as LEGS
 from chain.state_machine.market.component import COMPONENT as MARKET
 from chain.state_machine.node.component import COMPONENT as NODE
 from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
 
-COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, REGISTRY, MARKET, PROOF)
+COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF)

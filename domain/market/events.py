@@ -115,15 +115,12 @@ class OrderReleased(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlinesMoved(Change):
-    """No hold of an order is left; its deadlines have moved by the held time (leg 0: none is live)."""
+class DeadlineMoved(Change):
+    """An order stood still, because its panels waited for audit room or it was held: it has that much more time."""
 
-    KIND: ClassVar[str] = "order.deadlines_moved"
+    KIND: ClassVar[str] = "order.deadline_moved"
     order: bytes
     deadline: int
-    leg: int
-    accept_deadline: int
-    progress_deadline: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,7 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
     PanelSkipped,
@@ -44,9 +42,7 @@ WORDS = Words(
         MsgRevealAnswer,
     ),
     events=(
-        OrderProven,
         OrderVerified,
-        DeadlineMoved,
         ShareCommitted,
         ShareSkipped,
         ShareRejected,
@@ -80,4 +76,6 @@ WORDS = Words(
         SeatsRequest,
         PanelDutiesRequest,
     ),
+    message_packages=("assay.pol.v1",),
+    query_packages=("assay.market.v1",),
 )

@@ -468,7 +468,7 @@ MUTANTS = (
     Mutant(
         "emptied-book",
         "whoever declines loses its bid",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/ends.py",
         "    if reason is LegEnd.DECLINED_NO_CAPACITY:\n",
         "    if reason:\n",
         (f"{_MATCHED}::test_one_order_that_is_never_delivered_does_not_empty_the_book",),
@@ -476,7 +476,7 @@ MUTANTS = (
     Mutant(
         "blame-for-ever",
         "an order that is never delivered goes round all validators",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/ends.py",
         "        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)\n"
         "        fee = order.params.payload_fee\n",
         "        fee = order.params.payload_fee\n",
@@ -485,7 +485,7 @@ MUTANTS = (
     Mutant(
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/money.py",
         "source, paid = order.id.hex(), min(cut, lost)",
         "source, paid = order.id.hex(), cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
@@ -493,9 +493,9 @@ MUTANTS = (
     Mutant(
         "deadline-in-a-match",
         "the order's deadline ends a match without fault",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/ends.py",
         "        miss_accept(ctx, order, leg)\n    elif",
-        "        end_order(ctx, order, CloseReason.DEADLINE)\n    elif",
+        "        end_with_leg(ctx, order, leg, CloseReason.DEADLINE)\n    elif",
         (
             f"{_MATCHED}::test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance",
         ),
@@ -503,7 +503,7 @@ MUTANTS = (
     Mutant(
         "proven-unpaid",
         "a proven order is closed at its deadline",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/market/orders.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
         "        return\n    last =",
         "if order.state is OrderState.PROVEN:\n"
@@ -578,9 +578,9 @@ MUTANTS = (
     Mutant(
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
-        "chain/state_machine/proof/handlers/commit_traces.py",
-        "LOCAL_ROOTS.get(ctx.store, order.id, leg, slot) or order.terms.local_root",
-        "order.terms.local_root",
+        "chain/state_machine/legs/slots.py",
+        "    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
+        "    left = None\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
     Mutant(
@@ -756,15 +756,15 @@ MUTANTS = (
     Mutant(
         "part-kept",
         "what was withheld is the validator's also where the leg has failed",
-        "chain/state_machine/market/orders.py",
-        "        _lose_part(ctx, order, leg)\n        # What failed",
-        "        pay_part(ctx, order.id, leg.validator)\n        # What failed",
+        "chain/state_machine/legs/ends.py",
+        "    lose_part(ctx, order, leg)\n    end_order",
+        "    pay_part(ctx, order.id, leg.validator)\n    end_order",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(
         "part-returned-twice",
         "what returns to the deposit is made good by the job bond once more",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/money.py",
         "cost - without_panel - part",
         "cost - without_panel",
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
@@ -780,7 +780,7 @@ MUTANTS = (
     Mutant(
         "made-good-twice",
         "each round of a leg that is found wrong pays for what the consumer lost once",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/money.py",
         "max(0, paid - tally.made_good)",
         "max(0, paid)",
         (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),
@@ -836,7 +836,7 @@ MUTANTS = (
     Mutant(
         "part-to-oneself",
         "a validator that is going to stop pays its own people out of its part",
-        "chain/state_machine/market/orders.py",
+        "chain/state_machine/legs/money.py",
         "    of_bond = min(taken, row.amount if row else 0)\n",
         "    taken = 0\n    of_bond = min(taken, row.amount if row else 0)\n",
         (f"{REJECTIONS[0]}::test_a_validator_cannot_pay_itself_out_of_its_part_and_stop",),
@@ -913,8 +913,8 @@ MUTANTS = (
         "missing-slot",
         "a round closes without its last slots",
         "chain/state_machine/proof/handlers/close_round.py",
-        "if missing < slots:",
-        "if missing < len(shares):",
+        "if missing is not None:",
+        "if missing is not None and shares:",
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
@@ -1743,7 +1743,7 @@ MUTANTS = (
     Mutant(
         "undrawn-audit-is-made-good",
         "a consumer gets back the audit of a round that had none",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/money.py",
         "cost - without_panel - part",
         "cost - part",
         (f"{_OTHER_TIER}::test_a_consumer_whose_leg_fails_gets_back_what_it_paid",),
@@ -1866,7 +1866,7 @@ MUTANTS = (
     Mutant(
         "far-ahead",
         "any number of rounds is closed and not verified",
-        "chain/state_machine/proof/rounds.py",
+        "chain/state_machine/legs/checks.py",
         "return leg.round - leg.next_round >= order.params.rounds_ahead",
         "return False",
         (
@@ -2405,15 +2405,15 @@ MUTANTS = (
         "trial-lie",
         "a job may take a thousand times its work, as long as it is finite",
         "validator/decide/trial.py",
-        "if round > most or terms.rounds * round > left:",
-        "if terms.rounds * round > left:",
+        "if round > most or leg.rounds * round > left:",
+        "if leg.rounds * round > left:",
         (f"{_TRIAL}::test_operations_that_cost_a_thousand_times_their_work_are_too_slow",),
     ),
     Mutant(
         "trial-deadline",
         "a job is accepted that will miss the order's deadline",
         "validator/decide/trial.py",
-        "if round > most or terms.rounds * round > left:",
+        "if round > most or leg.rounds * round > left:",
         "if round > most:",
         (f"{_TRIAL}::test_a_job_has_to_fit_the_orders_deadline",),
     ),
@@ -2511,7 +2511,7 @@ MUTANTS = (
     Mutant(
         "event-progress",
         "no event tells of a progress deadline that starts again",
-        "chain/state_machine/market/orders.py",
+        "chain/state_machine/legs/progress.py",
         "    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))\n",
         "",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),

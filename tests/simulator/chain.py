@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 from chain.state_machine import queries
 from chain.state_machine.invariants import check_all, check_record
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALLIES
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
     PANEL_POTS,
     PANELS,

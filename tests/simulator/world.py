@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from chain.state_machine.context import HEAD, NS
-from chain.state_machine.market.tables import LEGS
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay

@@ -18,8 +18,9 @@ from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.queries import get_account, get_balance
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
+from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES

@@ -323,14 +323,14 @@ class Market:
         return replace(claim, **changes)
 
     def local_in(self, order_id: bytes, slot: int) -> bytes:
-        """Return the local state that the slot's last accepted share left, or the order's initial one."""
+        """Return the local state that the slot's last accepted share left, or the one that the slot starts from."""
         leg = self.order(order_id).legs
         left = [
             share.roots.local_out
             for share in self.shares(order_id)
             if share.roots and (share.claim.leg, share.claim.slot) == (leg, slot)
         ]
-        return left[-1] if left else self.order(order_id).terms.local_root
+        return left[-1] if left else self.all_of(order_id).opening_local(leg, slot)
 
     def trace(
         self,
@@ -354,7 +354,7 @@ class Market:
 
     def traces_of_round(self, order_id: bytes) -> list[Trace]:
         """Return a trace that holds for each slot of the open round."""
-        return [self.trace(order_id, slot) for slot in range(self.order(order_id).terms.slots)]
+        return [self.trace(order_id, slot) for slot in self.leg(order_id).served_slots]
 
     def commit_message(
         self,
@@ -582,8 +582,8 @@ class Market:
 
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, audits, windows, hand-over."""
-        rounds = self.order(order_id).terms.rounds
-        for round in range(self.leg(order_id).round, rounds):
+        leg = self.leg(order_id)
+        for round in range(leg.round, leg.end_round):
             self.train_round(order_id)
             self.answer_all(order_id, round)
         self.chain.pass_time(self.order(order_id).window + 2)

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -31,10 +32,12 @@ from domain.ledger.records import (
     Withdrawal,
 )
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
@@ -46,7 +49,7 @@ from domain.market.events import (
     BidChanged,
     BidClosed,
     BidPlaced,
-    DeadlinesMoved,
+    DeadlineMoved,
     OrderClosed,
     OrderExcluded,
     OrderHeld,
@@ -62,9 +65,7 @@ from domain.params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
     PanelSkipped,
@@ -459,15 +460,13 @@ class Rebuilt:
         """Nothing that others read tells of holds, but the events."""
 
     @take.register
-    def _(self, change: DeadlinesMoved) -> None:
-        self._order(change.order, deadline=change.deadline)
-        if change.leg:
-            self._leg(
-                change.order,
-                change.leg,
-                accept_deadline=change.accept_deadline,
-                progress_deadline=change.progress_deadline,
-            )
+    def _(self, change: LegDeadlinesMoved) -> None:
+        self._leg(
+            change.order,
+            change.leg,
+            accept_deadline=change.accept_deadline,
+            progress_deadline=change.progress_deadline,
+        )
 
     @take.register
     def _(self, change: DeadlineMoved) -> None:

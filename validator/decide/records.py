@@ -168,6 +168,8 @@ class LocalOrder:
     failures: tuple[Failures, ...]
     # Chain clock when this daemon first saw that the order is closed; 0 before.
     closed_at: int
+    # The global state that the leg starts from, if it is of another leg.
+    opening: StateRef | None = None
 
     @property
     def key(self) -> LegKey:

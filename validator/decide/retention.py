@@ -108,6 +108,8 @@ def _needed(
         yield from _of_round(known)
     if live:
         yield from (item.state.blob for item in local.locals)
+        if local.opening is not None:
+            yield local.opening.blob
         if local.rounds and local.rounds[-1].next_global is not None:
             yield local.rounds[-1].next_global.blob
 

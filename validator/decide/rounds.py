@@ -83,7 +83,7 @@ def decide_round(
     current = replace(current, works=tuple(works))
     local = local.put(current)
     actions += _commit(local, view, current, shares, key)
-    current = _suspect_stop(current, view, shares)
+    current = _suspect_stop(current, view, leg, shares)
     local = local.put(current)
     actions += _close(local, view, leg, current, shares, key)
     return local, actions
@@ -248,11 +248,11 @@ def _commit(
     return [_send(f"{key}/commit", message, local, view)]
 
 
-def _are_done(current: LocalRound, view: View, shares: Shares) -> bool:
-    """Tell whether every slot has a share of which all that is replayed of any share was, and held."""
+def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
+    """Tell whether every slot of the leg has a share of which all that is replayed of any share was, and held."""
     accepted = accepted_works(current)
     found = ((work, shares.get((work.slot, work.issue))) for work in accepted)
-    every = len(accepted) == view.on_chain.order.terms.slots
+    every = tuple(work.slot for work in accepted) == tuple(leg.served_slots)
     return every and all(
         share and _holds(work, share, duty_of(work, share)) for work, share in found
     )
@@ -270,9 +270,9 @@ def _first_stop(current: LocalRound, view: View) -> Place:
     )
 
 
-def _suspect_stop(current: LocalRound, view: View, shares: Shares) -> LocalRound:
+def _suspect_stop(current: LocalRound, view: View, leg: Leg, shares: Shares) -> LocalRound:
     """Suspect the first share that ends where the job stops, once all that is replayed of any share holds."""
-    if not _are_done(current, view, shares):
+    if not _are_done(current, leg, shares):
         return current
     stop = _first_stop(current, view)
     if stop == AGGREGATION:
@@ -315,7 +315,7 @@ def _close(
     is closed with the place at which the job stops, when everything that leads there was replayed, or the time is over
     for that: a share's wrong segment would end the order.
     """
-    if not _are_done(current, view, shares):
+    if not _are_done(current, leg, shares):
         return []
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)

@@ -7,7 +7,7 @@ from domain.keys import RoundKey
 from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.records import Validator
-from link.types import Machine
+from link.types import Machine, StateRef
 from validator.decide.plan import Worker
 from validator.decide.probe import Measured
 from validator.decide.records import SeatKey
@@ -57,7 +57,8 @@ class View:
 
     ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
     ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks, ``panels``
-    are those about this validator's rounds that are not over.
+    are those about this validator's rounds that are not over. ``held`` are states of other legs, by root, that matched
+    legs start from.
     """
 
     on_chain: OrderResponse
@@ -68,6 +69,7 @@ class View:
     workers: tuple[Worker, ...]
     secret: bytes
     panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
+    held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class Look:
     """One look at everything, from which all duties and what is done about them follow.
 
     ``seats`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
-    probes found; ``endpoint`` and ``certificate`` are where this daemon can be reached.
+    probes found; ``endpoint`` and ``certificate`` are where this daemon can be reached. ``held`` are states of other
+    legs, by root, that matched legs start from.
     """
 
     chain: ChainView
@@ -89,16 +92,18 @@ class Look:
     certificate: bytes = b""
     seats: tuple[SeatKey, ...] = ()
     measured: tuple[Measured, ...] = ()
+    held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return what is seen of one order."""
         return View(
-            on_chain,
-            self.chain.clock,
-            self.since,
-            self.me,
-            self.chain_id,
-            self.workers,
-            self.secret,
-            self.chain.panels,
+            on_chain=on_chain,
+            clock=self.chain.clock,
+            since=self.since,
+            me=self.me,
+            chain_id=self.chain_id,
+            workers=self.workers,
+            secret=self.secret,
+            panels=self.chain.panels,
+            held=self.held,
         )

@@ -147,7 +147,7 @@ class Performer:
         request = TrialRequest(
             directory=self._directory(local),
             terms=terms,
-            slot=trial_slot(self.secret, action.leg, terms.slots),
+            slot=trial_slot(self.secret, leg),
             memory=self._memory_of(leg),
             backend=self.backend,
         )

@@ -9,31 +9,23 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import lock_bond
-from chain.state_machine.ledger.tables import ESCROWS, TALLIES
+from chain.state_machine.ledger.tables import ESCROWS
 from chain.state_machine.market.book import LivingBook, Version
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
-from chain.state_machine.market.holds import get_held_seconds
-from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
+from chain.state_machine.market.hooks import MATCHED, Match
+from chain.state_machine.market.orders import exclude, get_parties, leave_book
 from chain.state_machine.market.tables import (
-    ACCEPT_DUE,
     BIDS,
     DIRTY_ORDERS,
-    LEGS,
     OPEN_ORDERS,
     ORDERS,
-    ORDERS_OF_VALIDATOR,
     SWEEP,
     Sweep,
 )
-from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
-from domain.ledger.records import BondKind, BondRow
-from domain.legs.events import OrderMatched
-from domain.legs.records import Leg, LegState
 from domain.market.events import OrderUnmatched
 from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
@@ -179,7 +171,7 @@ def _has_auditor(ctx: Context, order: Order, validator: str, tier: str) -> bool:
 
 
 def apply_fill(ctx: Context, fill: Fill) -> None:
-    """Match an order: the job bond moves, the bid's capacity is reserved, the time to accept runs."""
+    """Match an order: it leaves the book, and what serves it opens."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
     if not _has_auditor(ctx, order, bid.validator, fill.tier):
         # Everybody who could audit it is the validator's kin, a depositor or the consumer.
@@ -187,62 +179,4 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
-    number = order.legs + 1
-    order = ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
-    TALLIES.update(ctx.store, order.id, unaudited=0, made_good=0)
-    terms = order.terms
-    asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
-    wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
-    leg = Leg(
-        order_id=order.id,
-        number=number,
-        bid_id=bid.id,
-        validator=bid.validator,
-        price=fill.price,
-        tier=fill.tier,
-        first_round=0,
-        rounds=terms.rounds,
-        first_slot=0,
-        slots=terms.slots,
-        work=fill.work,
-        job_bond=fill.job_bond,
-        providers_bps=bid.offer.providers_bps,
-        slot_speed=bid.offer.slot_speed,
-        slots_at_once=bid.offer.slots,
-        state=LegState.MATCHED,
-        end_reason=0,
-        matched_at=ctx.clock,
-        accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
-        progress_deadline=0,
-        round=0,
-        verified=0,
-        void=0,
-        opening_root=terms.global_root,
-        global_in=terms.global_root,
-        settles_at=0,
-    )
-    LEGS.put(ctx.store, leg)
-    take_capacity(ctx, leg)
-    ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
-    schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, number)
-    ctx.emit(
-        OrderMatched(
-            order=order.id,
-            leg=number,
-            validator=bid.validator,
-            bid=bid.id,
-            price=leg.price,
-            job_bond=leg.job_bond,
-            work=leg.work,
-            tier=leg.tier,
-            first_round=leg.first_round,
-            rounds=leg.rounds,
-            first_slot=leg.first_slot,
-            slots=leg.slots,
-            opening_root=leg.opening_root,
-            matched_at=leg.matched_at,
-            accept_deadline=leg.accept_deadline,
-        )
-    )
-    row = BondRow(BondKind.JOB, bid.validator, number, 0, 0, 0, fill.job_bond)
-    lock_bond(ctx, order.id, row)
+    MATCHED(ctx, Match(order, bid, fill.price, fill.job_bond, fill.tier))

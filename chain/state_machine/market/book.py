@@ -14,6 +14,7 @@ from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
+from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
 from domain.ledger.records import BondRow
 from domain.market.events import BidClosed
@@ -200,6 +201,30 @@ def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
     pay_from_bond(ctx, order_id, row, (back,))
     mark_if_bidder(ctx, row.owner)
+
+
+# --- capacity ------------------------------------------------------------------------------------
+
+
+def reserve(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
+    """Reserve the capacity that work at a price takes of a bid and of its validator."""
+    bid = BIDS.must(ctx.store, bid_id)
+    BIDS.update(ctx.store, bid_id, reserved=bid.reserved + work)
+    _add_load(ctx, validator, work, price_ceil(work, price))
+
+
+def release(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
+    """Release capacity that was reserved; its bid may have left the book meanwhile."""
+    _add_load(ctx, validator, -work, -price_ceil(work, price))
+    bid = BIDS.get(ctx.store, bid_id)
+    if bid is not None:
+        BIDS.update(ctx.store, bid.id, reserved=bid.reserved - work)
+    mark_if_bidder(ctx, validator)
+
+
+def _add_load(ctx: Context, validator: str, work: int, value: int) -> None:
+    load = get_load(ctx.store, validator)
+    LOADS.put(ctx.store, replace(load, work=load.work + work, value=load.value + value))
 
 
 # --- bids ----------------------------------------------------------------------------------------

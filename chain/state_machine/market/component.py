@@ -7,7 +7,13 @@ from chain.state_machine.market.book import on_bid
 from chain.state_machine.market.handlers import HANDLERS
 from chain.state_machine.market.holds import on_hold
 from chain.state_machine.market.invariants import INVARIANTS
-from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
+from chain.state_machine.market.orders import (
+    on_close,
+    on_order,
+    on_time_to_live,
+    weigh_end,
+    weigh_order,
+)
 from chain.state_machine.market.queries import ANSWERS
 from chain.state_machine.market.tables import (
     BID_DUE,
@@ -18,14 +24,12 @@ from chain.state_machine.market.tables import (
     HELD_TIMES,
     HOLD_DUE,
     HOLDS,
-    LEGS,
-    LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
+    ORDER_DUE,
     ORDERS,
     ORDERS_OF_CONSUMER,
     ORDERS_OF_VALIDATOR,
-    SLOT_OPENINGS,
     SWEEP,
     TIME_TO_LIVE_DUE,
 )
@@ -46,13 +50,11 @@ COMPONENT = Component(
         OPEN_ORDERS,
         DIRTY_ORDERS,
         SWEEP,
-        LEGS,
-        LIVE_LEGS,
-        SLOT_OPENINGS,
     ),
     handlers=HANDLERS,
     effects=(
         Effect(TIME_TO_LIVE_DUE, on_time_to_live, weigh_end),
+        Effect(ORDER_DUE, on_order, weigh_order),
         Effect(CLOSE_DUE, on_close, weigh_end),
         Effect(HOLD_DUE, on_hold),
         Effect(BID_DUE, on_bid),

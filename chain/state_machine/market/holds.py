@@ -11,17 +11,14 @@ is held for at most ``HELD_SECONDS_MAX`` in all. A component that wants more has
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.hook import Hook
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.hooks import RELEASED, STOOD_STILL
 from chain.state_machine.market.tables import (
-    ACCEPT_DUE,
     HELD_TIMES,
     HOLD_DUE,
     HOLDS,
-    LEGS,
     ORDER_DUE,
     ORDERS,
-    PROGRESS_DUE,
     TIME_TO_LIVE_DUE,
     HeldTime,
     Hold,
@@ -29,7 +26,7 @@ from chain.state_machine.market.tables import (
 from chain.state_machine.queue import Entry, cancel, schedule
 from domain.errors import LIMIT_REACHED, WRONG_STATE, Refusal
 from domain.keys import RoundKey
-from domain.market.events import DeadlinesMoved, OrderHeld, OrderReleased
+from domain.market.events import DeadlineMoved, OrderHeld, OrderReleased
 from domain.market.records import Order, OrderState
 
 HOLDS_MAX = 64
@@ -39,9 +36,6 @@ HELD_SECONDS_MAX = 90 * 86_400
 
 Subject = bytes | RoundKey
 """An order, by its id, or a round."""
-
-RELEASED: Hook[[bytes], None] = Hook("released")
-"""A hold of this order or of one of its rounds ended: what waited for it can go on."""
 
 
 def is_held(ctx: Context, subject: Subject) -> bool:
@@ -143,7 +137,7 @@ def on_hold(ctx: Context, entry: Entry) -> None:
 
 
 def move_deadlines(ctx: Context, order: Order, since: int) -> None:
-    """Move the deadlines of an order and of its live leg by the time since when they stood still.
+    """Move the deadlines of an order and of what serves it by the time since when they stood still.
 
     What passed meanwhile is due again. Time in which panels of the order also waited for room is added to the order's
     deadline when that wait ends, so that it counts once.
@@ -156,21 +150,8 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
     schedule(ctx, moved.deadline, ORDER_DUE, order.id)
     if order.state is OrderState.OPEN:
         schedule(ctx, max(order.expires_at, ctx.clock), TIME_TO_LIVE_DUE, order.id)
-    leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
-    if leg is None or not leg.is_live:
-        ctx.emit(DeadlinesMoved(order.id, moved.deadline, 0, 0, 0))
-        return
-    accept, progress = leg.accept_deadline, leg.progress_deadline
-    cancel(ctx, accept, ACCEPT_DUE, order.id, leg.number)
-    cancel(ctx, progress, PROGRESS_DUE, order.id, leg.number)
-    if progress:
-        progress += held
-        schedule(ctx, progress, PROGRESS_DUE, order.id, leg.number)
-    else:
-        accept += held
-        schedule(ctx, accept, ACCEPT_DUE, order.id, leg.number)
-    LEGS.update(ctx.store, order.id, leg.number, accept_deadline=accept, progress_deadline=progress)
-    ctx.emit(DeadlinesMoved(order.id, moved.deadline, leg.number, accept, progress))
+    ctx.emit(DeadlineMoved(order.id, moved.deadline))
+    STOOD_STILL(ctx, order, held)
 
 
 def _key(subject: Subject) -> tuple[bytes, int, int]:

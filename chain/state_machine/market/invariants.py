@@ -1,4 +1,4 @@
-"""What must hold of bids, orders in the book, and reserved capacity."""
+"""What must hold of bids and of orders in the book."""
 
 from collections import Counter
 
@@ -17,16 +17,11 @@ from chain.state_machine.market.tables import (
     HELD_TIMES,
     HOLD_DUE,
     HOLDS,
-    LEGS,
-    LIVE_LEGS,
-    LOADS,
     OPEN_ORDERS,
     ORDERS,
 )
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import number_of
-from domain.amount import price_ceil
 from domain.market.records import Order, OrderState
 from escrow.moves import FROM_DEPOSITS, locked
 
@@ -54,58 +49,19 @@ def check_escrow(store: Overlay, order: Order) -> None:
         ensure(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
 
 
-def check_capacity(store: Overlay, _: Running) -> None:
-    """Reserved capacity = sum of running legs, for each validator and each bid."""
-    work: dict[str, int] = {}
-    value: dict[str, int] = {}
-    sold: dict[bytes, int] = {}
-    for leg in LEGS.scan(store):
-        if leg.is_live:
-            name = leg.validator
-            work[name] = work.get(name, 0) + leg.work
-            worth = price_ceil(leg.work, leg.price)
-            value[name] = value.get(name, 0) + worth
-            sold[leg.bid_id] = sold.get(leg.bid_id, 0) + leg.work
-    for load in LOADS.scan(store):
-        ensure(
-            load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount"
-        )
-        same = load.value == value.pop(load.validator, 0)
-        ensure(same, f"{load.validator} reserves a wrong value")
-    ensure(not work, "a running leg reserves nothing")
-    for bid in BIDS.scan(store):
-        same = bid.reserved == sold.get(bid.id, 0)
-        ensure(same, f"bid {bid.id.hex()} reserves a wrong amount")
-
-
-def check_state(store: Overlay, order: Order) -> None:
-    """State of an order and of its current leg fit each other, and nothing ends without a reason."""
-    name = order.id.hex()
+def check_reason(_: Overlay, order: Order) -> None:
+    """An order has a reason to be closed exactly if it is."""
     closed = order.state is OrderState.CLOSED
-    ensure(closed == (order.close_reason != 0), f"order {name} ended without a reason")
-    if not order.legs:
-        fits = order.state in (OrderState.OPEN, OrderState.CLOSED)
-        ensure(fits, f"order {name} runs without a match")
-        return
-    leg = LEGS.must(store, order.id, order.legs)
-    ending = TALLIES.must(store, order.id).ending != 0
-    if order.state in (OrderState.OPEN, OrderState.CLOSED):
-        ensure(not leg.is_live, f"order {name} has a leg that runs on")
-    elif order.state is OrderState.MATCHED:
-        same = leg.state.name == "MATCHED"
-        ensure(same or ending, f"order {name} is matched to nobody")
+    ensure(closed == (order.close_reason != 0), f"order {order.id.hex()} ended without a reason")
 
 
 def check_book(store: Overlay, _: Running) -> None:
-    """The index of open orders is the set of open orders, and the indices of bids and live legs are right."""
+    """The index of open orders is the set of open orders, and the index of bids is right."""
     indexed = {order_id for *_, order_id in OPEN_ORDERS.keys(store)}
     orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
     ensure(indexed == orders, "the book has not exactly the open orders")
     bids = {bid_id for _, bid_id in BIDS_OF.keys(store)}
     ensure(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
-    live = {(order_id, number_of(n)) for _, order_id, n in LIVE_LEGS.keys(store)}
-    found = {(a.order_id, a.number) for a in LEGS.scan(store) if a.is_live}
-    ensure(live == found, "the index of live legs is wrong")
 
 
 def _in_book(store: Overlay, order: Order) -> bool:
@@ -132,6 +88,6 @@ def check_holds(store: Overlay, _: Running) -> None:
 
 
 INVARIANTS = Invariants(
-    whole=(check_capacity, check_book, check_holds),
-    each=(Each(ORDERS, (check_escrow, check_state)),),
+    whole=(check_book, check_holds),
+    each=(Each(ORDERS, (check_escrow, check_reason)),),
 )

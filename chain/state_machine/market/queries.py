@@ -11,17 +11,14 @@ from chain.state_machine.market.book import LivingBook, version_of
 from chain.state_machine.market.tables import (
     BIDS,
     BIDS_OF,
-    LEGS,
-    LIVE_LEGS,
     ORDERS,
     ORDERS_OF_CONSUMER,
     ORDERS_OF_VALIDATOR,
 )
 from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.tables import Part, Space, get_limit, number_of, take
+from chain.state_machine.tables import Part, Space, get_limit, take
 from domain.amount import MONEY_MAX
-from domain.legs.queries import DutiesRequest, DutiesResponse
 from domain.market.queries import (
     BidsRequest,
     BidsResponse,
@@ -93,21 +90,10 @@ def _simulate_match(store: Overlay, request: SimulateMatchRequest) -> SimulateMa
     return simulate_match(store, request, LivingBook())
 
 
-def _duties(store: Overlay, request: DutiesRequest) -> DutiesResponse:
-    name = request.validator
-    legs = [
-        LEGS.must(store, order_id, number_of(leg))
-        for _, order_id, leg in LIVE_LEGS.keys(store, name)
-    ]
-    head = HEAD.must(store)
-    return DutiesResponse(tuple(legs), head.clock_ns // NS, head.height)
-
-
 ANSWERS: Mapping[type, Answer] = MappingProxyType(
     {
         BidsRequest: _bids,
         OrdersRequest: _orders,
         SimulateMatchRequest: _simulate_match,
-        DutiesRequest: _duties,
     }
 )

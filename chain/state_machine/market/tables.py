@@ -1,4 +1,4 @@
-"""What the market keeps: bids, orders and their legs, with the indices that the auction and the queries walk."""
+"""What the market keeps: bids and orders, with the indices that the auction and the queries walk."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
 from domain.amount import MONEY_MAX
-from domain.legs.records import Leg, SlotOpening
 from domain.market.records import Bid, Order
 
 
@@ -81,15 +80,7 @@ OPEN_ORDERS = Index(0x2B, "open order")
 # Open orders that the auction has not tried yet: the height that opened it, order.
 DIRTY_ORDERS = Index(0x2C, "order that was not tried")
 SWEEP = Table(0x2D, "sweep", Sweep, lambda _: ())
-LEGS = Table(0x30, "leg", Leg, lambda r: (r.order_id, r.number))
-# Local states that slots of a leg start from, where these are not the order's own.
-SLOT_OPENINGS = Table(0x2F, "opening of a slot", SlotOpening, lambda r: (r.order_id, r.leg, r.slot))
-# Validator, order, leg.
-LIVE_LEGS = Index(0x31, "live leg")
 
-# Order, leg.
-ACCEPT_DUE = Due("accept", 10, lane=1, of_order=True)
-PROGRESS_DUE = Due("progress", 11, lane=1, of_order=True)
 # Order.
 TIME_TO_LIVE_DUE = Due("time to live", 12, lane=1, of_order=True)
 ORDER_DUE = Due("order", 13, lane=1, of_order=True)

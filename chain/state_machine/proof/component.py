@@ -1,20 +1,12 @@
-"""The proof: what runs once an order is matched, how it is checked, and how it ends."""
+"""The proof: shares and rounds of legs, how they are checked, and how they are paid."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.market.holds import RELEASED
-from chain.state_machine.market.orders import weigh_end
-from chain.state_machine.market.tables import ACCEPT_DUE, ORDER_DUE, PROGRESS_DUE
+from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
+from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
 from chain.state_machine.proof.invariants import INVARIANTS
-from chain.state_machine.proof.legs import (
-    on_accept,
-    on_order,
-    on_progress,
-    weigh_order,
-    weigh_progress,
-)
 from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
 from chain.state_machine.proof.panels import (
     draw_stage,
@@ -27,19 +19,24 @@ from chain.state_machine.proof.queries import ANSWERS
 from chain.state_machine.proof.room import on_room, weigh_room
 from chain.state_machine.proof.rounds import weigh_void
 from chain.state_machine.proof.settlement import (
+    advance,
     on_bonds,
     on_released,
     on_window,
     weigh_bonds,
     weigh_window,
 )
-from chain.state_machine.proof.shares import draw_segments, weigh_segments
+from chain.state_machine.proof.shares import (
+    draw_segments,
+    drop_open_round,
+    weigh_open_round,
+    weigh_segments,
+)
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BONDS_DUE,
     LAST_GROUP,
     LAST_ISSUES,
-    LOCAL_ROOTS,
     LOT_DUE,
     LOT_GROUPS,
     LOTS,
@@ -67,7 +64,6 @@ COMPONENT = Component(
     name="proof",
     tables=(
         SHARES,
-        LOCAL_ROOTS,
         ROUNDS,
         PANELS,
         SEATS,
@@ -91,15 +87,18 @@ COMPONENT = Component(
         Effect(BONDS_DUE, on_bonds, weigh_bonds),
         Effect(STAGE_DUE, on_stage, weigh_stage),
         Effect(ROOM_DUE, on_room, weigh_room),
-        Effect(ACCEPT_DUE, on_accept, weigh_end),
-        Effect(PROGRESS_DUE, on_progress, weigh_progress),
-        Effect(ORDER_DUE, on_order, weigh_order),
     ),
     draws={
         SharesSubject: Draw(draw_segments, weigh_segments),
         PanelSubject: Draw(draw_stage, weigh_stage_draw),
     },
-    hooks=(BEGIN.to(apply_lots), RELEASED.to(on_released)),
+    hooks=(
+        BEGIN.to(apply_lots),
+        ROUND_DROPPED.to(drop_open_round),
+        WEIGH_ROUND.to(weigh_open_round),
+        ROUND_LEFT.to(advance),
+        RELEASED.to(on_released),
+    ),
     answers=ANSWERS,
     invariants=INVARIANTS,
     due_percent=gas.LOTS_PERCENT,

@@ -12,11 +12,8 @@ from chain.state_machine.ledger.tables import (
     SUPPLY,
     TALLIES,
 )
-from chain.state_machine.market.tables import (
-    HELD_TIMES,
-    LEGS,
-    ORDERS,
-)
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import HELD_TIMES, ORDERS
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     LOT_DUE,
@@ -48,7 +45,13 @@ from domain.proof.records import Round, Ruling, ShareState
 from escrow.moves import Pot
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
-from pol.rules.schedule import round_work, share_segments, share_work, total_work
+from pol.rules.schedule import (
+    round_work,
+    served_terms,
+    share_segments,
+    share_work,
+    total_work,
+)
 from pol.rules.stops import done_work
 
 
@@ -76,15 +79,14 @@ def _sum_numbers(store: Overlay, numbers: Numbers) -> int:
 
 
 def check_rounds(store: Overlay, order: Order) -> None:
-    """Work verified <= matched <= ordered; rounds are whole, and verified in their order."""
+    """Work verified <= ordered; rounds are whole, verified in their order, and each of a slot by one leg alone."""
     name = order.id.hex()
     ordered = total_work(order.terms)
     ensure(order.work_verified <= ordered, f"order {name} verified more than ordered")
     rounds = ROUNDS.scan(store, order.id)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
-    for leg in legs.values():
-        ensure(leg.work <= ordered, f"order {name} matched more than ordered")
-        _check_leg(order, leg, [closed for closed in rounds if closed.leg == leg.number])
+    paid = [(c.round, ref.slot) for c in rounds if c.verified for ref in c.shares]
+    ensure(len(paid) == len(set(paid)), f"order {name} verified a share of a slot twice")
     verified = sum(closed.work for closed in rounds if closed.verified)
     ensure(verified == order.work_verified, f"order {name} counts its work wrong")
     for _, group in groupby(rounds, key=lambda closed: closed.leg):
@@ -95,23 +97,22 @@ def check_rounds(store: Overlay, order: Order) -> None:
         slots = [ref.slot for ref in closed.shares]
         whole = slots == list(legs[closed.leg].served_slots)
         ensure(whole, f"order {name} closed a round without a share of each slot")
-        _check_round(store, order, closed)
+        _check_round(store, order, legs[closed.leg], closed)
         both = closed.void and closed.verified
         ensure(not both, f"order {name} has a round that is void and verified")
     for before, closed in pairwise(rounds):
         behind = before.leg == closed.leg and before.void and not closed.void
         going_on = behind and order.id in _get_voiding(store)
         ensure(not behind or going_on, f"order {name} has a round behind a void one")
+    for leg in legs.values():
+        _check_leg(leg, [closed for closed in rounds if closed.leg == leg.number])
 
 
-def _check_leg(order: Order, leg: Leg, rounds: list[Round]) -> None:
-    """A leg lies inside its order, its rounds follow each other from its first one on, and it counts them right."""
-    name = f"leg {leg.number} of order {order.id.hex()}"
-    inside = leg.end_round <= order.terms.rounds and leg.end_slot <= order.terms.slots
-    ensure(inside, f"{name} reaches beyond its order")
+def _check_leg(leg: Leg, rounds: list[Round]) -> None:
+    """The rounds of a leg follow each other from its first one on, and it counts them right."""
+    name = f"leg {leg.number} of order {leg.order_id.hex()}"
     numbers = [closed.round for closed in rounds]
     ensure(numbers == list(range(leg.first_round, leg.round)), f"{name} left out a round")
-    ensure(leg.round <= leg.end_round, f"{name} closed a round that it does not serve")
     verified = sum(closed.verified for closed in rounds)
     ensure(leg.verified == verified, f"{name} counts {leg.verified} verified rounds of {verified}")
     void = sum(closed.void for closed in rounds)
@@ -123,19 +124,18 @@ def _get_voiding(store: Overlay) -> set[bytes]:
     return {entry.parts[0] for entry in get_entries(store) if entry.kind == VOID_DUE.number}
 
 
-def _check_round(store: Overlay, order: Order, closed: Round) -> None:
+def _check_round(store: Overlay, order: Order, leg: Leg, closed: Round) -> None:
     """A round has the work of its terms and a next state; of one that stopped, what is whole, and nothing follows."""
     name = order.id.hex()
     either = (closed.stopped is None) == (closed.next_root != b"")
     ensure(either, f"order {name} has a round with and without an end")
     if closed.stopped is None:
-        weighed = closed.work == round_work(order.terms)
+        weighed = closed.work == round_work(served_terms(order.terms, leg))
         ensure(weighed, f"order {name} has a round of other work than its terms")
         return
     weighed = closed.work == sum(SHARES.must(store, *key).work for key in closed.share_keys)
     ensure(weighed, f"order {name} has a stopped round of other work than its shares")
-    closed_rounds = LEGS.must(store, order.id, closed.leg).round
-    ensure(closed.round + 1 == closed_rounds, f"order {name} went on where its job stopped")
+    ensure(closed.round + 1 == leg.round, f"order {name} went on where its job stopped")
 
 
 def check_queue(store: Overlay, rules: Running) -> None:

@@ -14,11 +14,13 @@ from dataclasses import replace
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
+from chain.state_machine.legs.ends import void_leg
+from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.money import cut_for_consumer
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import LEGS, ORDERS
-from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
-from chain.state_machine.proof.legs import cut_for_consumer, void_leg
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.room import ask_room, take_room, weigh_ask
 from chain.state_machine.proof.rounds import void_round
@@ -81,7 +83,7 @@ from pol.rules.panels import (
     reveal_seconds,
     segment_count,
 )
-from pol.rules.schedule import share_segments
+from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stops import stop_of
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
@@ -135,7 +137,7 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     PANELS.delete(ctx.store, *key)
     ctx.emit(PanelSkipped(key))
     # Its window may be over.
-    advance(ctx, key.order_id)
+    advance(ctx, ORDERS.must(ctx.store, key.order_id))
 
 
 def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int) -> None:
@@ -250,7 +252,7 @@ def _draw_seats(
 def _draw_places(
     ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg
 ) -> tuple[PanelPlace, ...]:
-    closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
+    closed, terms = ROUNDS.must(ctx.store, *subject.round), served_terms(order.terms, leg)
     fee = compute_audit_fee(order, leg, closed.work)
     segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     shares = _get_extents(ctx, closed, terms)
@@ -377,7 +379,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         leg = LEGS.must(ctx.store, key.order_id, key.leg)
         _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
     else:
-        advance(ctx, key.order_id)
+        advance(ctx, order)
 
 
 def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
@@ -446,7 +448,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     # As the seats have left them.
     left = [get_job_bond(ctx, order.id, key.leg)] if by_validator else []
     left += [get_share_bond(ctx, share) for share in shares]
-    cut_for_consumer(ctx, order, left)
+    cut_for_consumer(ctx, order, leg, left)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
 
@@ -471,4 +473,4 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
 def on_void(ctx: Context, entry: Entry) -> None:
     """Go on with voiding, or with the order behind the last round."""
     if not void_round(ctx, entry.round_key):
-        advance(ctx, entry.parts[0])
+        advance(ctx, ORDERS.must(ctx.store, entry.parts[0]))

@@ -11,11 +11,8 @@ from chain.state_machine.ledger.tables import (
     ESCROWS,
     PAYMENTS,
 )
-from chain.state_machine.market.tables import (
-    LEGS,
-    ORDERS,
-    SLOT_OPENINGS,
-)
+from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
     PANELS,

@@ -8,10 +8,11 @@ changes who is drawn.
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import LEGS, ORDER_DUE, ORDERS
-from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.market.tables import ORDER_DUE, ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
@@ -26,10 +27,12 @@ from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import PFLOP
+from domain.market.events import DeadlineMoved
 from domain.market.records import Order, OrderState
-from domain.proof.events import DeadlineMoved, PanelWaits, RoomTaken
+from domain.proof.events import PanelWaits, RoomTaken
 from domain.proof.records import Panel
 from pol.rules.panels import least_work, panel_load, segment_count
+from pol.rules.schedule import served_terms
 from pol.rules.tiers.table import tier_of
 
 _MOST = 2**62
@@ -117,15 +120,18 @@ def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
 
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
     """Return the room that so many seats of a panel take, with as many places as it draws."""
-    fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg))
-    segments = segment_count(order.terms, order.params, order.price_limit, fee, order.audit_ms)
-    return panel_load(order.terms, order.params, segments, seats, order.audit_ms)
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
+    terms, fee = served_terms(order.terms, leg), compute_audit_fee(order, leg)
+    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
+    return panel_load(terms, order.params, segments, seats, order.audit_ms)
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
     """Return where a panel waits: the higher its fee for a FLOP of its auditors, the sooner; then by its name."""
-    fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg)) * PFLOP
-    rate = fee // max(1, order.params.auditors * least_work(order.terms, order.params))
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
+    fee = compute_audit_fee(order, leg) * PFLOP
+    least = least_work(served_terms(order.terms, leg), order.params)
+    rate = fee // max(1, order.params.auditors * least)
     return _MOST - min(_MOST, rate), order.id, panel.leg, panel.round
 
 

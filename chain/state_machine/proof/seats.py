@@ -12,7 +12,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.order_money import cut_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import POTS
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.room import leave_room

@@ -10,25 +10,20 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, withhold_part
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.legs.checks import is_far_ahead
+from chain.state_machine.legs.ends import reopen_or_end, settle_leg
+from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.progress import count_verified, restart_progress
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import is_held
-from chain.state_machine.market.orders import (
-    BONDS_PER_CALL,
-    clear_leg,
-    end_order,
-    open_order,
-    restart_progress,
-    weigh_end,
-)
-from chain.state_machine.market.tables import LEGS, ORDERS
-from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
-from chain.state_machine.proof.rounds import get_next_round, is_far_ahead, is_verifiable
+from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE
 from chain.state_machine.queue import Entry, schedule
-from chain.state_machine.registry.tables import VALIDATORS
-from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
@@ -39,18 +34,17 @@ from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds
 
 
-def advance(ctx: Context, order_id: bytes) -> None:
+def advance(ctx: Context, order: Order) -> None:
     """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
-    order = ORDERS.must(ctx.store, order_id)
-    leg = LEGS.must(ctx.store, order_id, order.legs)
-    schedule(ctx, ctx.clock, WINDOW_DUE, order_id, leg.number, leg.next_round)
+    leg = LEGS.must(ctx.store, order.id, order.legs)
+    schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.next_round)
 
 
 def on_released(ctx: Context, order_id: bytes) -> None:
     """Go on with an order that was held, if it runs."""
     order = ORDERS.must(ctx.store, order_id)
     if _is_going_on(ctx, order, order.legs):
-        advance(ctx, order_id)
+        advance(ctx, order)
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
@@ -66,7 +60,7 @@ def on_window(ctx: Context, entry: Entry) -> None:
             leg = verify_round(ctx, order, leg, closed)
         closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
-        advance(ctx, order.id)
+        advance(ctx, order)
     else:
         _end_if_decided(ctx, order.id, leg)
 
@@ -99,7 +93,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     """Mark a round as verified, pay it, and return the leg; the bonds of its shares return in steps."""
     ROUNDS.update(ctx.store, *closed.key, verified=True)
     was_far_ahead = is_far_ahead(order, leg)
-    leg = LEGS.update(ctx.store, order.id, leg.number, verified=leg.verified + 1)
+    leg = count_verified(ctx, leg)
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
@@ -180,10 +174,8 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
             return
         if ctx.clock < leg.settles_at:
             return
-        settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
-        VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
         reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
-        end_order(ctx, order, reason)
+        settle_leg(ctx, order, leg, reason)
     elif leg.state is LegState.FAILED and is_over:
         reopen_or_end(ctx, order, leg)
 
@@ -199,24 +191,3 @@ def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
     LEGS.update(ctx.store, order.id, leg.number, settles_at=settles_at)
     schedule(ctx, settles_at, WINDOW_DUE, order.id, leg.number, leg.round)
     ctx.emit(OrderVerified(order.id, leg.number, settles_at))
-
-
-def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
-    """Open an order again after a failed leg that verified nothing, or end it.
-
-    A declined or unaccepted match did not start the work, and always opens again while there is time.
-    """
-    started = order.state is not OrderState.MATCHED
-    nobodys = leg.end_reason == LegEnd.UNDECIDED
-    failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
-    if order.failures >= order.params.max_attempts and leg.verified == 0:
-        end_order(ctx, order, CloseReason.UNSERVED)
-    elif started and (leg.verified or not order.rematch):
-        end_order(ctx, order, failed)
-    elif ctx.clock >= order.deadline:
-        end_order(ctx, order, failed if started else CloseReason.DEADLINE)
-    elif clear_leg(ctx, order, leg):
-        open_order(ctx, order)
-    else:
-        # The call that is scheduled comes back here.
-        schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.round)

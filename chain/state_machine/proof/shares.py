@@ -4,8 +4,9 @@ from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_share_bond
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (

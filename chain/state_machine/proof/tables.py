@@ -94,8 +94,6 @@ class LastIssue:
 
 
 SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
-# The local state root that a slot's last accepted share left: order, leg, slot.
-LOCAL_ROOTS = Values(0x33, "local state root")
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
 # Order, leg, round, number.

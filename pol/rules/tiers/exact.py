@@ -10,6 +10,7 @@ from domain.proof.records import Finding, Round
 from escrow.settle import audit_fee
 from pol.rules.lots import draw
 from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
+from pol.rules.schedule import served_terms
 from pol.rules.tiers.answers import answer_commitment, answer_digest
 from pol.rules.tiers.tier import Description, Tier
 from pol.rules.tiers.votes import Counted, decide, differ, judge, rule
@@ -44,7 +45,7 @@ def may_sit(order: Order, speed: int, rate: int) -> bool:
 
 def panel_fee(order: Order, leg: Leg, work: int) -> int:
     """Return the audit fee of a round of ``work`` FLOPs: basis points of its price, and never below the floor."""
-    floor = audit_floor(order.terms, order.price_limit, order.params)
+    floor = audit_floor(served_terms(order.terms, leg), order.price_limit, order.params)
     return max(floor, audit_fee(work, leg.price, order.params.audit_bps))
 
 

@@ -10,7 +10,7 @@ import pytest
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
-from chain.state_machine.proof.fees import compute_round_cost
+from chain.state_machine.legs.fees import compute_round_cost
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
 from consumer.request import Request

@@ -124,8 +124,13 @@ def leg(**changes: Any) -> Leg:
 
 
 def chain(**changes: Any) -> OrderResponse:
-    """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts."""
-    assigned, ordered = changes.pop("assigned", {}), changes.pop("ordered", {})
+    """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts.
+
+    The leg has all rounds and slots of the order unless ``assigned`` says otherwise.
+    """
+    ordered = changes.pop("ordered", {})
+    terms = ordered.get("terms", TERMS)
+    assigned = {"rounds": terms.rounds, "slots": terms.slots, **changes.pop("assigned", {})}
     made = OrderResponse(
         order(**ordered), (leg(**assigned),), (), (), (), (), Escrow(ORDER_ID, (), ()), ()
     )

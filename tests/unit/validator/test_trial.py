@@ -267,10 +267,13 @@ def test_a_job_has_to_fit_the_orders_deadline() -> None:
 
 
 def test_every_slot_may_be_tried_and_a_restart_tries_the_same() -> None:
-    drawn = [trial_slot(bytes([secret]), KEY, 3) for secret in range(40)]
-    assert set(drawn) == {0, 1, 2}
-    assert drawn == [trial_slot(bytes([secret]), KEY, 3) for secret in range(40)]
-    assert {trial_slot(b"s", LegKey(ORDER_ID, n), 3) for n in range(40)} == {0, 1, 2}
+    for first in (0, 4):
+        served = leg(first_slot=first, slots=3)
+        drawn = [trial_slot(bytes([secret]), served) for secret in range(40)]
+        assert set(drawn) == set(served.served_slots)
+        assert drawn == [trial_slot(bytes([secret]), served) for secret in range(40)]
+        numbers = {trial_slot(b"s", replace(served, number=n)) for n in range(40)}
+        assert numbers == set(served.served_slots)
 
 
 def test_a_trial_has_time_for_its_work_four_times_and_for_loading() -> None:

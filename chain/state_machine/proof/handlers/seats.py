@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import check_before
-from chain.state_machine.market.tables import LEGS
 from chain.state_machine.proof.seats import apply_commit, apply_reveal
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANELS, SEATS, SHARES
 from domain.errors import (

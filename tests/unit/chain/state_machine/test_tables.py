@@ -6,7 +6,8 @@ from importlib import import_module
 import pytest
 
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES, Tally
-from chain.state_machine.market.tables import LEGS, SWEEP, Sweep
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import SWEEP, Sweep
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import CLUSTERS, OPERATORS, STAKES_BEFORE
 from chain.state_machine.rules import RULES
@@ -15,7 +16,15 @@ from chain.state_machine.tables import Space
 from domain.ledger.records import BondKind, BondRow
 
 S = "chain.state_machine"
-OWNERS = ("context", "queue", "ledger.tables", "registry.tables", "market.tables", "proof.tables")
+OWNERS = (
+    "context",
+    "queue",
+    "ledger.tables",
+    "registry.tables",
+    "market.tables",
+    "legs.tables",
+    "proof.tables",
+)
 TALLY = Tally(b"o", held=5, fee=9)
 
 
@@ -31,7 +40,7 @@ def test_every_table_is_in_the_value_of_its_component() -> None:
         for value in vars(import_module(f"{S}.{owner}")).values()
         if isinstance(value, Space)
     }
-    assert len(spaces) == 50
+    assert len(spaces) == 53
     assert set(RULES.tables.values()) == spaces
 
 

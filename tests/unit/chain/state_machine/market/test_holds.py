@@ -102,7 +102,7 @@ def test_held_time_is_added_to_the_deadlines_of_the_order_and_its_running_leg() 
     held = market.chain.clock - since
     assert market.order(order_id).deadline == order.deadline + held
     assert market.leg(order_id).progress_deadline == leg.progress_deadline + held
-    (moved,) = market.chain.seen("order.deadlines_moved")
+    (moved,) = market.chain.seen("leg.deadlines")
     assert moved.get("progress_deadline") == str(leg.progress_deadline + held)
     market.chain.pass_until(leg.progress_deadline + held - 1)
     assert market.leg(order_id).state is LegState.RUNNING

@@ -2,15 +2,12 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
+from chain.state_machine.legs.checks import get_assigned
+from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, weigh_failure
+from chain.state_machine.legs.progress import restart_progress
+from chain.state_machine.legs.tables import ACCEPT_DUE
 from chain.state_machine.market.holds import check_not_held
-from chain.state_machine.market.orders import get_assigned, restart_progress
-from chain.state_machine.market.tables import ACCEPT_DUE, ORDERS
-from chain.state_machine.proof.legs import (
-    BLAMES_JOB,
-    decline_leg,
-    fail_leg,
-)
-from chain.state_machine.proof.shares import weigh_open_round
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.queue import cancel
 from domain.errors import BAD_FIELD, Refusal
 from domain.legs.events import OrderAccepted
@@ -82,7 +79,7 @@ def apply_stop_order(ctx: Context, message: MsgStopOrder, found: tuple[Order, Le
 
 def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Leg]) -> int:
     """Return the gas of dropping the shares that stand in the open round."""
-    return weigh_open_round(ctx, found[1].open_round)
+    return weigh_failure(ctx, found[1])
 
 
 HANDLERS = (
