@@ -12,6 +12,7 @@ from domain.events import Change, Event, to_event
 from domain.genesis import RulesFrom
 from domain.hashing import message_id
 from domain.params import Params
+from domain.vocabulary import PARAMS as ALL_PARAMS
 
 NS = 1_000_000_000
 M = TypeVar("M")
@@ -45,7 +46,7 @@ class Schedule:
 
 
 HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
-PARAMS = Table(0x02, "params", Params, lambda _: (), remembered=True)
+PARAMS: Table[Params] = Table(0x02, "params", ALL_PARAMS, lambda _: (), remembered=True)
 SCHEDULE = Table(0x07, "list of rules", Schedule, lambda _: (), remembered=True)
 NEXT_EVENT = Numbers(0x03, "number of the next event", remembered=True)
 

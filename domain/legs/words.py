@@ -36,4 +36,6 @@ WORDS = Words(
         PartReturned,
     ),
     queries=(DutiesRequest,),
+    message_packages=("assay.market.v1",),
+    query_packages=("assay.market.v1",),
 )

@@ -50,4 +50,6 @@ WORDS = Words(
         OrdersRequest,
         SimulateMatchRequest,
     ),
+    message_packages=("assay.market.v1",),
+    query_packages=("assay.market.v1",),
 )

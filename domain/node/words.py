@@ -12,4 +12,5 @@ WORDS = Words(
         ParamsRequest,
         EventsRequest,
     ),
+    query_packages=("assay.registry.v1",),
 )

@@ -76,4 +76,6 @@ WORDS = Words(
         SeatsRequest,
         PanelDutiesRequest,
     ),
+    message_packages=("assay.pol.v1",),
+    query_packages=("assay.market.v1",),
 )

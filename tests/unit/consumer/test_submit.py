@@ -121,7 +121,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def request(price_limit: int = 10**12) -> Request:
-    return Request(Conditions("", 0, (), "exact"), price_limit, 100, 10_000, rematch=False)
+    return Request(Conditions("", 0, (), ("exact",)), price_limit, 100, 10_000, rematch=False)
 
 
 def opened(order_id: bytes) -> OrderOpened:

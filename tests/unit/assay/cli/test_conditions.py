@@ -3,11 +3,14 @@
 from typing import Any
 
 import click
+import pytest
 from click.testing import CliRunner
 
+from assay.cli import conditions
 from assay.cli.conditions import condition_options, offer_options, read_offer, read_request
 from consumer.request import Request
 from domain.market.records import Conditions, Offer
+from matching_engine.conditions import OptionKind
 
 
 def run(options: Any, read: Any, *arguments: str) -> Any:
@@ -37,6 +40,19 @@ def test_an_order_states_its_conditions() -> None:
         device_class="cpu", memory=8 << 30, regions=("de", "fr"), tiers=("exact",)
     )
     assert (request.price_limit, request.deadline, request.rematch) == (7, 7_200, False)
+
+
+def test_an_order_allows_several_tiers_and_a_bid_offers_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run(condition_options, read_request, "--tier", "gold").endswith(
+        "'gold' is not 'exact'.\n"
+    )
+    monkeypatch.setitem(conditions._TYPES, OptionKind.TIER, click.Choice(["exact", "other"]))
+    request = run(condition_options, read_request, "--tier", "other", "--tier", "exact")
+    assert request.conditions.tiers == ("other", "exact")
+    given = ("--price", "5", "--slot-speed", "9", "--tiers", "other, exact")
+    assert run(offer_options, read_offer, *given).tiers == ("other", "exact")
 
 
 def test_a_bid_states_price_and_slot_speed_and_the_rest_has_defaults() -> None:
