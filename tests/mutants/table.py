@@ -1037,7 +1037,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-such-slot",
-        "a provider works for a slot that the job has not",
+        "a provider works for a slot that the leg does not serve",
         "compute_provider/decide/claims.py",
         "(task.key.slot in leg.served_slots,",
         "(True,",
