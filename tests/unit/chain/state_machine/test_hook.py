@@ -34,7 +34,7 @@ def context(*components: Component) -> Context:
 
 def test_subscribers_answer_in_the_order_of_the_components() -> None:
     answers = ["first 7 x", "second 7 x at 1"]
-    assert ASKED(context(LOWER, UPPER), 7, text="x") == answers
+    assert ASKED(context(LOWER, UPPER), 7, "x") == answers
     assert ASKED(context(UPPER, LOWER), 7, "x") == answers[::-1]
 
 
