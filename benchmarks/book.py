@@ -1,15 +1,23 @@
-"""The auction of a block over a book of 10,000 bids that lives between blocks, state in LevelDB.
+"""The auction of a block: over a book that lives between blocks, state in LevelDB; and the order book alone, large.
 
-Every repeat commits a block that changed a few bids, and then measures the next block's auction: catching up with the
-commit and the block's own changes, and matching. The baseline is the auction without such a book on the same state:
-reading and decoding all bids, and looking at every one for each order (``tests/support/whole_book.py``).
+The first rows have 10,000 bids. Every repeat commits a block that changed a few of them, and then measures the next
+block's auction: catching up with the commit and the block's own changes, and matching. The baseline is the auction
+without such a book on the same state: reading and decoding all bids, and looking at every one for each order
+(``tests/support/whole_book.py``).
+
+The rows of the order book alone have as many different prices, speeds, capacities and bonds as bids or validators; a
+validator has 50 bids. Their baseline is the goal. Times are of one core (the process's own), the least of the repeats
+and the median.
 """
 
+import gc
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from random import Random
-from time import perf_counter
+from statistics import median
+from time import perf_counter, process_time
 
 from benchmarks.figures import Figures, Row
 from benchmarks.state_tree import HEAD as COMMITTED
@@ -24,8 +32,9 @@ from domain.amount import PFLOP
 from domain.ledger.records import BondAccount
 from domain.market.records import Bid, Conditions, Offer
 from domain.registry.records import Validator
-from matching_engine.match import Matched, match
-from matching_engine.records import Asked
+from matching_engine.book import Book
+from matching_engine.match import Matched, match, quote
+from matching_engine.records import Asked, Standing
 from tests.support import whole_book
 
 NAME = "book"
@@ -34,6 +43,8 @@ VALIDATORS_BIDDING = 400
 CHANGED = 10
 """Bids that each block changes."""
 REPEATS = 5
+CHANGES = 1_000
+"""Bids that are inserted, changed and withdrawn in a repeat."""
 CLOCK = 1_000
 _SEED = sha256(b"seed").digest()
 _CLASSES = ("a100", "cpu", "h100")
@@ -54,7 +65,9 @@ def run() -> Figures:
         market.derived(),
     ]
     market.storage.close()
-    return Figures(NAME, rows)
+    for bids in (100_000, 1_000_000):
+        rows += _large(bids)
+    return Figures(NAME, [*rows, _memory(20_000)])
 
 
 class _Market:
@@ -158,7 +171,9 @@ class _Market:
 _VALIDATOR = Validator("", "", bytes(32), bytes(20), 10**15, False, "", b"", 0, 0, 0, 0)
 
 
-def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30) -> Asked:
+def _asked(
+    number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400
+) -> Asked:
     """Return an order that a few of a hundred bids fit, with ``memory`` as they have it."""
     conditions = Conditions(
         device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",)
@@ -172,8 +187,141 @@ def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30) -> Asked:
         price_limit=1_200_000,
         conditions=conditions,
         excluded=(),
-        seconds_left=86_400,
+        seconds_left=seconds,
         verify_seconds=1_200,
         job_bond_bps=1_000,
-        opened_height=1,
+        opened_height=2,
+        payload_bytes=10**6,
+        trial_work=work // 100,
+        accept_seconds=60,
+        accept_max=3_600,
+        payload_fee=50,
     )
+
+
+# --- the order book alone ------------------------------------------------------------------------
+
+
+def _large(bids: int) -> list[Row]:
+    """Return the rows of a book with so many bids: auctions, changes of a bid, and building it anew."""
+    random = Random(2)
+    standing = [_standing(random, number, bids) for number in range(bids)]
+    start = process_time()
+    book = Book(standing)
+    match([_asked(0)], book, _SEED, CLOCK, 1)
+    rows = [Row(f"start: {bids} bids, and the first order", process_time() - start, "s")]
+    cases = {
+        "1 order": ([_asked(0)], None),
+        "1000 orders": ([_asked(number, work=_SMALL) for number in range(1_000)], 50.0),
+        "1000 orders, each other work": (
+            [_asked(number, work=_SMALL + number * 10**9) for number in range(1_000)],
+            None,
+        ),
+        "375 orders, each other work, no bid in time": (
+            [_asked(number, work=PFLOP + number * 10**9, seconds=1_262) for number in range(375)],
+            None,
+        ),
+    }
+    for case, (orders, goal) in cases.items():
+        times = []
+        for number in range(REPEATS):
+            seed = sha256(b"seed %d" % number).digest()
+            start = process_time()
+            match(orders, book, seed, CLOCK, len(orders))
+            times.append(1_000 * (process_time() - start))
+        rows.append(_times(f"{case}, {bids} bids", times, "ms", goal))
+    return rows + _changes(random, book, standing)
+
+
+_SMALL = PFLOP // 100
+
+
+def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[Row]:
+    """Return what it takes to insert, change and withdraw a bid."""
+    bids = len(standing)
+    taken = random.sample(range(bids), REPEATS * CHANGES)
+    rows: dict[str, list[float]] = {"insert": [], "change": [], "withdraw": []}
+    for number in range(REPEATS):
+        old = [standing[at] for at in taken[number::REPEATS]]
+        new = [
+            replace(row, bid=replace(row.bid, id=sha256(b"new" + row.bid.id).digest()))
+            for row in old
+        ]
+        prices = [random.randint(500_000, 1_500_000) for _ in old]
+        changed = [
+            replace(row, bid=replace(row.bid, offer=replace(row.bid.offer, price=price)))
+            for row, price in zip(new, prices, strict=True)
+        ]
+        for name, todo in (("insert", new), ("change", changed), ("withdraw", changed)):
+            start = process_time()
+            for row in todo:
+                if name == "withdraw":
+                    book.remove(row.bid.id)
+                else:
+                    book.put(row)
+            rows[name].append(1_000_000 * (process_time() - start) / CHANGES)
+    goal = 50.0 * max(1, bids // 100_000)
+    return [_times(f"{name} a bid, {bids} bids", times, "us", goal) for name, times in rows.items()]
+
+
+def _memory(bids: int) -> Row:
+    """Return what a bid takes in a living book with all that it keeps of it, once every page was read."""
+    random, storage = Random(3), Storage.temporary()
+    overlay = Overlay(storage.snapshot())
+    HEAD.put(overlay, Head("assay-bench", "uassay", 0, 0, 0, _SEED, _SEED))
+    for row in (_standing(random, number, bids) for number in range(bids)):
+        VALIDATORS.put(overlay, replace(_VALIDATOR, operator=row.bid.validator))
+        BOND_ACCOUNTS.put(overlay, BondAccount(row.bid.validator, row.free_bond, ()))
+        BIDS.put(overlay, row.bid)
+    storage.commit(COMMITTED, overlay.changes(), {})
+    del overlay, row
+    gc.collect()
+    tracemalloc.start()
+    living = LivingBook()
+    state = Overlay(storage.snapshot())
+    book = living.at(state, version_of(state))
+    for asked in (_asked(0, seconds=1_262), _asked(1)):
+        quote(asked, book, _SEED, CLOCK)
+    for _, page in book.upwards():
+        for column in book.columns(asked):
+            page.slots_by(column)
+    del state
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    storage.close()
+    return Row(f"memory of a bid, of {bids}", used / bids, "bytes", 1_024, 1.0)
+
+
+def _times(case: str, times: Sequence[float], unit: str, goal: float | None) -> Row:
+    least = min(times)
+    return Row(case, least, unit, goal, goal and 1.0, columns={"median": median(times)})
+
+
+def _standing(random: Random, number: int, bids: int) -> Standing:
+    """Return a bid with prices, speeds, capacities and bonds of its own."""
+    of_validator = Random(number % (bids // 50))
+    offer = Offer(
+        price=random.randint(500_000, 1_500_000),
+        slot_speed=random.randint(10**12, 10**14),
+        slots=random.choice((1, 2, 4, 8, 12, 16, 24, 32, 64)),
+        device_class=random.choice(_CLASSES),
+        memory=random.choice((16, 40, 80)) << 30,
+        regions=tuple(sorted(random.sample(_REGIONS, random.choice((1, 2))))),
+        tiers=("exact",),
+        min_work=random.randint(0, 10**13),
+        max_work=random.randint(10**15, 10**19),
+        providers_bps=7_000,
+        max_payload=random.randint(10**6, 10**12),
+        max_job_bond=random.randint(10**6, 10**9),
+    )
+    bid = Bid(
+        id=sha256(b"bid %d" % number).digest(),
+        validator=f"validator {number % (bids // 50):05}",
+        offer=offer,
+        capacity=10**18,
+        expires_at=random.randint(2 * CLOCK, 10**6),
+        placed_height=1,
+    )
+    free_bond, free_stake = of_validator.randint(10**6, 10**12), of_validator.randint(10**9, 10**15)
+    return Standing(bid, False, random.randint(10**14, 10**18), free_bond, free_stake)

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from domain.amount import BPS, PFLOP, ceil_div, critical_work
+from domain.market.records import Conditions
 from matching_engine.records import Asked, Standing
 
 UNBOUNDED = 1 << 512
@@ -63,7 +64,7 @@ class Condition(ABC):
 
     ``passes`` says it to people: "the bid passes if …"; ``helps`` what a consumer can do whom it keeps from a match.
     ``has`` reads the value of a standing bid that decides. ``basis`` is what of an order that value depends on as well,
-    for nearly all conditions nothing: the book keeps an index for each basis that occurs. ``asks`` and ``offers`` are
+    for nearly all conditions nothing: the book keeps a column for each basis that occurs. ``asks`` and ``offers`` are
     the options for the two sides.
     """
 
@@ -76,8 +77,12 @@ class Condition(ABC):
     offers: tuple[Option, ...] = ()
 
     @abstractmethod
-    def accepts(self, order: Asked, clock: int) -> Callable[[Any], bool]:
-        """Return the test of a value for ``order`` at ``clock`` (seconds)."""
+    def want(self, order: Asked, clock: int) -> Any:
+        """Return what ``order`` wants of the value at ``clock`` (seconds)."""
+
+    @abstractmethod
+    def test(self, want: Any) -> Callable[[Any], bool]:
+        """Return the test whether a value does for what an order wants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,42 +91,78 @@ class AtLeast(Condition):
 
     needs: Callable[[Asked, int], int]
 
-    def accepts(self, order: Asked, clock: int) -> Callable[[Any], bool]:
+    def want(self, order: Asked, clock: int) -> int:
+        """Return the least amount."""
+        return self.needs(order, clock)
+
+    def test(self, want: int) -> Callable[[int], bool]:
         """Return the test of an amount."""
-        return self.needs(order, clock).__le__
+        return want.__le__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtLeastFor(Condition):
-    """The value is a group and an amount, of which an order needs so much or more in that group; groups are few."""
+    """The value is a group and an amount, of which an order needs so much or more in that group.
 
-    needs: Callable[[Asked, int], Callable[[Any], int]]
+    Groups are numbers, and an order never needs more in a higher one.
+    """
 
-    def accepts(self, order: Asked, clock: int) -> Callable[[Any], bool]:
+    needs: Callable[[Asked, int], Callable[[int], int]]
+
+    def want(self, order: Asked, clock: int) -> Callable[[int], int]:
+        """Return the function from a group to the least amount."""
+        return self.needs(order, clock)
+
+    def test(self, want: Callable[[int], int]) -> Callable[[tuple[int, int]], bool]:
         """Return the test of a group and an amount."""
-        least = self.needs(order, clock)
-        return lambda value: least(value[0]) <= value[1]
+        return lambda value: want(value[0]) <= value[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneOf(Condition):
-    """The value is one of several that do for an order, and many bids have the same."""
+    """The value is one of several, of which some do for what the order wants; many bids have the same.
 
-    does: Callable[[Asked, Any], bool]
+    An order that wants nothing (an empty value) takes any.
+    """
 
-    def accepts(self, order: Asked, clock: int) -> Callable[[Any], bool]:
-        """Return the test of a value; the clock does not matter."""
-        return partial(self.does, order)
+    wants: Callable[[Asked], Any]
+    does: Callable[[Any, Any], bool]
+
+    def want(self, order: Asked, clock: int) -> Any:
+        """Return what the order wants; the clock does not matter."""
+        return self.wants(order)
+
+    def test(self, want: Any) -> Callable[[Any], bool]:
+        """Return the test of a value."""
+        return partial(self.does, want) if want else _anything
 
 
-def _stays_inside(order: Asked, regions: tuple[str, ...]) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoneOf(Condition):
+    """The value is a name, and an order excludes a few names; hardly two bids may have the same."""
+
+    names: Callable[[Asked], tuple[Any, ...]]
+
+    def want(self, order: Asked, clock: int) -> tuple[Any, ...]:
+        """Return the excluded names; the clock does not matter."""
+        return self.names(order)
+
+    def test(self, want: tuple[Any, ...]) -> Callable[[Any], bool]:
+        """Return the test of a name."""
+        return (lambda value: value not in want) if want else _anything
+
+
+def _anything(_: Any) -> bool:
+    return True
+
+
+def _stays_inside(allowed: tuple[str, ...], regions: tuple[str, ...]) -> bool:
     """Tell whether every region of a bid is allowed.
 
     A bid sells its cluster as a whole, and its validator may use any part of it: one region outside is enough for the
     work to leave, and a bid that names none promises nothing.
     """
-    allowed = order.conditions.regions
-    return not allowed or (bool(regions) and all(region in allowed for region in regions))
+    return bool(regions) and all(region in allowed for region in regions)
 
 
 def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
@@ -132,28 +173,24 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
     never does.
     """
     seconds = order.seconds_left - order.accept_seconds - order.verify_seconds
+    trial, rounds = order.trial_work, order.rounds
 
     @cache
-    def least(at_once: int) -> int:
-        work = critical_work(order.slots, at_once, order.share_work, order.outer_work)
-
-        def takes(speed: int) -> int:
-            return ceil_div(order.trial_work, speed) + order.rounds * ceil_div(work, speed)
-
-        fits = max(1, order.trial_work, work)
-        if takes(fits) > seconds:
+    def least(turns: int) -> int:
+        work = critical_work(turns, 1, order.share_work, order.outer_work)
+        if seconds < (trial > 0) + rounds * (work > 0):
             return UNBOUNDED
-        # Without rounding up it would be this; what is slower is too slow.
-        fails = max(1, (order.trial_work + order.rounds * work) // max(1, seconds)) - 1
-        while fits - fails > 1:
-            middle = (fits + fails) // 2
-            if takes(middle) > seconds:
-                fails = middle
-            else:
-                fits = middle
-        return fits
+        if not work:
+            return ceil_div(trial, seconds) if trial else 1
+        # The longer a round may take, the slower it may be, and the faster the trial must be: they meet here.
+        whole = work * seconds // (trial + rounds * work)
+        speeds = [ceil_div(work, whole)] if whole else []
+        for_trial = seconds - rounds * (whole + 1)
+        if trial and for_trial > 0:
+            speeds.append(ceil_div(trial, for_trial))
+        return min(speeds, default=UNBOUNDED)
 
-    return least
+    return lambda at_once: least(ceil_div(order.slots, at_once))
 
 
 def _least_trial_speed(order: Asked, _: int) -> int:
@@ -202,14 +239,15 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="its validator is in the validator set",
         helps="wait for other validators",
         has=lambda standing, _: standing.jailed,
+        wants=lambda _: "active",
         does=lambda _, jailed: not jailed,
     ),
-    OneOf(
+    NoneOf(
         name="excluded",
         passes="its validator has not declined or failed the order",
         helps="wait for bids of other validators",
         has=lambda standing, _: standing.bid.validator,
-        does=lambda order, validator: validator not in order.excluded,
+        names=lambda order: order.excluded,
     ),
     AtLeast(
         name="firm",
@@ -233,7 +271,8 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="it is of the device class, if the order names one",
         helps="name another device class, or none",
         has=lambda standing, _: standing.bid.offer.device_class,
-        does=lambda order, device_class: order.conditions.device_class in ("", device_class),
+        wants=lambda order: order.conditions.device_class,
+        does=lambda wanted, device_class: device_class == wanted,
         asks=(Option("device_class", OptionKind.TEXT, "Only this device class."),),
         offers=(Option("device_class", OptionKind.TEXT, "Device class of the cluster.", "cpu"),),
     ),
@@ -255,6 +294,7 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="all its regions are among the order's, if the order names any",
         helps="allow more regions, or name none",
         has=lambda standing, _: standing.bid.offer.regions,
+        wants=lambda order: order.conditions.regions,
         does=_stays_inside,
         asks=(Option("regions", OptionKind.TAGS, "Comma-separated; work must stay in them."),),
         offers=(Option("regions", OptionKind.TAGS, "Comma-separated region tags."),),
@@ -264,7 +304,9 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="it verifies in a tier that the order names, or in any if the order names none",
         helps="allow more tiers, or name none",
         has=lambda standing, _: standing.bid.offer.tiers,
-        does=lambda order, tiers: order.conditions.choose_tier(tiers) != "",
+        # An order that names none takes any, but a bid may offer none.
+        wants=lambda order: Conditions(tiers=order.conditions.tiers),
+        does=lambda wanted, tiers: wanted.choose_tier(tiers) != "",
         asks=(
             Option(
                 "tiers",
@@ -355,15 +397,11 @@ CONDITIONS: tuple[Condition, ...] = (
 PRICE = next(condition for condition in CONDITIONS if condition.name == "price")
 """The condition by which bids are ranked."""
 
-
-def fitting(order: Asked, clock: int) -> Callable[[Standing], bool]:
-    """Return the test whether a standing bid satisfies all conditions of ``order`` at ``clock`` (seconds)."""
-    tests = [(row.has, row.basis(order), row.accepts(order, clock)) for row in CONDITIONS]
-
-    def fits(standing: Standing) -> bool:
-        for has, basis, accepts in tests:  # noqa: SIM110 -- a generator costs as much as the tests
-            if not accepts(has(standing, basis)):
-                return False
-        return True
-
-    return fits
+STOOD = AtLeast(
+    name="stood",
+    passes="it stood before the order's block",
+    helps="",
+    has=lambda standing, _: -standing.bid.placed_height,
+    needs=lambda order, _: 1 - order.opened_height,
+)
+"""What comes first: an order is for other bids only if none of these satisfies it. No histogram counts it."""

@@ -8,14 +8,19 @@ it has. What a fill takes is gone for the orders after it. The seed is the **pre
 whoever orders a block's transactions gains nothing by it, and the result does not depend on the order of the arguments.
 """
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
+from operator import attrgetter
+from typing import Any
 
 from domain.hashing import hash_fields
 from domain.market.records import Bid, Histogram
-from matching_engine.book import Book
-from matching_engine.conditions import fitting
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.book import Book, Sold
+from matching_engine.conditions import UNBOUNDED
+from matching_engine.records import Asked, Fill
+from matching_engine.search import Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Matched:
     """What a batch did. Each order of the batch is in exactly one of the three.
 
     ``fills`` are in the order of the auction, which is the order to apply them in. ``unmatched`` are order ids with the
-    reasons, in the order of the auction. ``carried`` are the orders beyond the cap, oldest first, for the next block.
+    reasons, in the order of the auction. ``carried`` are the orders for which no room was left, oldest first.
     """
 
     fills: tuple[Fill, ...]
@@ -39,7 +44,28 @@ class SimulatedMatch:
     histogram: Histogram
 
 
-def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, fills_max: int) -> Matched:
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """How much an auction may read beyond what every order takes (:mod:`matching_engine.search`).
+
+    It ends when ``most`` is reached. Orders in ``waited`` leave half of that to the others.
+    """
+
+    most: int = UNBOUNDED
+    waited: frozenset[bytes] = frozenset()
+
+
+ANY_READS = Reads()
+
+
+def match(
+    orders: Iterable[Asked],
+    book: Book,
+    seed: bytes,
+    clock: int,
+    fills_max: int,
+    reads: Reads = ANY_READS,
+) -> Matched:
     """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have found a bid.
 
     ``seed`` is the previous block's beacon. An unmatched order's histogram shows the book at its turn; when the auction
@@ -48,22 +74,40 @@ def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, fills_ma
     queue = sorted(orders, key=lambda order: (order.opened_height, _order_rank(seed, order)))
     if len({order.order_id for order in queue}) != len(queue):
         raise ValueError("an order is in the batch twice")
-    fills: list[Fill] = []
+    book.trim()
+    sold = Sold(book)
+    asks = [_asked(order) for order in queue]
+    left = Counter(asks)
+    searches: dict[tuple[Any, ...], Search] = {}
     unmatched: list[tuple[bytes, Histogram]] = []
-    before: list[Standing] = []
-    for order in queue:
-        if len(fills) == fills_max:
-            break
-        best = _best(order, book, seed, clock)
-        if best is None:
-            unmatched.append((order.order_id, book.histogram(order, clock)))
+    carried: list[bytes] = []
+    read = read_by_waited = 0
+    for order, asked in zip(queue, asks, strict=True):
+        waited = order.order_id in reads.waited
+        full = len(sold.fills) == fills_max or read >= reads.most
+        if full or (waited and 2 * read_by_waited >= reads.most):
+            carried.append(order.order_id)
             continue
-        fill = _fill(order, best.bid)
-        before += book.apply_fill(fill)
-        fills.append(fill)
-    book.restore(reversed(before))
-    carried = tuple(order.order_id for order in queue[len(fills) + len(unmatched) :])
-    return Matched(tuple(fills), tuple(unmatched), carried)
+        search = searches.pop(asked, None) or Search(book, sold, order, clock)
+        best = search.best(partial(_ticket, seed, order))
+        if best is None:
+            unmatched.append((order.order_id, search.histogram()))
+        else:
+            sold.take(_fill(order, best.bid))
+        taken = search.take_reads() + sold.take_reads()
+        read += taken
+        if waited:
+            read_by_waited += taken
+        left[asked] -= 1
+        if left[asked]:
+            searches[asked] = search
+        else:
+            search.end()
+    for search in searches.values():
+        search.end()
+    fills = tuple(sold.fills)
+    sold.undo()
+    return Matched(fills, tuple(unmatched), tuple(carried))
 
 
 def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
@@ -71,25 +115,22 @@ def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
 
     The order's id enters the hash for equal prices: a quote before submission stands for its price.
     """
-    fits = fitting(order, clock)
-    bids = [row.bid for row in book.narrowest(order, clock) if fits(row)]
-    bids.sort(key=lambda bid: (_is_later(order, bid), bid.offer.price, _ticket(seed, order, bid)))
-    return SimulatedMatch(tuple(bids), book.histogram(order, clock))
+    book.trim()
+    search = Search(book, Sold(book), order, clock)
+    bids = [row.bid for row in search.all()]
+    bids.sort(
+        key=lambda bid: (
+            _is_later(order, bid),
+            bid.offer.price,
+            _ticket(seed, order, bid.validator),
+            bid.id,
+        )
+    )
+    return SimulatedMatch(tuple(bids), search.histogram())
 
 
-def _best(order: Asked, book: Book, seed: bytes, clock: int) -> Standing | None:
-    """Return the bid that takes the order, reading no further than the price that it has."""
-    fits = fitting(order, clock)
-    stood: list[Standing] = []
-    later: list[Standing] = []
-    for row in book.by_price(order, clock):
-        price = row.bid.offer.price
-        if stood and price != stood[0].bid.offer.price:
-            break
-        found = later if _is_later(order, row.bid) else stood
-        if (not found or price == found[0].bid.offer.price) and fits(row):
-            found.append(row)
-    return min(stood or later, key=lambda row: _ticket(seed, order, row.bid), default=None)
+_asked = attrgetter(*(field.name for field in fields(Asked) if field.name != "order_id"))
+"""What an order asks for: orders that ask the same share a search."""
 
 
 def _order_rank(seed: bytes, order: Asked) -> bytes:
@@ -100,9 +141,8 @@ def _is_later(order: Asked, bid: Bid) -> bool:
     return bid.placed_height >= order.opened_height
 
 
-def _ticket(seed: bytes, order: Asked, bid: Bid) -> tuple[bytes, bytes]:
-    drawn = hash_fields("assay/match/validator", seed, order.order_id, bid.validator)
-    return drawn, bid.id
+def _ticket(seed: bytes, order: Asked, validator: str) -> bytes:
+    return hash_fields("assay/match/validator", seed, order.order_id, validator)
 
 
 def _fill(order: Asked, bid: Bid) -> Fill:

@@ -1,9 +1,12 @@
 """A slow, obvious auction: the twin of ``matching_engine``, written from the protocol alone; and random books for both.
 
 It keeps no book. For each order it walks all bids, and for each bid adds up again what the fills so far have taken.
+``python -m tests.property.matching_twin BOOKS`` compares the two on as many books as are asked for.
 """
 
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
@@ -12,7 +15,10 @@ from random import Random
 
 from domain.amount import PFLOP
 from domain.market.records import Bid, Conditions, Offer
+from matching_engine.book import Book
+from matching_engine.match import Matched, match
 from matching_engine.records import Asked, Fill, Standing
+from tests.support.small_book import small_bounds
 
 
 def field(data: bytes) -> bytes:
@@ -205,7 +211,7 @@ def random_case(number: int) -> Case:
     worsened = {name: 0 if easy else random.choice((0, 0, 1, 2)) for name in validators}
     offers = [
         replace(
-            _offer(random, name, bonds[name], stakes[name], clock, easy),
+            random_offer(random, name, bonds[name], stakes[name], clock, easy),
             worsened_height=worsened[name],
         )
         for name in (random.choice(validators) for _ in range(random.randint(0, 8)))
@@ -214,7 +220,7 @@ def random_case(number: int) -> Case:
     return Case(orders, offers, random.randbytes(32), clock, random.choice((0, 2, 5, 256)))
 
 
-def _offer(
+def random_offer(
     random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool
 ) -> Standing:
     bid = Bid(
@@ -270,3 +276,39 @@ def random_order(random: Random, validators: list[str], easy: bool = False) -> A
         accept_max=random.choice((2, 5, 10**6)),
         payload_fee=0 if easy else random.choice((0, 3)),
     )
+
+
+# --- both together ---
+
+
+def run(case: Case) -> Matched:
+    return match(case.orders, Book(case.offers), case.seed, case.clock, case.fills_max)
+
+
+def compare_with_twin(case: Case) -> Matched:
+    """Run both and compare everything; return the result."""
+    result = run(case)
+    fills, unmatched, carried = twin_match(
+        case.orders, case.offers, case.seed, case.clock, case.fills_max
+    )
+    assert list(result.fills) == fills
+    assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(
+        unmatched.items()
+    )
+    assert list(result.carried) == carried
+    return result
+
+
+def main(books: int) -> None:
+    """Compare the two on this number of books, every other one with small pages and bands."""
+    fills = unmatched = 0
+    for number in range(books):
+        with small_bounds() if number % 2 else nullcontext():
+            result = compare_with_twin(random_case(number))
+        fills += len(result.fills)
+        unmatched += len(result.unmatched)
+    print(f"{books} books: the same {fills} fills and {unmatched} histograms")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -4,6 +4,7 @@ Whatever happened before, the book at a state is what the state says, and the au
 every bid for every order.
 """
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -26,11 +27,11 @@ from domain.amount import PFLOP
 from domain.ledger.records import BondAccount
 from domain.market.records import Bid, Conditions, Offer
 from domain.registry.records import Validator
-from matching_engine import book as indexed
 from matching_engine.match import match, quote
 from matching_engine.records import Asked
 from tests.property.matching_twin import random_order
 from tests.support import whole_book
+from tests.support.small_book import small_bounds
 
 WORLDS = 60
 STEPS = 40
@@ -39,12 +40,12 @@ ANYTHING = Asked(b"anything", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1
 
 
 @pytest.fixture(autouse=True)
-def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let a few bids be as many as thousands, and a few blocks an age."""
-    monkeypatch.setattr(indexed, "LOOKS", 3)
-    monkeypatch.setattr(indexed, "MOVED_ONE_BY_ONE", 2)
     monkeypatch.setattr(living, "STEPS_KEPT", 4)
     monkeypatch.setattr(living, "KEYS_KEPT", 12)
+    with small_bounds():
+        yield
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -13,18 +14,22 @@ from hypothesis import strategies as st
 from domain.amount import PFLOP, WORK_MAX
 from domain.market.records import Bid, Conditions, Offer
 from matching_engine.book import Book
-from matching_engine.conditions import CONDITIONS, fitting
-from matching_engine.match import Matched, match, quote
+from matching_engine.conditions import CONDITIONS
+from matching_engine.match import match, quote
 from matching_engine.records import Asked, Fill, Standing
-from tests.property.matching_twin import Case, random_case, reasons, twin_match, value_of
-from tests.support.whole_book import failing
+from tests.property.matching_twin import (
+    Case,
+    compare_with_twin,
+    random_case,
+    reasons,
+    run,
+    value_of,
+)
+from tests.support.small_book import small_bounds
+from tests.support.whole_book import failing, fitting
 
-BOOKS = 6_000
+BOOKS = 2_000
 NAMES = tuple(row.name for row in CONDITIONS)
-
-
-def run(case: Case) -> Matched:
-    return match(case.orders, Book(case.offers), case.seed, case.clock, case.fills_max)
 
 
 def change_offer(offered: Standing, **changes: Any) -> Standing:
@@ -32,26 +37,14 @@ def change_offer(offered: Standing, **changes: Any) -> Standing:
     return replace(offered, bid=replace(bid, offer=replace(bid.offer, **changes)))
 
 
-def compare_with_twin(case: Case) -> Matched:
-    """Run both and compare everything; return the result."""
-    result = run(case)
-    fills, unmatched, carried = twin_match(
-        case.orders, case.offers, case.seed, case.clock, case.fills_max
-    )
-    assert list(result.fills) == fills
-    assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(
-        unmatched.items()
-    )
-    assert list(result.carried) == carried
-    return result
-
-
 def test_the_twin_agrees_on_thousands_of_books() -> None:
     """And the books are worth it: fills, ties, carried orders and each failed condition occur."""
     seen: Counter[str] = Counter()
     for number in range(BOOKS):
         case = random_case(number)
-        result = compare_with_twin(case)
+        # Every other book has small pages and bands, so that a few bids are as many as thousands.
+        with small_bounds() if number % 2 else nullcontext():
+            result = compare_with_twin(case)
         seen["fills"] += len(result.fills)
         seen["carried"] += len(result.carried)
         seen["several fills"] += len(result.fills) > 2
@@ -61,7 +54,7 @@ def test_the_twin_agrees_on_thousands_of_books() -> None:
             bids = quote(order, Book(case.offers), case.seed, case.clock).candidates
             seen["ties"] += len(bids) > 1 and bids[0].offer.price == bids[1].offer.price
     for name in (*NAMES, "fills", "carried", "several fills", "ties"):
-        assert seen[name] > 100, name
+        assert seen[name] > 40, name
 
 
 IDS = st.binary(min_size=1, max_size=4)

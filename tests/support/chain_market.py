@@ -12,7 +12,7 @@ from typing import Any
 
 from chain.state_machine import gas
 from chain.state_machine.ledger.gas import PAY_GAS
-from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
+from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
 from chain.state_machine.market.tables import ORDER_DUE, ORDERS
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
@@ -75,8 +75,8 @@ OFFERED = {field.name for field in fields(Offer)}
 def due_gas(*, entries: int = 0, tries: int = 0, fills: int = 0) -> int:
     """Return the ``due_gas`` with which a block takes so many ends of orders, or tries or matches so many orders."""
     of_orders = entries * (gas.DUE_GAS + PAY_GAS) * 100 // gas.LANE_PERCENT[1]
-    auction = max(tries * (TRY_GAS + 8 * TRY_BID_GAS), fills * FILL_GAS)
-    return max(of_orders, 2 * auction * 100 // AUCTION_PERCENT)
+    auction = max(2 * tries * TRY_GAS, -(-8 * fills * FILL_GAS // 3))
+    return max(of_orders, -(-auction * 100 // AUCTION_PERCENT))
 
 
 def digest(*parts: object) -> bytes:

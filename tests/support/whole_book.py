@@ -10,14 +10,23 @@ from dataclasses import replace
 from domain.amount import price_ceil
 from domain.hashing import hash_fields
 from domain.market.records import Histogram
-from matching_engine.conditions import CONDITIONS, fitting
+from matching_engine.conditions import CONDITIONS
 from matching_engine.match import Matched, SimulatedMatch
 from matching_engine.records import Asked, Fill, Standing
 
 
+def fitting(order: Asked, clock: int) -> Callable[[Standing], bool]:
+    """Return the test whether a standing bid satisfies all conditions of ``order`` at ``clock`` (seconds)."""
+    tests = [(row.has, row.basis(order), row.test(row.want(order, clock))) for row in CONDITIONS]
+    return lambda standing: all(test(has(standing, basis)) for has, basis, test in tests)
+
+
 def failing(order: Asked, clock: int) -> Callable[[Standing], tuple[str, ...]]:
     """Return the function from a bid to the names of all conditions on which it fails ``order``."""
-    tests = [(row.name, row.has, row.basis(order), row.accepts(order, clock)) for row in CONDITIONS]
+    tests = [
+        (row.name, row.has, row.basis(order), row.test(row.want(order, clock)))
+        for row in CONDITIONS
+    ]
 
     def failed(standing: Standing) -> tuple[str, ...]:
         return tuple(

@@ -1,19 +1,21 @@
 """The auction of a block: every bid of the block is in the book first, then orders of earlier blocks that are due.
 
-Tried are orders that just opened, and after a change of the book the open orders that would pay it. A block tries and
-matches as many as its gas has room for, a half for each; the rest waits in the state for the next blocks.
+Tried are orders that just opened, and after a change of the book the open orders that would pay it. Half of the gas is
+for tries, however large the book is; three eighths are for matches, and one for what tries read beyond what each does.
+The rest waits in the state for the next blocks.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, takewhile
+from typing import NamedTuple
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import ESCROWS
-from chain.state_machine.market.book import LivingBook, Version
-from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
+from chain.state_machine.market.book import LivingBook, Version, mark_book_changed
+from chain.state_machine.market.gas import AUCTION_PERCENT, BOOK_READ_GAS, FILL_GAS, TRY_GAS
 from chain.state_machine.market.hooks import MATCHED, Match
-from chain.state_machine.market.orders import exclude, get_parties, leave_book
+from chain.state_machine.market.orders import exclude, leave_book
 from chain.state_machine.market.tables import (
     BIDS,
     DIRTY_ORDERS,
@@ -23,6 +25,7 @@ from chain.state_machine.market.tables import (
     Sweep,
 )
 from chain.state_machine.registry.members import get_promised
+from chain.state_machine.registry.tables import CLUSTERS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
@@ -30,28 +33,58 @@ from domain.market.events import OrderUnmatched
 from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
 from escrow.moves import affordable_price
-from matching_engine.match import match
+from matching_engine.match import Reads, match
 from matching_engine.records import Asked, Fill
-from pol.rules.panels import batch_seconds, verify_seconds
+from pol.rules.panels import Promised, batch_seconds, verify_seconds
 from pol.rules.schedule import share_work, trial_work
 from pol.rules.tiers.table import highest_floor, tier_named
 
 
+class Share(NamedTuple):
+    """How many orders a block tries and matches, and what it may read beyond that."""
+
+    tries: int
+    fills: int
+    reads: int
+
+
+def share_of(due_gas: int) -> Share:
+    """Return the auction's share: a half for tries, three eighths for matches, an eighth for reads."""
+    gas = due_gas * AUCTION_PERCENT // 100
+    return Share(
+        tries=max(1, gas // 2 // TRY_GAS),
+        fills=max(1, gas * 3 // 8 // FILL_GAS),
+        reads=max(1, gas // 8 // BOOK_READ_GAS),
+    )
+
+
 def apply_auction(ctx: Context) -> None:
     """Match what can be matched, and tell the others why not."""
-    if SWEEP.get(ctx.store) is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
+    sweep = SWEEP.get(ctx.store)
+    if sweep is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
     book = ctx.memory.of(LivingBook)
     standing = book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash))
-    share = ctx.block.params.due_gas * AUCTION_PERCENT // 100
-    orders = take_orders(ctx, max(1, share // 2 // (TRY_GAS + TRY_BID_GAS * len(standing))))
-    asked = [get_asked(ctx.store, order, ctx.clock) for order in orders]
-    seed, fills_max = ctx.block.previous_beacon, max(1, share // 2 // FILL_GAS)
-    matched = match(asked, standing, seed, ctx.clock, fills_max)
+    share = share_of(ctx.block.params.due_gas)
+    swept, fresh = take_orders(ctx, share.tries)
+    matched = match(
+        [get_asked(ctx.store, order, ctx.clock) for order in (*swept, *fresh)],
+        standing,
+        ctx.block.previous_beacon,
+        ctx.clock,
+        share.fills,
+        Reads(share.reads, frozenset(order.id for order in swept if fresh)),
+    )
+    auditors = Auditors(ctx)
     for fill in matched.fills:
-        apply_fill(ctx, fill)
-    for order_id in matched.carried:
-        DIRTY_ORDERS.mark(ctx.store, ORDERS.must(ctx.store, order_id).opened_height, order_id)
+        apply_fill(ctx, fill, auditors)
+    carried = dict.fromkeys(matched.carried)
+    if sweep is not None and any(order.id in carried for order in swept):
+        # Not among the new ones, before which they would come: another pass tries them again.
+        mark_book_changed(ctx, sweep.price)
+    for order in fresh:
+        if order.id in carried:
+            DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
     for order_id, histogram in matched.unmatched:
         order = ORDERS.must(ctx.store, order_id)
         if histogram != order.unmatched or order.opened_height == ctx.height - 1:
@@ -59,23 +92,27 @@ def apply_auction(ctx: Context) -> None:
             ctx.emit(OrderUnmatched(order_id, histogram))
 
 
-def take_orders(ctx: Context, limit: int) -> list[Order]:
-    """Take the orders that this block tries: those of the sweep over the book first, then new ones.
+def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:
+    """Take the orders that this block tries: those of the sweep over the book, and new ones.
 
     New ones are those of the blocks before: whoever sees an order on its way cannot answer it. Half of the tries are
-    kept for them: a book full of old orders that nobody wants cannot hold up the others.
+    kept for them: a book full of old orders that nobody wants cannot hold up the others. Where a block has one try,
+    every other block keeps it.
     """
-    fresh = sum(1 for _ in islice(_new_orders(ctx), limit // 2))
-    found = _take_swept(ctx, limit - fresh)
-    for opened, order_id in list(islice(_new_orders(ctx), limit - len(found))):
-        found.append(order_id)
+    kept = limit // 2 if limit > 1 else ctx.height % 2
+    fresh = sum(1 for _ in islice(_new_orders(ctx), kept))
+    swept = _take_swept(ctx, limit - fresh)
+    new = list(islice(_new_orders(ctx), limit - len(swept)))
+    for opened, order_id in new:
         DIRTY_ORDERS.delete(ctx.store, opened, order_id)
-    orders = []
-    for order_id in sorted(set(found)):
-        order = ORDERS.must(ctx.store, order_id)
-        if order.state is OrderState.OPEN and ctx.clock < order.expires_at:
-            orders.append(order)
-    return orders
+    return _still_open(ctx, swept), _still_open(ctx, [order_id for _, order_id in new])
+
+
+def _still_open(ctx: Context, order_ids: list[bytes]) -> list[Order]:
+    orders = (ORDERS.must(ctx.store, order_id) for order_id in sorted(order_ids))
+    return [
+        order for order in orders if order.state is OrderState.OPEN and ctx.clock < order.expires_at
+    ]
 
 
 def _new_orders(ctx: Context) -> Iterator[tuple[bytes, ...]]:
@@ -90,7 +127,7 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
     Orders that would not pay the price of what changed are left alone, however many there are.
     """
     sweep = SWEEP.get(ctx.store)
-    if sweep is None:
+    if sweep is None or not limit:
         return []
     after = (sweep.below, sweep.height, sweep.order_id) if sweep.order_id else ()
     lowest = MONEY_MAX - sweep.price
@@ -158,22 +195,48 @@ def make_asked(
     )
 
 
-def _has_auditor(ctx: Context, order: Order, validator: str, tier: str) -> bool:
-    """Tell whether somebody could audit an order in a tier who is no party to it when ``validator`` wins it."""
-    if not order.params.auditors:
-        return True
-    parties = get_parties(ctx, order, validator)
-    may_sit = tier_named(tier).may_sit
-    return any(
-        found.operator not in parties and may_sit(order, found.speed, found.rate)
-        for found in get_promised(ctx.store)
-    )
+class Auditors:
+    """The validators who could audit an order, looked up once for the fills of a block.
+
+    Orders with the same terms, parameters and audit time have the same ones. Nothing that a fill does changes them.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        """Look nothing up yet."""
+        self._ctx = ctx
+        self._promised: list[Promised] | None = None
+        self._eligible: dict[tuple[str, JobTerms, OrderParams, int], list[str]] = {}
+
+    def has_stranger(self, order: Order, validator: str, tier: str) -> bool:
+        """Tell whether one of them is no party to the order when ``validator`` wins it in a tier."""
+        if not order.params.auditors:
+            return True
+        escrow = ESCROWS.must(self._ctx.store, order.id)
+        named = {validator, order.consumer, *(row.address for row in escrow.depositors)}
+        return any(
+            operator not in named and not CLUSTERS.has(self._ctx.store, validator, operator)
+            for operator in self._of(order, tier)
+        )
+
+    def _of(self, order: Order, tier: str) -> list[str]:
+        """Return the operators who may audit an order in a tier."""
+        key = tier, order.terms, order.params, order.audit_ms
+        if key not in self._eligible:
+            if self._promised is None:
+                self._promised = get_promised(self._ctx.store)
+            may_sit = tier_named(tier).may_sit
+            self._eligible[key] = [
+                found.operator
+                for found in self._promised
+                if may_sit(order, found.speed, found.rate)
+            ]
+        return self._eligible[key]
 
 
-def apply_fill(ctx: Context, fill: Fill) -> None:
+def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
     """Match an order: it leaves the book, and what serves it opens."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
-    if not _has_auditor(ctx, order, bid.validator, fill.tier):
+    if not auditors.has_stranger(order, bid.validator, fill.tier):
         # Everybody who could audit it is the validator's kin, a depositor or the consumer.
         exclude(ctx, order, bid.validator)
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chain.state_machine.context import HEAD, Context
 from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
@@ -26,6 +26,9 @@ from matching_engine.records import Standing
 STEPS_KEPT, KEYS_KEPT = 1_024, 262_144
 """Blocks that a living book may lie behind, and keys that they may have changed; else it is derived from the state."""
 
+WORDS_KEPT = 262_144
+"""Values that bids share, like names of regions, of which a living book has one object each."""
+
 _SOURCES = (BIDS, VALIDATORS, LOADS, BOND_ACCOUNTS)
 """What a row of the book is made of; all but bids by the validator."""
 _PREFIXES = tuple(table.prefix for table in _SOURCES)
@@ -36,10 +39,31 @@ _PREFIXES = tuple(table.prefix for table in _SOURCES)
 
 def get_standing(store: Overlay) -> list[Standing]:
     """Return all bids with what their validators can still give."""
-    return [_standing(bid, _backing(store, bid.validator)) for bid in BIDS.scan(store)]
+    return _get_standing(store, {})
 
 
-def _standing(bid: Bid, backing: Backing) -> Standing:
+def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
+    backings: dict[str, Backing] = {}
+    rows = []
+    for bid in BIDS.scan(store):
+        backing = backings.get(bid.validator)
+        if backing is None:
+            backing = backings[bid.validator] = _backing(store, bid.validator)
+        rows.append(_standing(bid, backing, words))
+    return rows
+
+
+def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
+    """Return a row of the book; ``words`` has one object for what many bids say."""
+    offer, share = bid.offer, words.setdefault
+    named = replace(
+        offer,
+        device_class=share(offer.device_class, offer.device_class),
+        regions=share(offer.regions, offer.regions),
+        tiers=share(offer.tiers, offer.tiers),
+        memory=share(offer.memory, offer.memory),
+    )
+    bid = replace(bid, validator=share(bid.validator, bid.validator), offer=named)
     jailed, free_bond, free_stake, worsened_height = backing
     return Standing(
         bid=bid,
@@ -107,6 +131,7 @@ class LivingBook:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._book = Book()
+        self._words: dict[Any, Any] = {}
         self._version: Version | None = None
         self._unsure: dict[bytes, None] = {}
         self._steps: deque[Step] = deque(maxlen=STEPS_KEPT)
@@ -127,9 +152,12 @@ class LivingBook:
         self._version = None
         changed = [key for table in _SOURCES for key in store.changed_keys(table.key())]
         if known:
-            _read_again(self._book, store, [*self._unsure, *changed])
+            if len(self._words) > WORDS_KEPT:
+                self._words = {}
+            _read_again(self._book, store, [*self._unsure, *changed], self._words)
         else:
-            self._book = Book(get_standing(store))
+            self._words = {}
+            self._book = Book(_get_standing(store, self._words))
         self._unsure = dict.fromkeys(changed)
         self._version = version
         return self._book
@@ -147,7 +175,9 @@ class LivingBook:
         return True
 
 
-def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:
+def _read_again(
+    book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]
+) -> None:
     """Bring the rows up to date that are made of what is stored under ``changed``: validators first, then bids."""
     bids: dict[bytes, None] = {}
     validators: dict[str, None] = {}
@@ -166,7 +196,7 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:
             book.remove(bid_id)
         else:
             backing = book.backing(bid.validator) or _backing(store, bid.validator)
-            book.put(_standing(bid, backing))
+            book.put(_standing(bid, backing, words))
 
 
 # --- what is tried again ---------------------------------------------------------------------------

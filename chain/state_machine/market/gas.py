@@ -1,11 +1,11 @@
 """Gas of the auction (:mod:`chain.state_machine.gas`)."""
 
-# An order that the auction tries.
-TRY_GAS = 20_000
-# A standing bid, per order that the auction tries.
-TRY_BID_GAS = 20
-# An order that the auction matches, with the validators that could audit it.
-FILL_GAS = 160_000
+# An order that the auction tries, whatever the size of the book.
+TRY_GAS = 10_000
+# A bid that the auction reads beyond what each try does, or what takes as long; the protocol says what counts.
+BOOK_READ_GAS = 200
+# An order that the auction matches.
+FILL_GAS = 120_000
 
 AUCTION_PERCENT = 15
-"""The auction's share of ``due_gas``."""
+"""The auction's share of ``due_gas``: a half for tries, three eighths for matches, an eighth for reads."""

@@ -8,9 +8,9 @@ import pytest
 
 from domain.amount import PFLOP
 from domain.market.records import Bid, Conditions, Offer
-from matching_engine.conditions import CONDITIONS, fitting
+from matching_engine.conditions import CONDITIONS
 from matching_engine.records import Asked, Standing
-from tests.support.whole_book import failing
+from tests.support.whole_book import failing, fitting
 
 CLOCK = 100
 ORDER = Asked(

@@ -194,13 +194,15 @@ def test_what_comes_twice_is_a_bug() -> None:
         match([], Book([offer("a", 5, stake=1), offer("b", 6, stake=2)]), SEED, 0, 9)
 
 
-def test_bids_are_walked_by_price_up_to_the_limit() -> None:
+def test_candidates_come_by_price_up_to_the_limit() -> None:
     offers = [offer(str(number), price) for number, price in enumerate((5, 3, 5, 7, 3, 9))]
     Random(1).shuffle(offers)
-    walked = [
-        (row.bid.offer.price, row.bid.id) for row in Book(offers).by_price(order("o", limit=7), 0)
+    quoted = quote(order("o", limit=7), Book(offers), SEED, 0).candidates
+    assert [(bid.offer.price, bid.id) for bid in quoted] == [
+        (3, b"1"),
+        (3, b"4"),
+        (5, b"0"),
+        (5, b"2"),
+        (7, b"3"),
     ]
-    assert [price for price, _ in walked] == [3, 3, 5, 5, 7]
-    assert sorted(walked) == [(3, b"1"), (3, b"4"), (5, b"0"), (5, b"2"), (7, b"3")]
-    assert list(Book(offers).by_price(order("o", limit=2), 0)) == []
-    assert list(Book().by_price(order("o"), 0)) == []
+    assert quote(order("o", limit=2), Book(offers), SEED, 0).candidates == ()

@@ -1,10 +1,14 @@
 """The auction in the block: who gets an order, what is reserved, and who waits."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from chain.state_machine.market import auction
+from chain.state_machine.market.auction import share_of
 from chain.state_machine.market.tables import ORDERS, SWEEP
+from chain.state_machine.registry.members import get_promised
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.errors import WRONG_STATE
@@ -12,12 +16,18 @@ from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
 from domain.market.events import OrderExcluded
 from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
 from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
-from domain.market.records import Conditions, OrderState
+from domain.market.records import Bid, Conditions, Offer, Order, OrderState
 from domain.messages import Message
-from domain.params import local_params
+from domain.params import Params, local_params
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from domain.vocabulary import changes_of
+from matching_engine.book import Book
+from matching_engine.match import Reads, match
+from matching_engine.records import Asked, Standing
+from pol.rules.panels import Promised
 from pol.rules.schedule import round_seconds
+from pol.rules.tiers.table import tier_named
+from pol.rules.tiers.tier import Tier
 from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, due_gas, make_terms, submit
 from tests.support.four_bytes import registered
 
@@ -336,15 +346,136 @@ def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:
     assert counts == [3, 6, 7, 7]
 
 
-def test_orders_that_nobody_wants_do_not_hold_up_a_new_one() -> None:
-    """Ten old orders below every price, and a book that changes in every block: passes without end."""
+def test_old_orders_that_no_bid_serves_do_not_hold_up_a_new_one() -> None:
+    """Thirty old orders that would pay what changed, and a book that changes in every block: passes without end."""
     market = Market(replace(local_params(), due_gas=due_gas(tries=4)), bidders=("v0",))
-    for _ in range(10):
-        market.submit(submit(price_limit=1))
+    gpu = replace(ANY, device_class="gpu")
+    for _ in range(30):
+        market.submit(submit(conditions=gpu))
     for number in range(6):
-        market.chain.ok(bid("v1", price=2 * PRICE))
+        market.chain.ok(bid("v1", device_class="tpu"))
         order_id = market.submit(submit(time_to_live=100 + number))
         assert market.order(order_id).state is OrderState.MATCHED
+
+
+@pytest.mark.parametrize("bids", [0, 1, 100_000])
+def test_a_block_tries_375_orders_at_any_size_of_the_book(bids: int) -> None:
+    """With the defaults of a public network: each order asks for something else, and no bid serves it in time."""
+    share = share_of(Params().due_gas)
+    assert share.tries >= 375
+    random, conditions = Random(1), Conditions()
+    book = Book(
+        Standing(
+            Bid(
+                number.to_bytes(4, "big"),
+                f"v{number // 50}",
+                Offer(
+                    price=random.randint(1, 10**6),
+                    slot_speed=random.randint(1, 10**6),
+                    tiers=("exact",),
+                ),
+                0,
+                99,
+                0,
+            ),
+            False,
+            random.randint(1, 10**18),
+            10**9,
+            10**9,
+        )
+        for number in range(bids)
+    )
+    orders = [
+        Asked(
+            number.to_bytes(4, "big"),
+            1,
+            1,
+            10**9 + number,
+            0,
+            10**6,
+            conditions,
+            (),
+            99,
+            10,
+            1_000,
+            1,
+        )
+        for number in range(share.tries)
+    ]
+    waited = frozenset(order.order_id for order in orders[: share.tries // 2])
+    matched = match(orders, book, b"seed", 0, share.fills, Reads(share.reads, waited))
+    assert len(matched.unmatched) == share.tries
+    assert not matched.carried
+
+
+def test_where_a_block_has_one_try_new_and_old_orders_take_turns() -> None:
+    """Passes over five old orders begin again in every block; new orders are tried meanwhile, and then the old ones."""
+    market = Market(replace(local_params(), due_gas=due_gas(tries=1)), bidders=("v0",))
+    gpu = replace(ANY, device_class="gpu")
+    old = [market.submit(submit(conditions=gpu)) for _ in range(5)]
+    market.chain.pass_time(20)
+    market.chain.ok(bid("v1", device_class="tpu"))
+    for number in range(3):
+        market.chain.ok(bid("v1", device_class="tpu"))
+        result = market.chain.ok(submit(time_to_live=100 + number))
+        order_id = result.tx_results[0].responses[0][1]
+        assert SWEEP.get(market.chain.overlay()) is not None
+        for _ in range(2):
+            market.chain.block()
+        assert market.order(order_id).state is OrderState.MATCHED
+    market.chain.ok(bid("v2", device_class="gpu"))
+    for _ in range(6):
+        market.chain.block()
+    assert {market.order(order_id).state for order_id in old} == {OrderState.MATCHED}
+
+
+def test_orders_that_read_too_much_are_tried_by_a_later_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two old orders have a book of equal prices to draw from, and reads for one; they hold up no new order."""
+    # One read in a block: after an order that reads, no other is tried.
+    monkeypatch.setattr(auction, "BOOK_READ_GAS", 10**9)
+    market = Market(bidders=())
+    waiting = [market.submit() for _ in range(3)]
+    market.chain.ok(bid("v0"), bid("v1"), submit())
+    states = [market.order(order_id).state for order_id in waiting]
+    assert states.count(OrderState.MATCHED) == 1
+    assert SWEEP.get(market.chain.overlay()) is not None
+    for _ in range(4):
+        market.chain.block()
+    orders = market.chain.ask(OrdersRequest("carol", "", 0, 0, b"")).orders
+    assert {order.state for order in orders} == {OrderState.MATCHED}
+
+
+def test_the_auditors_of_orders_alike_are_looked_up_once_in_a_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up = []
+
+    def counted(store: Overlay) -> list[Promised]:
+        looked_up.append(1)
+        return get_promised(store)
+
+    tested: list[int] = []
+
+    def counted_tier(name: str) -> Tier:
+        tier = tier_named(name)
+
+        def may_sit(order: Order, speed: int, rate: int) -> bool:
+            tested.append(1)
+            return tier.may_sit(order, speed, rate)
+
+        return replace(tier, may_sit=may_sit)
+
+    monkeypatch.setattr(auction, "get_promised", counted)
+    monkeypatch.setattr(auction, "tier_named", counted_tier)
+    market = Market(bidders=("v0",))
+    market.chain.checked = False
+    market.chain.ok(*[submit()] * 9)
+    market.auction()
+    assert len(market.chain.seen("order.matched")) == 9
+    assert len(looked_up) == 1
+    assert len(tested) == len(market.validators)
 
 
 def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:

@@ -1,0 +1,62 @@
+"""Amounts in ascending order, of which it is asked how many are below another: a sorted list in blocks.
+
+A block is short enough that an insertion moves little memory, whatever the number of amounts. An amount is a bare
+integer, so an index costs a pointer for each bid.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from itertools import accumulate
+
+BLOCK = 1_024
+"""Amounts of a block when it is cut; it is cut in two when it has twice as many."""
+
+
+class Amounts:
+    """A multiset of integers."""
+
+    def __init__(self, amounts: Iterable[int] = ()) -> None:
+        """Take the amounts, in any order."""
+        ordered = sorted(amounts)
+        self._blocks = [ordered[at : at + BLOCK] for at in range(0, len(ordered), BLOCK)]
+        self._tops = [block[-1] for block in self._blocks]
+        self._starts: list[int] = []
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any."""
+        return bool(self._blocks)
+
+    def add(self, amount: int) -> None:
+        """Add an amount."""
+        self._starts = []
+        if not self._blocks:
+            self._blocks, self._tops = [[amount]], [amount]
+            return
+        at = min(bisect_left(self._tops, amount), len(self._tops) - 1)
+        block = self._blocks[at]
+        insort(block, amount)
+        if len(block) < 2 * BLOCK:
+            self._tops[at] = block[-1]
+            return
+        self._blocks[at : at + 1] = block[:BLOCK], block[BLOCK:]
+        self._tops[at : at + 1] = block[BLOCK - 1], block[-1]
+
+    def remove(self, amount: int) -> None:
+        """Take an amount away that is there."""
+        self._starts = []
+        at = bisect_left(self._tops, amount)
+        block = self._blocks[at]
+        del block[bisect_right(block, amount) - 1]
+        if block:
+            self._tops[at] = block[-1]
+        else:
+            del self._blocks[at], self._tops[at]
+
+    def below(self, amount: int) -> int:
+        """Count those that are less than ``amount``."""
+        if not self._starts:
+            self._starts = list(accumulate(map(len, self._blocks), initial=0))
+        at = bisect_left(self._tops, amount)
+        if at == len(self._blocks):
+            return self._starts[at]
+        return self._starts[at] + bisect_left(self._blocks[at], amount)

@@ -1,0 +1,277 @@
+"""Which bids of a page pass a condition: sets of slots as the bits of integers.
+
+A page has a slot for each of its bids; an integer with a bit for each slot is a set of bids, and sets are intersected
+by one operation, thousands of bids at a time. The bids that have enough of an amount are a union of bands: a band holds
+the bids whose amounts lie between two bounds, and the bounds are chosen so that no band has many bids, unless all its
+amounts are the same. One band may hold bids on both sides of what an order needs. These are in doubt, and whoever asks
+looks at them one by one.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import accumulate, groupby
+from operator import itemgetter, or_
+from typing import Any
+
+BAND = 256
+"""Bids of a band when it is cut; it is cut again when it has twice as many."""
+STRIDE = 8
+"""Bands of which the sums are kept together."""
+STRIPES = 16
+"""Ranges of groups that a page tells apart."""
+
+Passing = tuple[int, int]
+"""The slots of bids that pass or are in doubt, and of those in doubt."""
+Valued = tuple[Any, int]
+"""What a condition reads of a bid, and the bid's slot."""
+
+
+class Slots(ABC):
+    """The slots of a page by what one condition reads of their bids."""
+
+    @abstractmethod
+    def toggle(self, value: Any, slot: int, *, there: bool) -> None:
+        """Note that the bid in ``slot`` has ``value`` (``there``), or has it no longer."""
+
+    @abstractmethod
+    def passing(self, want: Any) -> Passing:
+        """Return which pass what an order wants, in the form that the condition's column gives it."""
+
+    @abstractmethod
+    def part(self, mask: int, value_of: Callable[[int], Any]) -> "Slots":
+        """Return the same of the slots in ``mask`` alone; ``value_of`` gives the value of a slot from now on."""
+
+
+class Bands(Slots):
+    """By an amount, of which an order needs so much or more."""
+
+    def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], int]) -> None:
+        """Take pairs of amount and slot; ``value_of`` gives the amount of a slot."""
+        self._value_of = value_of
+        # Band i has amounts above tops[i - 1] and up to tops[i]; the last one has no top.
+        self._tops, self._masks, self._counts = _cut(sorted(pairs), None)
+        self._from: list[int] = []
+
+    def toggle(self, value: int, slot: int, *, there: bool) -> None:
+        """Put the bid into its band, or take it out."""
+        at = bisect_left(self._tops, value)
+        self._masks[at] ^= 1 << slot
+        self._counts[at] += 1 if there else -1
+        self._from = []
+        if self._counts[at] > 2 * BAND:
+            self._cut_again(at)
+
+    def passing(self, want: int) -> Passing:
+        """Return the bands from that of ``want`` on; it is in doubt where it has less, too."""
+        if not self._from:
+            self._from = self._sums()
+        at = bisect_left(self._tops, want)
+        whole = -(-at // STRIDE)
+        found = self._from[whole]
+        for band in self._masks[at : whole * STRIDE]:
+            found |= band
+        surely = at > 0 and self._tops[at - 1] + 1 >= want
+        return found, 0 if surely else self._masks[at]
+
+    def _sums(self) -> list[int]:
+        """Return what lies from every so many bands on; of what lies from each on, it would be as many bits again."""
+        parts = [
+            reduce(or_, self._masks[at : at + STRIDE]) for at in range(0, len(self._masks), STRIDE)
+        ]
+        return [*accumulate(reversed(parts), or_, initial=0)][::-1]
+
+    def all(self) -> int:
+        """Return all slots."""
+        return sum(self._masks)
+
+    def highest_first(self, mask: int) -> Iterable[int]:
+        """Yield the slots of ``mask`` band by band, highest amounts first."""
+        for band in reversed(self._masks):
+            if found := band & mask:
+                yield found
+
+    def part(self, mask: int, value_of: Callable[[int], int]) -> "Bands":
+        """Return the bands of the slots in ``mask``; neighbours with few bids become one."""
+        part = Bands((), value_of)
+        tops, masks, counts = part._tops, [0], [0]
+        for at, band in enumerate(self._masks):
+            kept = band & mask
+            count = kept.bit_count()
+            if counts[-1] + count > BAND and counts[-1]:
+                tops.append(self._tops[at - 1])
+                masks.append(0)
+                counts.append(0)
+            masks[-1] |= kept
+            counts[-1] += count
+        part._masks, part._counts = masks, counts
+        return part
+
+    def _cut_again(self, at: int) -> None:
+        floor = self._tops[at - 1] if at else None
+        top = self._tops[at] if at < len(self._tops) else None
+        if floor is not None and top == floor + 1:
+            return
+        pairs = sorted((self._value_of(slot), slot) for slot in slots_of(self._masks[at]))
+        tops, masks, counts = _cut(pairs, floor)
+        if tops and tops[-1] == top:
+            # Nothing lies between the two.
+            del tops[-1], masks[-1], counts[-1]
+        self._tops[at:at] = tops
+        self._masks[at : at + 1] = masks
+        self._counts[at : at + 1] = counts
+
+
+def _cut(
+    pairs: Sequence[tuple[int, int]], floor: int | None
+) -> tuple[list[int], list[int], list[int]]:
+    """Cut ascending pairs into bands above ``floor``; an amount that many have gets one of its own."""
+    tops: list[int] = []
+    masks, counts = [0], [0]
+    for value, run in groupby(pairs, key=itemgetter(0)):
+        bids = bits_of(slot for _, slot in run)
+        count = bids.bit_count()
+        below = tops[-1] if tops else floor
+        if count >= BAND and (below is None or below < value - 1):
+            tops.append(value - 1)
+            masks.append(0)
+            counts.append(0)
+        masks[-1] |= bids
+        counts[-1] += count
+        if counts[-1] >= BAND:
+            tops.append(value)
+            masks.append(0)
+            counts.append(0)
+    return tops, masks, counts
+
+
+class Stripes(Slots):
+    """By a group and an amount, of which an order needs so much or more in that group, and no more in a higher one."""
+
+    def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> None:
+        """Take pairs of (group, amount) and slot; ``value_of`` gives group and amount of a slot."""
+        self._value_of = value_of
+        ordered = sorted(pairs)
+        groups = list(dict.fromkeys(group for (group, _), _ in ordered))
+        step = -(-len(groups) // STRIPES) or 1
+        # A stripe has the groups above that of the stripe before, and up to its own.
+        self._groups = groups[step - 1 :: step]
+        if groups and self._groups[-1:] != groups[-1:]:
+            self._groups.append(groups[-1])
+        within: list[list[Valued]] = [[] for _ in self._groups]
+        # Bids of a lower group than that of their stripe.
+        self._lower = 0
+        for (group, amount), slot in ordered:
+            at = bisect_left(self._groups, group)
+            within[at].append((amount, slot))
+            self._lower |= (group < self._groups[at]) << slot
+        self._bands = [Bands(stripe, self._amount_of) for stripe in within]
+
+    def toggle(self, value: tuple[int, int], slot: int, *, there: bool) -> None:
+        """Put the bid into its stripe, or take it out."""
+        group, amount = value
+        at = bisect_left(self._groups, group)
+        if at == len(self._groups):
+            at = self._widen(group)
+        self._bands[at].toggle(amount, slot, there=there)
+        self._lower &= ~(1 << slot)
+        if there and group < self._groups[at]:
+            self._lower |= 1 << slot
+
+    def passing(self, want: Callable[[int], int]) -> Passing:
+        """Return the bids with what the highest group of their stripe needs; those of lower groups are in doubt."""
+        found = doubt = 0
+        for group, bands in zip(self._groups, self._bands, strict=True):
+            passing, doubted = bands.passing(want(group))
+            found |= passing
+            doubt |= doubted
+        return found, doubt | found & self._lower
+
+    def part(self, mask: int, value_of: Callable[[int], Any]) -> "Stripes":
+        """Return the stripes of the slots in ``mask``."""
+        part = Stripes((), value_of)
+        part._groups = list(self._groups)
+        part._bands = [bands.part(mask, part._amount_of) for bands in self._bands]
+        part._lower = self._lower & mask
+        return part
+
+    def _widen(self, group: int) -> int:
+        """Make room for a group above all others; return the number of its stripe."""
+        if len(self._groups) < STRIPES:
+            self._groups.append(group)
+            self._bands.append(Bands((), self._amount_of))
+        else:
+            self._groups[-1] = group
+            self._lower |= self._bands[-1].all()
+        return len(self._groups) - 1
+
+    def _amount_of(self, slot: int) -> int:
+        return int(self._value_of(slot)[1])
+
+
+class Values(Slots):
+    """By a value that many bids share."""
+
+    def __init__(self, pairs: Iterable[Valued], doing: Callable[[Any], Iterable[Any]]) -> None:
+        """Take pairs of value and slot; ``doing`` gives the values that do for what an order wants."""
+        self._doing = doing
+        self._masks: dict[Any, int] = {}
+        for value, slot in pairs:
+            self._masks[value] = self._masks.get(value, 0) | 1 << slot
+
+    def toggle(self, value: Any, slot: int, *, there: bool) -> None:
+        """Put the bid to its value, or take it away."""
+        mask = self._masks.get(value, 0) ^ 1 << slot
+        if mask:
+            self._masks[value] = mask
+        else:
+            del self._masks[value]
+
+    def passing(self, want: Any) -> Passing:
+        """Return the bids whose value does."""
+        found = 0
+        for value in self._doing(want):
+            found |= self._masks.get(value, 0)
+        return found, 0
+
+    def part(self, mask: int, _: Callable[[int], Any]) -> "Values":
+        """Return the values of the slots in ``mask``."""
+        part = Values((), self._doing)
+        part._masks = {value: kept for value, bids in self._masks.items() if (kept := bids & mask)}
+        return part
+
+
+class Doubts(Slots):
+    """By a value that hardly two bids share: all are in doubt."""
+
+    def __init__(self, pairs: Iterable[Valued]) -> None:
+        """Take pairs of value and slot."""
+        self._mask = bits_of(slot for _, slot in pairs)
+
+    def toggle(self, value: Any, slot: int, *, there: bool) -> None:
+        """Put the bid in, or take it out."""
+        self._mask ^= 1 << slot
+
+    def passing(self, want: Any) -> Passing:
+        """Return all bids."""
+        return self._mask, self._mask
+
+    def part(self, mask: int, _: Callable[[int], Any]) -> "Doubts":
+        """Return the slots in ``mask``."""
+        part = Doubts(())
+        part._mask = self._mask & mask
+        return part
+
+
+def bits_of(slots: Iterable[int]) -> int:
+    """Return the set of these slots."""
+    return sum(map((1).__lshift__, slots))
+
+
+def slots_of(mask: int) -> Iterable[int]:
+    """Yield the slots of a set, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

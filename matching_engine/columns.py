@@ -1,0 +1,199 @@
+"""Columns: what one condition reads of all bids, counted over the book, and found within a page.
+
+There is a class for each kind of condition. A column says how many bids fail what an order wants, and makes the sets of
+slots of a page (:mod:`matching_engine.bands`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from matching_engine.amounts import Amounts
+from matching_engine.bands import Bands, Doubts, Slots, Stripes, Valued, Values
+from matching_engine.conditions import AtLeast, AtLeastFor, Condition, NoneOf, OneOf
+from matching_engine.records import Standing
+
+DOING_MAX = 64
+"""Different wishes of orders for which a column remembers the values that do."""
+
+
+class Column(ABC):
+    """What a condition reads of every bid that stands, for one basis."""
+
+    def __init__(self, condition: Condition, basis: int) -> None:
+        """Hold no bids yet."""
+        self.condition = condition
+        self.name = condition.name
+        self._has, self._basis = condition.has, basis
+
+    def has(self, row: Standing) -> Any:
+        """Return what the condition reads of a bid."""
+        return self._has(row, self._basis)
+
+    @abstractmethod
+    def add(self, value: Any) -> None:
+        """Count a bid with this value."""
+
+    @abstractmethod
+    def remove(self, value: Any) -> None:
+        """Count it no longer."""
+
+    @abstractmethod
+    def failing(self, want: Any) -> int:
+        """Count the bids that fail."""
+
+    @abstractmethod
+    def reading(self, want: Any) -> int:
+        """Return how many different values are looked at to count, where it is not a fixed number."""
+
+    @abstractmethod
+    def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
+        """Return the slots of a page by their values."""
+
+
+class _OfAmounts(Column):
+    """By an amount. Orders that come after each other often need the same."""
+
+    def __init__(self, condition: AtLeast, basis: int, rows: Iterable[Standing]) -> None:
+        super().__init__(condition, basis)
+        self._amounts = Amounts(map(self.has, rows))
+        self._last: tuple[int, int] | None = None
+
+    def add(self, value: int) -> None:
+        self._last = None
+        self._amounts.add(value)
+
+    def remove(self, value: int) -> None:
+        self._last = None
+        self._amounts.remove(value)
+
+    def failing(self, want: int) -> int:
+        if self._last is None or self._last[0] != want:
+            self._last = want, self._amounts.below(want)
+        return self._last[1]
+
+    def reading(self, _: int) -> int:
+        return 0
+
+    def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
+        return Bands(pairs, value_of)
+
+
+class _OfGroups(Column):
+    """By an amount within a group."""
+
+    def __init__(self, condition: AtLeastFor, basis: int, rows: Iterable[Standing]) -> None:
+        super().__init__(condition, basis)
+        within: dict[int, list[int]] = {}
+        for group, amount in map(self.has, rows):
+            within.setdefault(group, []).append(amount)
+        self._groups = {group: Amounts(amounts) for group, amounts in within.items()}
+
+    def add(self, value: tuple[int, int]) -> None:
+        group, amount = value
+        if group not in self._groups:
+            self._groups[group] = Amounts()
+        self._groups[group].add(amount)
+
+    def remove(self, value: tuple[int, int]) -> None:
+        group, amount = value
+        amounts = self._groups[group]
+        amounts.remove(amount)
+        if not amounts:
+            del self._groups[group]
+
+    def failing(self, want: Callable[[int], int]) -> int:
+        return sum(amounts.below(want(group)) for group, amounts in self._groups.items())
+
+    def reading(self, _: Callable[[int], int]) -> int:
+        return len(self._groups)
+
+    def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
+        return Stripes(pairs, value_of)
+
+
+class _OfValues(Column):
+    """By a value that many share. Which values do is worked out once for all orders that want the same."""
+
+    def __init__(self, condition: OneOf, basis: int, rows: Iterable[Standing]) -> None:
+        super().__init__(condition, basis)
+        self._does = condition.does
+        self._bids: dict[Any, int] = {}
+        self._doing: dict[Any, tuple[Any, ...]] = {}
+        self._all = 0
+        for value in map(self.has, rows):
+            self.add(value)
+
+    def add(self, value: Any) -> None:
+        if value not in self._bids:
+            self._doing = {}
+        self._bids[value] = self._bids.get(value, 0) + 1
+        self._all += 1
+
+    def remove(self, value: Any) -> None:
+        self._bids[value] -= 1
+        self._all -= 1
+        if not self._bids[value]:
+            self._doing = {}
+            del self._bids[value]
+
+    def failing(self, want: Any) -> int:
+        if not want:
+            return 0
+        return self._all - sum(map(self._bids.__getitem__, self.doing(want)))
+
+    def doing(self, want: Any) -> tuple[Any, ...]:
+        """Return the values that do."""
+        if want not in self._doing:
+            if len(self._doing) >= DOING_MAX:
+                self._doing = {}
+            does = self._does
+            self._doing[want] = tuple([value for value in self._bids if does(want, value)])
+        return self._doing[want]
+
+    def reading(self, want: Any) -> int:
+        return len(self._bids) if want else 0
+
+    def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
+        return Values(pairs, self.doing)
+
+
+class _OfNames(Column):
+    """By a name, of which an order excludes a few. In a page its bids are looked at one by one."""
+
+    def __init__(self, condition: NoneOf, basis: int, rows: Iterable[Standing]) -> None:
+        super().__init__(condition, basis)
+        self._bids: dict[Any, int] = {}
+        for name in map(self.has, rows):
+            self.add(name)
+
+    def add(self, value: Any) -> None:
+        self._bids[value] = self._bids.get(value, 0) + 1
+
+    def remove(self, value: Any) -> None:
+        self._bids[value] -= 1
+        if not self._bids[value]:
+            del self._bids[value]
+
+    def failing(self, want: tuple[Any, ...]) -> int:
+        return sum(self._bids.get(name, 0) for name in dict.fromkeys(want))
+
+    def reading(self, want: tuple[Any, ...]) -> int:
+        return len(want)
+
+    def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
+        return Doubts(pairs)
+
+
+def make_column(condition: Condition, basis: int, rows: Iterable[Standing]) -> Column:
+    """Return the column of a condition and a basis, with these bids."""
+    match condition:
+        case AtLeast():
+            return _OfAmounts(condition, basis, rows)
+        case AtLeastFor():
+            return _OfGroups(condition, basis, rows)
+        case OneOf():
+            return _OfValues(condition, basis, rows)
+        case NoneOf():
+            return _OfNames(condition, basis, rows)
+    raise TypeError(f"{condition.name} is of no kind that has a column")

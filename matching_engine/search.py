@@ -1,0 +1,252 @@
+"""The search for the cheapest bids that satisfy an order, page after page.
+
+On a page the sets of bids that pass each condition are intersected, the condition first that most bids fail. What is
+left passes them all, but for bids in doubt, and bids of validators from whom a fill of this auction took: these are
+tested one by one. A fill only takes away, so a bid that was passed over never comes back, and orders that ask the same
+go on with one search where the one before stopped.
+
+``reads`` count what a search looks at beyond what every search does. They depend on bids and orders alone, not on how
+the bids came to lie on their pages: the number is the same on every node.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from domain.market.records import Histogram
+from matching_engine.bands import Bands, slots_of
+from matching_engine.book import Book, Sold, make_histogram
+from matching_engine.columns import Column
+from matching_engine.conditions import CONDITIONS, PRICE, STOOD
+from matching_engine.pages import Page
+from matching_engine.records import Asked, Standing
+
+BIDS_PER_READ = 8_192
+"""Bids, in order of price, that an intersection passes in the time of one read."""
+VALUES_PER_READ = 4
+"""Different values of a column that are compared with what an order wants in that time."""
+COUNTED_MAX = 64
+"""A column with more values is not counted to find out which condition most bids fail."""
+FEW = 64
+"""So many bids of a page are sorted by price, and doubts about them removed; more are read band by band."""
+
+_PRICE = CONDITIONS.index(PRICE)
+
+Candidates = list[tuple[bytes, bool]]
+"""Bids of one price by id, and whether they are in doubt."""
+
+
+class _Wish(NamedTuple):
+    """What an order wants of a column, and how many bids failed it when the search began."""
+
+    column: Column
+    want: Any
+    failing: int
+
+    def failing_of(self, page: Page, bids: int) -> int:
+        """Return which of these bids fail, looking at each."""
+        test, failing = self.column.condition.test(self.want), 0
+        for slot in slots_of(bids):
+            if not test(self.column.has(page.row(slot))):
+                failing |= 1 << slot
+        return failing
+
+
+class Search:
+    """The bids that satisfy an order, price by price: first those that stood before it, then the others."""
+
+    def __init__(self, book: Book, sold: Sold, order: Asked, clock: int) -> None:
+        """Prepare to search at ``clock`` (seconds)."""
+        self._book, self._sold = book, sold
+        self._reads = 0
+        columns = book.columns(order)
+        self._wishes = [
+            self._wish(column, condition.want(order, clock))
+            for condition, column in zip(CONDITIONS, columns, strict=False)
+        ]
+        self._reads //= VALUES_PER_READ
+        self._price = self._wishes[_PRICE]
+        self._narrow = [wish for wish in self._wishes if wish.failing and wish is not self._price]
+        self._narrow.sort(key=lambda wish: -wish.failing)
+        self._stood = self._wish(columns[-1], STOOD.want(order, clock))
+        # Bids of the price that was reached, by validator, and each validator's by id.
+        self._group: dict[str, list[bytes]] = {}
+        self._fills_seen = 0
+        self._tests: list[tuple[Callable[[Standing], Any], Callable[[Any], bool]]] = []
+        self._histogram: Histogram = ()
+        self._counted = -1
+        self._walking = self._walk(later=False)
+        self._rest = [self._walk(later=True)] if self._stood.failing else []
+
+    def _wish(self, column: Column, want: Any) -> _Wish:
+        values = column.reading(want)
+        self._reads += values
+        return _Wish(column, want, 1 if values > COUNTED_MAX else column.failing(want))
+
+    def best(self, ticket: Callable[[str], bytes]) -> Standing | None:
+        """Return the bid that takes the order; between validators of the same price the lowest ``ticket`` decides."""
+        self._drop_sold()
+        while not self._group:
+            candidates = next(self._walking, None)
+            if candidates is not None:
+                self._group = self._fitting(candidates)
+                self._reads += sum(map(len, self._group.values()))
+            elif self._rest:
+                self._walking = self._rest.pop()
+            else:
+                return None
+        winner = next(iter(self._group))
+        if len(self._group) > 1:
+            self._reads += len(self._group)
+            winner = min(self._group, key=ticket)
+        return self._sold.current(self._group[winner][0])
+
+    def all(self) -> list[Standing]:
+        """Return all bids that satisfy the order."""
+        walks = [self._walking, *self._rest]
+        groups = [self._fitting(candidates) for walk in walks for candidates in walk]
+        return [
+            self._sold.current(bid_id)
+            for group in groups
+            for bids in group.values()
+            for bid_id in bids
+        ]
+
+    def histogram(self) -> Histogram:
+        """Return how many bids fail on which condition after the fills so far."""
+        if self._counted != len(self._sold.fills):
+            self._counted = len(self._sold.fills)
+            self._sold.settle()
+            self._histogram = make_histogram((wish.column, wish.want) for wish in self._wishes)
+        return self._histogram
+
+    def take_reads(self) -> int:
+        """Return the reads since the last call."""
+        reads, self._reads = self._reads, 0
+        return reads
+
+    def end(self) -> None:
+        """Let go of what refers to the search itself, so that its memory is free at once."""
+        self._walking, self._rest = iter(()), []
+
+    # --- bids one by one -----------------------------------------------------
+
+    def _fitting(self, candidates: Candidates) -> dict[str, list[bytes]]:
+        """Return the candidates that satisfy the order, by validator."""
+        group: dict[str, list[bytes]] = {}
+        for bid_id, doubt in sorted(candidates):
+            row = self._book.row(bid_id)
+            if (doubt or self._sold.touches(row)) and not self._still_fits(bid_id, doubt=doubt):
+                continue
+            group.setdefault(row.bid.validator, []).append(bid_id)
+        return group
+
+    def _still_fits(self, bid_id: bytes, *, doubt: bool) -> bool:
+        """Test a bid as it stands after the fills; what they made unfit is brought up to date for other searches."""
+        if self._fits(self._sold.current(bid_id)):
+            return True
+        if not doubt or self._fits(self._book.row(bid_id)):
+            self._sold.refresh(bid_id)
+        return False
+
+    def _fits(self, row: Standing) -> bool:
+        if not self._tests:
+            self._tests = [
+                (wish.column.has, wish.column.condition.test(wish.want)) for wish in self._wishes
+            ]
+        for has, test in self._tests:  # noqa: SIM110 -- a generator costs as much as the tests
+            if not test(has(row)):
+                return False
+        return True
+
+    def _drop_sold(self) -> None:
+        """Drop the bids that the latest fills made unfit."""
+        fills = self._sold.fills
+        if self._group:
+            for number in range(self._fills_seen, len(fills)):
+                validator = fills[number].validator
+                bids = self._group.pop(validator, [])
+                if bids := [bid for bid in bids if self._still_fits(bid, doubt=False)]:
+                    self._group[validator] = bids
+        self._fills_seen = len(fills)
+
+    # --- the walk ------------------------------------------------------------
+
+    def _walk(self, *, later: bool) -> Iterator[Candidates]:
+        """Yield the candidates of each price, the lowest first, and count what is read on the way."""
+        passing = len(self._book) - max((wish.failing for wish in self._narrow), default=0)
+        if later:
+            passing = min(passing, self._stood.failing)
+        reads = reached = 0
+        found: Candidates = []
+        for low, bids in self._upwards(later=later) if passing else ():
+            if found and low > reached:
+                reads = self._charge(-reached, passing, reads)
+                yield found
+                found = []
+            for price, bid_id, doubt in bids:
+                if found and price > reached:
+                    reads = self._charge(-reached, passing, reads)
+                    yield found
+                    found = []
+                reached = price
+                found.append((bid_id, doubt))
+        if found:
+            reads = self._charge(-reached, passing, reads)
+            yield found
+        self._charge(self._price.want, passing, reads)
+
+    def _charge(self, want: int, passing: int, before: int) -> int:
+        """Count what was read up to a price; at most one read for each bid that could have been found."""
+        passed = len(self._book) - self._price.column.failing(want)
+        reads = min(passed // BIDS_PER_READ, passing)
+        self._reads += reads - before
+        return reads
+
+    def _upwards(self, *, later: bool) -> Iterator[tuple[int, list[tuple[int, bytes, bool]]]]:
+        """Yield candidates (price, id, doubt) by ascending price, some at a time after a price that none is below."""
+        for low, page in self._book.upwards():
+            if -low < self._price.want:
+                return
+            yield low, []
+            mask, doubt = self._passing(page, later=later)
+            for part in self._cheapest_first(page, mask):
+                bids = []
+                for slot in slots_of(part):
+                    bid = page.row(slot).bid
+                    if -bid.offer.price >= self._price.want:
+                        bids.append((bid.offer.price, bid.id, bool(doubt >> slot & 1)))
+                if bids:
+                    bids.sort()
+                    yield bids[0][0], bids
+
+    def _cheapest_first(self, page: Page, mask: int) -> Iterable[int]:
+        """Return the bids of ``mask`` in parts by ascending price; of few bids, all at once."""
+        if mask.bit_count() <= FEW:
+            return (mask,)
+        by_price = page.slots_by(self._price.column)
+        return by_price.highest_first(mask) if isinstance(by_price, Bands) else (mask,)
+
+    def _passing(self, page: Page, *, later: bool) -> tuple[int, int]:
+        """Return which bids of a page pass all conditions but the price, and which of them are in doubt."""
+        found, unsure = page.bids, 0
+        doubts: list[tuple[_Wish, int]] = []
+        if self._stood.failing:
+            stood, unsure = page.slots_by(self._stood.column).passing(self._stood.want)
+            found = found & ~stood | unsure if later else stood
+        for wish in self._narrow:
+            passing, doubted = page.slots_by(wish.column).passing(wish.want)
+            found &= passing
+            if not found:
+                return 0, 0
+            if doubted:
+                doubts.append((wish, doubted))
+        too_late = self._stood.failing_of(page, found & unsure)
+        found ^= found & unsure & ~too_late if later else too_late
+        few = found.bit_count() <= FEW
+        doubt = 0
+        for wish, doubted in doubts:
+            if few:
+                found ^= wish.failing_of(page, found & doubted)
+            else:
+                doubt |= doubted
+        return found, doubt & found

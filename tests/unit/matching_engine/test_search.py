@@ -1,0 +1,202 @@
+"""What a search looks at, and what it counts of that, in books that somebody made to slow it down."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from domain.amount import PFLOP
+from domain.market.records import Bid, Conditions, Offer
+from matching_engine import search as module
+from matching_engine.book import Book, Sold
+from matching_engine.match import Reads, match
+from matching_engine.records import Asked, Standing
+from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Search
+from tests.support import whole_book
+from tests.support.small_book import small_bounds
+
+SEED = b"previous block"
+ORDER = Asked(b"o", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
+MANY = 4_000
+
+
+def bid(number: int, price: int, *, by: str, stake: int = 10**9, **offered: Any) -> Standing:
+    offer = replace(Offer(price=price, slot_speed=PFLOP, tiers=("exact",)), **offered)
+    made = Bid(number.to_bytes(4, "big"), by, offer, 0, 99, 0)
+    return Standing(made, False, 100 * PFLOP, 10**6, stake)
+
+
+def orders(count: int, **changes: Any) -> list[Asked]:
+    """Return orders that each ask for something else."""
+    return [
+        replace(ORDER, order_id=bytes([number]), share_work=PFLOP + number, **changes)
+        for number in range(count)
+    ]
+
+
+def reads_of(book: Book, asked: Asked) -> int:
+    search = Search(book, Sold(book), asked, 0)
+    search.best(lambda validator: validator.encode())
+    return search.take_reads()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the bids that are tested one by one, as they come."""
+    seen: list[bytes] = []
+    still_fits = Search._still_fits
+
+    def look(self: Search, bid_id: bytes, *, doubt: bool) -> bool:
+        seen.append(bid_id)
+        return still_fits(self, bid_id, doubt=doubt)
+
+    monkeypatch.setattr(Search, "_still_fits", look)
+    return seen
+
+
+def test_an_ordinary_order_reads_next_to_nothing_in_a_large_book() -> None:
+    random = Random(1)
+    rows = [
+        bid(n, random.randint(1, 10**6), by=f"v{n // 50}", memory=random.randint(0, 99))
+        for n in range(3 * MANY)
+    ]
+    book = Book(rows)
+    asked = replace(ORDER, price_limit=10**6, conditions=Conditions(memory=80))
+    assert reads_of(book, asked) <= 1
+    nobody = replace(asked, conditions=Conditions(memory=100))
+    assert reads_of(book, nobody) == 0
+    few = replace(asked, conditions=Conditions(memory=99), seconds_left=11)
+    assert reads_of(book, few) <= len(rows) // BIDS_PER_READ
+
+
+def test_equal_prices_are_counted_and_stop_the_auction() -> None:
+    """Each order draws among all validators, so each reads them all; another block goes on."""
+    rows = [bid(n, 5, by=f"v{n // 4}") for n in range(MANY)]
+    book, asked = Book(rows), orders(8)
+    each = MANY + MANY // 4 + MANY // BIDS_PER_READ
+    assert reads_of(book, asked[0]) == each
+    matched = match(asked, book, SEED, 0, 9, Reads(3 * each))
+    assert len(matched.fills) == 3
+    assert len(matched.carried) == 5
+    assert matched.fills == whole_book.match(asked, rows, SEED, 0, 3).fills
+    # However little may be read, one order is tried.
+    assert len(match(asked, book, SEED, 0, 9, Reads(1)).fills) == 1
+
+
+def test_orders_that_waited_leave_half_of_the_reads_to_new_ones() -> None:
+    book = Book([bid(n, 5, by=f"v{n // 4}") for n in range(MANY)])
+    waited, fresh = orders(8), [replace(order, opened_height=2) for order in orders(12)[8:]]
+    reads = Reads(20_000, frozenset(order.order_id for order in waited))
+    matched = match([*waited, *fresh], book, SEED, 0, 99, reads)
+    tried = {fill.order_id for fill in matched.fills}
+    assert [sum(order.order_id in tried for order in group) for group in (waited, fresh)] == [2, 2]
+    assert len(matched.carried) == 8
+    alone = match(waited, book, SEED, 0, 99, Reads(20_000))
+    assert len(alone.fills) == 4
+
+
+def test_orders_that_ask_the_same_read_a_price_once() -> None:
+    book = Book([bid(n, 5, by="v") for n in range(MANY)])
+    asked = [replace(ORDER, order_id=bytes([number])) for number in range(9)]
+    assert len(match(asked, book, SEED, 0, 9, Reads(2 * MANY)).fills) == 9
+
+
+def test_a_validator_that_is_sold_out_is_looked_at_once_by_all_orders(looks: list[bytes]) -> None:
+    """Thousands of its bids are the cheapest, and its stake is for one order; each order asks for something else."""
+    rows = [bid(n, 5, by="sold out", stake=6) for n in range(MANY)]
+    rows += [bid(MANY + n, 6 + n, by=f"v{n}") for n in range(50)]
+    asked = orders(50)
+    matched = match(asked, Book(rows), SEED, 0, 99)
+    assert matched == whole_book.match(asked, rows, SEED, 0, 99)
+    assert [fill.validator for fill in matched.fills].count("sold out") == 1
+    assert len(looks) <= MANY + 50 * 50
+
+
+def test_bids_just_short_of_what_an_order_needs_are_not_looked_at_one_by_one(
+    looks: list[bytes],
+) -> None:
+    """The cheapest bids have a byte less than the memory that everybody asks for."""
+    rows = [bid(n, 1 + n % 7, by=f"v{n // 64}", memory=80 - 1) for n in range(MANY)]
+    rows += [bid(MANY + n, 50, by=f"w{n}", memory=80) for n in range(2_000)]
+    asked = orders(20, conditions=Conditions(memory=80))
+    matched = match(asked, Book(rows), SEED, 0, 99)
+    assert {fill.price for fill in matched.fills} == {50}
+    assert len([seen for seen in looks if seen < MANY.to_bytes(4, "big")]) == 0
+
+
+def test_lists_of_regions_that_nobody_else_has_are_counted() -> None:
+    rows = [bid(n, 5, by=f"v{n // 64}", regions=(f"r{n:04}",)) for n in range(MANY)]
+    book = Book(rows)
+    asked = replace(ORDER, conditions=Conditions(regions=("r0001", "r0002")))
+    assert reads_of(book, ORDER) < 2 * MANY
+    assert reads_of(book, asked) >= MANY // VALUES_PER_READ
+    many = [
+        replace(order, conditions=Conditions(regions=(f"r{n:04}",)))
+        for n, order in enumerate(orders(9))
+    ]
+    assert match(many, book, SEED, 0, 9) == whole_book.match(many, rows, SEED, 0, 9)
+    assert len(match(many, book, SEED, 0, 9, Reads(MANY)).carried) == 5
+
+
+def test_cheap_bids_placed_since_are_passed_over(looks: list[bytes]) -> None:
+    """Thousands of bids that came after the order, below all others."""
+    since = [bid(n, 1, by=f"v{n // 64}") for n in range(MANY)]
+    since = [replace(row, bid=replace(row.bid, placed_height=1)) for row in since]
+    stood = bid(MANY, 50, by="w")
+    asked = orders(20)
+    matched = match(asked, Book([*since, stood]), SEED, 0, 99)
+    assert {fill.price for fill in matched.fills} == {50}
+    assert all(seen == stood.bid.id for seen in looks)
+    assert reads_of(Book([*since, stood]), ORDER) <= 3
+
+
+def test_reads_are_the_same_whatever_the_pages() -> None:
+    """Cut anew after a start, or grown bid by bid: the number decides how many orders a block tries."""
+    random = Random(3)
+    rows = [
+        bid(
+            n,
+            random.randint(1, 50),
+            by=f"v{n // 20}",
+            memory=random.randint(0, 9),
+            slots=1 + n % 30,
+        )
+        for n in range(1_000)
+    ]
+    random.shuffle(rows)
+    grown = Book()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matching_engine.pages.PAGE", 64)
+        match(orders(1), grown, SEED, 0, 9)
+        for row in rows:
+            grown.put(row)
+        asked = [
+            replace(order, conditions=Conditions(memory=n % 12))
+            for n, order in enumerate(orders(40))
+        ]
+        patch.setattr(module, "BIDS_PER_READ", 16)
+        for order in asked:
+            assert reads_of(grown, order) == reads_of(Book(rows), order)
+
+
+def test_what_earlier_fills_made_unfit_is_counted_the_same_whatever_the_pages() -> None:
+    """Few validators with many bids and little bond: most bids that an order looks at are not what they were."""
+    for number in range(60):
+        random = Random(number)
+        rows = [
+            bid(n, random.randint(1, 5), by=f"v{n % 3}", stake=30, memory=random.randint(0, 30))
+            for n in range(80)
+        ]
+        with small_bounds():
+            grown = Book()
+            match(orders(1), grown, SEED, 0, 9)
+            for row in random.sample(rows, len(rows)):
+                grown.put(row)
+            asked = [
+                replace(order, conditions=Conditions(memory=random.randint(0, 30)))
+                for order in orders(30)
+            ]
+            for most in (20, 60, 150, 400):
+                matched = match(asked, grown, SEED, 0, 99, Reads(most))
+                assert matched == match(asked, Book(rows), SEED, 0, 99, Reads(most))
