@@ -18,7 +18,7 @@ from host import sandbox
 
 START_SECONDS = 60.0
 """A back end may take long to come up."""
-TASK_SECONDS = 30.0
+TASK_SECONDS = 60.0
 """More than any validator waits for."""
 _LOOK_SECONDS = 0.1
 

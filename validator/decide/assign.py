@@ -15,7 +15,7 @@ from validator.decide.view import View
 
 OWN_PICKS = 1
 """Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""
-PATIENCE = 8
+PATIENCE = 20
 """Chain seconds that any share may take, however small it is: a process has to start, perhaps with torch."""
 PATIENCES = 20
 """How many times a chain whose progress deadlines are long waits for small shares in one of them."""
