@@ -55,7 +55,7 @@ T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 """For a process of the pool to be ready."""
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
 """How many actions of a lane run at a time."""
@@ -327,6 +327,7 @@ class ValidatorDaemon:
             self._certificate.der,
             self._store.seats(),
             self._service.prober.measured(),
+            self._service.doubted,
         )
         wanted: list[Outgo] = []
         for duty in duties(look):

@@ -9,7 +9,8 @@ from domain.proof.reasons import ShareReason
 from link.types import StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work
-from validator.decide.plan import Worker, plan_slots
+from validator.decide.pace import paced, unshown
+from validator.decide.plan import Worker, plan_slots, spread_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 from validator.decide.view import View
 
@@ -117,6 +118,7 @@ def new_work(
         broken=(),
         verdict=ShareReason.NONE,
         settled=False,
+        given_at=view.clock,
     )
 
 
@@ -172,7 +174,7 @@ def give_out(
     is there, slots wait for that.
     """
     latest = {work.slot: work for work in works}  # issues of a slot stand in ascending order
-    usable = _usable(local, view)
+    usable = paced(_usable(local, view), local, view.on_chain.order.terms)
     failures, waiting = _failures(local), _waiting(latest.values())
     least = _least_failed(usable, failures)
     room = _room(view, usable, latest.values(), proven)
@@ -194,7 +196,8 @@ def give_out(
     slots = range(view.on_chain.order.terms.slots)
     unserved = [slot for slot in slots if slot not in latest]
     last = {work.slot: work.provider for known in local.rounds for work in known.works}
-    for slot, provider in plan_slots(unserved, least, waiting, last, room).items():
+    plan = plan_slots(unserved, least, waiting, last, room)
+    for slot, provider in spread_slots(plan, least, waiting, unshown(least, local), room).items():
         give(slot, provider, 1)
     return given
 

@@ -8,7 +8,7 @@ from threading import Lock
 from link.types import BlobRef, Machine
 
 LIVE_SECONDS = 15.0
-"""A provider that has not polled for this long gets no new work; a busy machine may keep it from that for some seconds."""
+"""A provider that has not polled for this long gets no new work; a busy machine may keep it from that for seconds."""
 
 
 class Presence:
