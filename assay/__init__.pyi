@@ -47,8 +47,9 @@ from domain.legs.events import OrderAccepted as OrderAccepted
 from domain.market.events import OrderClosed as OrderClosed
 from domain.legs.events import OrderDeclined as OrderDeclined
 from domain.legs.events import OrderMatched as OrderMatched
+from domain.legs.events import OrderProven as OrderProven
 from domain.market.events import OrderOpened as OrderOpened
-from domain.proof.events import OrderProven as OrderProven
+from consumer.request import OrderOptions as OrderOptions
 from domain.proof.queries import OrderResponse as OrderResponse
 from domain.legs.events import OrderSettled as OrderSettled
 from domain.market.records import OrderState as OrderState
@@ -63,7 +64,7 @@ from assay.session import PlacedOrder as PlacedOrder
 from pol.tracing.spec import Precision as Precision
 from consumer.submit import Quote as Quote
 from domain.errors import Refusal as Refusal
-from consumer.submit import Request as Request
+from consumer.request import Request as Request
 from consumer.result import Result as Result
 from domain.proof.events import RoundClosed as RoundClosed
 from pol.replay.trace_file import RoundEnd as RoundEnd
@@ -114,4 +115,4 @@ from consumer.submit import submit as submit
 from pol.tracing.text import text_rows as text_rows
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "Limits", "Lion", "LoadedJob", "LocalRun", "Nesterov", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "PlaceRuled", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "Limits", "Lion", "LoadedJob", "LocalRun", "Nesterov", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "PlaceRuled", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]

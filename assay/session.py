@@ -4,30 +4,24 @@ What is not named has the value that the command line gives it, and what one of 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Self
+from typing import Self, Unpack
 
+from assay.settings.configuration import BY_NAME
+from assay.settings.home import Settings, ask_passphrase, find_home
 from chain.client.away import WatchedNode
 from chain.client.client import ChainClient, TxReceipt
-from chain.client.keyring import Keyring
 from chain.client.sender import TxSender
 from consumer import watch
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job, recall
+from consumer.lookup import all_bids, all_orders, find_order
+from consumer.request import OrderOptions, request_of
 from consumer.result import Result, fetch_result
-from consumer.submit import (
-    Quote,
-    Request,
-    limited,
-    lively_orders,
-    quote,
-    remembering,
-    submit,
-    tell_lively,
-)
+from consumer.submit import Quote, place_order, quote
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, ask_why
 from domain.events import Change
@@ -35,17 +29,13 @@ from domain.genesis import DENOM
 from domain.ledger.messages import MsgSend
 from domain.ledger.queries import AccountRequest
 from domain.ledger.records import Coin
-from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
+from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.messages import MsgCancelOrder
-from domain.market.queries import OrdersRequest
-from domain.market.records import Bid, Conditions, Order, OrderState
+from domain.market.records import Bid, Order, OrderState
 from domain.node.queries import EventsRequest
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.vocabulary import read_event
 from wire.keys import Key
-
-if TYPE_CHECKING:
-    from assay.cli.context import Settings
 
 DAY = 86_400.0
 
@@ -70,23 +60,14 @@ def connect(
         with assay.connect("127.0.0.1:9090", key="alice") as network:
             print(network.quote("my-job").cost)
     """
-    from assay.cli.configuration import BY_NAME
-    from assay.cli.context import make_context
-
-    home = str(home) if home is not None else None
     if node is not None:
         BY_NAME["node_address"].read(node, "node")
-    settings = make_context(
-        {"home": home, "node": node, "keyring": keyring, "from_": key, "output": None}
+    settings = Settings(
+        home=find_home(str(home) if home is not None else None),
+        given={"node_address": node, "keyring": keyring, "from": key},
+        passphrase=ask_passphrase if passphrase is None else lambda name: passphrase,
     )
-    unlock = settings.key if passphrase is None else partial(_unlock, settings, passphrase)
-    return Session(settings.client(), unlock, settings.home, note)
-
-
-def _unlock(settings: "Settings", passphrase: str) -> Key:
-    kind = str(settings.setting("keyring").value)
-    ring = Keyring(settings.home / "keys", kind, lambda name: passphrase)
-    return ring.unlock(settings.key_name(ring))
+    return Session(settings.client(), settings.key, settings.home, note)
 
 
 class Session:
@@ -161,8 +142,6 @@ class Session:
 
             print(min(bid.offer.price for bid in network.bids()))
         """
-        from assay.cli.arguments import all_bids
-
         return list(all_bids(self.client))
 
     def orders(self, *, consumer: str = "", validator: str = "") -> list[Order]:
@@ -173,28 +152,10 @@ class Session:
             for known in network.orders(consumer=network.key.address):
                 print(known.id.hex(), known.state.name)
         """
-        from assay.cli.arguments import all_pages
+        return list(all_orders(self.client, consumer, validator))
 
-        def page(after: bytes) -> Sequence[Order]:
-            asked = OrdersRequest(consumer, validator, 0, QUERY_LIMIT_MAX, after)
-            return self.client.query(asked).orders
-
-        return list(all_pages(page))
-
-    def quote(
-        self,
-        job: Path | str,
-        *,
-        price_limit: int = 0,
-        device_class: str = "",
-        memory: int = 0,
-        regions: Sequence[str] = (),
-        tier: str = "exact",
-        time_to_live: int = 600,
-        deadline: int = 86_400,
-        rematch: bool = True,
-    ) -> Quote:
-        """Ask what a job would cost now; nothing is signed or paid.
+    def quote(self, job: Path | str, **options: Unpack[OrderOptions]) -> Quote:
+        """Ask what a job would cost now; nothing is signed or paid. Its keywords are :class:`OrderOptions`.
 
         Money is in uassay (a million are an ASSAY), time in seconds, memory in bytes; a ``price_limit`` of 0 is none.
 
@@ -203,38 +164,16 @@ class Session:
             found = network.quote("my-job", regions=["eu"])
             print(found.cost, found.seconds)
         """
-        request = request_of(
-            price_limit=price_limit,
-            device_class=device_class,
-            memory=memory,
-            regions=regions,
-            tier=tier,
-            time_to_live=time_to_live,
-            deadline=deadline,
-            rematch=rematch,
-        )
-        return quote(self.client, read_job(job), request)
+        return quote(self.client, read_job(job), request_of(**options))
 
-    def submit(
-        self,
-        job: Path | str,
-        *,
-        price_limit: int = 0,
-        device_class: str = "",
-        memory: int = 0,
-        regions: Sequence[str] = (),
-        tier: str = "exact",
-        time_to_live: int = 600,
-        deadline: int = 86_400,
-        rematch: bool = True,
-    ) -> "PlacedOrder":
-        """Order the job in a directory, lock the payment, and return the order.
+    def submit(self, job: Path | str, **options: Unpack[OrderOptions]) -> "PlacedOrder":
+        """Order the job in a directory, lock the payment, and return the order. Its keywords are :class:`OrderOptions`.
 
-        Units are those of :meth:`quote`; without a ``price_limit`` it is twice the best price. Whoever follows it or
-        waits for it delivers the payload to the validator that wins it. Orders of the same job that live already go on
-        beside it: they are its ``others``.
+        Units are those of :meth:`quote`; without a ``price_limit`` it is twice the best price. Following the order or
+        waiting for it delivers the payload to the validator that wins it. Active orders of the same job go on beside
+        it: they are its ``others``.
 
-        Raises ConsumerError where no bid would take it and no ``price_limit`` is given, Refusal for what the chain
+        Raises ConsumerError if no bid would take it and no ``price_limit`` is given, Refusal for what the chain
         would refuse, and ChainError.
 
         Example::
@@ -243,27 +182,20 @@ class Session:
             for other in order.others:
                 print("goes on, too:", other.id.hex(), other.status().state.name)
         """
-        directory = Path(job)
-        request = request_of(
-            price_limit=price_limit,
-            device_class=device_class,
-            memory=memory,
-            regions=regions,
-            tier=tier,
-            time_to_live=time_to_live,
-            deadline=deadline,
-            rematch=rematch,
-        )
+        request, directory = request_of(**options), Path(job)
         document = read_job(directory)
-        request = limited(quote(self.client, document, request), request)
-        lively = lively_orders(self.client, self.key.address, document)
-        if lively:
-            self._note(tell_lively(lively))
-        keep = remembering(self.client, self.home, directory, self.key.address)
-        sender = TxSender(self.client, self.key)
-        made = submit(self.client, sender, self.key, document, request, keep)
-        others = tuple(PlacedOrder(self, each.id) for each in lively)
-        return PlacedOrder(self, made.order_id, others=others)
+        placed = place_order(
+            self.client,
+            TxSender(self.client, self.key),
+            self.key,
+            document,
+            request,
+            directory=directory,
+            home=self.home,
+            note=self._note,
+        )
+        others = tuple(PlacedOrder(self, each.id) for each in placed.others)
+        return PlacedOrder(self, placed.submitted.order_id, others=others)
 
     def order(self, name: str | bytes, job: Path | str | None = None) -> "PlacedOrder":
         """Return an order by its id or the first digits of it (8 or more).
@@ -274,8 +206,6 @@ class Session:
 
             order = network.order("1a2b3c4d")
         """
-        from assay.cli.arguments import find_order
-
         order_id = find_order(self.client, name) if isinstance(name, str) else name
         return PlacedOrder(self, order_id, Path(job) if job is not None else None)
 
@@ -438,39 +368,6 @@ class PlacedOrder:
         session = self.session
         job, note = read_job(directory), session._note
         return Delivery(session.client, session.key, self.id, directory, job, None, note)
-
-
-def request_of(
-    *,
-    price_limit: int = 0,
-    device_class: str = "",
-    memory: int = 0,
-    regions: Sequence[str] = (),
-    tier: str = "exact",
-    time_to_live: int = 600,
-    deadline: int = 86_400,
-    rematch: bool = True,
-) -> Request:
-    """Return what is asked for; ConsumerError names what is of another kind.
-
-    >>> request_of(deadline=3600, regions=["us", "eu"]).conditions.regions
-    ('eu', 'us')
-    """
-    numbers = {
-        "price_limit": (price_limit, "uassay of a PFLOP"),
-        "memory": (memory, "bytes"),
-        "time_to_live": (time_to_live, "seconds"),
-        "deadline": (deadline, "seconds"),
-    }
-    for field, (number, unit) in numbers.items():
-        if not isinstance(number, int):
-            raise ConsumerError(f"{number!r} is no whole number", f"give {unit}", field=field)
-    if isinstance(regions, str):
-        raise ConsumerError(
-            f"{regions!r} is one text", f"give a list: [{regions!r}]", field="regions"
-        )
-    conditions = Conditions(device_class, memory, tuple(sorted(set(regions))), tier)
-    return Request(conditions, price_limit, time_to_live, deadline, rematch)
 
 
 def _state(until: object) -> OrderState:

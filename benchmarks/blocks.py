@@ -25,8 +25,9 @@ from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet_files import BLOCK_BYTES_MAX
 from chain.app.storage import Storage
 from chain.state_machine.gas import gas_of
-from chain.state_machine.queries import answer, get_account
-from chain.state_machine.transition import HANDLERS
+from chain.state_machine.ledger.queries import get_account
+from chain.state_machine.queries import answer
+from chain.state_machine.rules import RULES
 from domain.block import TxResult
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -61,8 +62,8 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer, ShareClaim, ShareRoots
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
-from pol.rules.panels import answer_commitment
 from pol.rules.schedule import is_handover, share_segments
+from pol.rules.tiers.answers import answer_commitment
 from wire.keys import Key
 from wire.results import events_proto
 from wire.tx import TxDecoder, build_tx, build_unsigned_tx, decode_simulated_tx, decode_tx
@@ -305,6 +306,7 @@ class Net:
             outer_work=1_000,
             global_bytes=1_000,
             local_bytes=1_000,
+            update_bytes=1_000,
             global_chunks=1,
             local_chunks=1,
             executor_version=1,
@@ -410,7 +412,7 @@ def _every(
 
 
 def _finds(message: Message) -> bool:
-    return HANDLERS[type(message)].weight is not None
+    return RULES.handlers[type(message)].weight is not None
 
 
 def _fee(result: TxResult) -> int:

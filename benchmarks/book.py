@@ -161,7 +161,7 @@ _VALIDATOR = Validator("", "", bytes(32), bytes(20), 10**15, False, "", b"", 0, 
 def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30) -> Asked:
     """Return an order that a few of a hundred bids fit, with ``memory`` as they have it."""
     conditions = Conditions(
-        device_class="h100", memory=memory, regions=("de", "fr", "uk"), tier="exact"
+        device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",)
     )
     return Asked(
         order_id=sha256(b"order %d" % number).digest(),

@@ -30,7 +30,7 @@ from pol.job.write import JobSource, write_job
 from pol.rules.commitment import boundary_root
 from pol.work.pool import ReplayPool
 from pol.work.records import RoundSlot
-from validator.work import numerics
+from validator.work.checks import exact
 from validator.work.requests import OpenedStates, SegmentCheck, StateFiles
 
 LARGE, SMALL = "job", "small"
@@ -133,7 +133,7 @@ def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float,
             states = StateFiles(job / GLOBAL_STATE, job / LOCAL_STATE)
             start = perf_counter()
             outcome = pool.submit(
-                numerics.check_segment,
+                exact.check_segment,
                 SegmentCheck(
                     directory=job,
                     part=RoundSlot(0, 0),

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 AVAILABLE = sys.platform == "linux"
-EAGER = "eager"
-STEPS = 3
+MEASURED_STEPS = 3
 _ROOT = Path(__file__).parents[1]
 
 
@@ -37,13 +36,13 @@ def reset_peak() -> None:
 
 def main(model: str, executor: str, folder: Path, threads: int) -> None:
     """Train a little, and print by how much that raised the peak of this process."""
-    from benchmarks import training
     from benchmarks.networks import MODELS
+    from benchmarks.steps import EAGER, STEPS, eager, exact
     from benchmarks.threads import limited
     from pol.executor.backend import backend
     from pol.job.load import load_job
 
-    steps = training.STEPS[model]
+    steps = STEPS[model]
     with limited(threads):
         if executor == EAGER:
             import torch
@@ -56,11 +55,12 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
         before = memory("VmRSS")
         # that of the imports may be higher
         reset_peak()
-        if executor == EAGER:
-            work = training.eager(MODELS[model](steps), steps)
-        else:
-            work = training.exact(load_job(folder), executor)
-        for number in range(STEPS):
+        work = (
+            eager(MODELS[model](steps), steps)
+            if executor == EAGER
+            else exact(load_job(folder), executor)
+        )
+        for number in range(MEASURED_STEPS):
             work(number)
     json.dump((memory("VmHWM") - before) / 2**20, sys.stdout)
 

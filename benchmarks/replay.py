@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks.figures import Figures, Row
 from benchmarks.networks import MODELS
+from benchmarks.steps import STEPS, eager
 from benchmarks.threads import limited
-from benchmarks.training import STEPS, eager
 from compute_provider.interfaces import Honest
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
@@ -39,6 +39,7 @@ from pol.tracing.build import build
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import slot_state
 from validator.work import numerics
+from validator.work.checks import exact
 from validator.work.requests import (
     OpenedStates,
     OpeningCheck,
@@ -126,7 +127,7 @@ def _replay(place: Place, executor: Backend) -> None:
 
 
 def _check(place: Place, executor: str) -> None:
-    found = numerics.check_segment(
+    found = exact.check_segment(
         SegmentCheck(
             directory=place.directory,
             part=PART,
@@ -141,7 +142,7 @@ def _check(place: Place, executor: str) -> None:
 
 
 def _answer(place: Place, executor: str) -> None:
-    found = numerics.recompute_segment(
+    found = exact.recompute_segment(
         SegmentAudit(
             directory=place.directory,
             part=PART,
@@ -182,11 +183,19 @@ def _share(trainer: Trainer, said: Said, place: Place, folder: Path, round: int)
     own = folder / str(round)
     own.mkdir()
     global_in, local_in = map(str, place.states)
-    roots = place.start.global_root, place.start.local_root
     order = WorkOrder(
-        str(place.directory), str(own), global_in, local_in, *roots,
-        round=round, slot=0, backend=NATIVE, memory_bytes=physical_memory(), boundaries=(),
-    )  # fmt: skip
+        job=str(place.directory),
+        folder=str(own),
+        global_in=global_in,
+        local_in=local_in,
+        global_root=place.start.global_root,
+        local_root=place.start.local_root,
+        round=round,
+        slot=0,
+        backend=NATIVE,
+        memory_bytes=physical_memory(),
+        boundaries=(),
+    )
     start = perf_counter()
     trainer.start(key, order, Honest().worker(key))
     message: dict[str, Any] = {}

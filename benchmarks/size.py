@@ -149,10 +149,11 @@ def _opened(folder: Path) -> tuple[tuple[Path, Path], tuple[int, ...], list[byte
 
 
 def _replay(folder: Path) -> None:
-    from validator.work import numerics, requests
+    from validator.work import requests
+    from validator.work.checks import exact
 
     states, metrics, roots = _opened(folder)
-    found = numerics.check_segment(
+    found = exact.check_segment(
         requests.SegmentCheck(
             directory=folder / "job",
             part=_PART,
@@ -167,10 +168,11 @@ def _replay(folder: Path) -> None:
 
 
 def _audit(folder: Path) -> None:
-    from validator.work import numerics, requests
+    from validator.work import requests
+    from validator.work.checks import exact
 
     states, metrics, roots = _opened(folder)
-    found = numerics.recompute_segment(
+    found = exact.recompute_segment(
         requests.SegmentAudit(
             directory=folder / "job",
             part=_PART,

@@ -8,32 +8,27 @@ for each: :mod:`benchmarks.memory`.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import cast
 
 import torch
-from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 from benchmarks import memory
 from benchmarks.figures import Figures, Row
 from benchmarks.instructions import AVX2, are_held
-from benchmarks.memory import EAGER
-from benchmarks.networks import MODELS, loss
+from benchmarks.networks import MODELS
+from benchmarks.steps import EAGER, STEPS, eager, exact
 from benchmarks.threads import limited
-from pol.executor.backend import backend, computing
+from pol.executor.backend import computing
 from pol.executor.names import NATIVE, NUMPY
 from pol.job.load import LoadedJob, load_job
 from pol.ops.product import DEFAULT_BITS
 from pol.tracing.build import build
 from pol.tracing.spec import JobSpec
-from pol.work.records import RoundSlot
-from pol.work.segments import run_segment, slot_state
 
 NAME = "training"
 EXECUTORS = (NATIVE, NUMPY)
@@ -56,16 +51,6 @@ GOALS_BEST = {"gpt-512": 1.0}
 GOAL_MEMORY = 1.3
 """Of native to eager."""
 FUSED, COMPILED = "eager FP32 with fused AdamW", "torch.compile"
-STEPS = {
-    "digits": 100,
-    "mlp-512": 40,
-    "gpt-128": 4,
-    "gpt-512": 1,
-    "lstm-128": 8,
-    "lstm-128-unrolled": 8,
-    "resnet": 4,
-    "mobilenet": 4,
-}
 
 
 def run(
@@ -135,34 +120,3 @@ def _rows(
     for plain in (FUSED, COMPILED):
         if plain in kept:
             yield compared(NATIVE, plain, GOALS_BEST.get(name))
-
-
-def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
-    """Return what trains the segment with the number that it is given."""
-    engine = backend(executor)
-    state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
-    loaded = loaded.without_initial()
-
-    def work(number: int) -> None:
-        state[0], _ = run_segment(loaded, RoundSlot(0, 0), number, state[0], engine, donate=True)
-
-    return work
-
-
-def eager(
-    spec: JobSpec, steps: int, fused: bool = False, compiled: bool = False
-) -> Callable[[int], object]:
-    """Return what takes so many steps of plain training, whichever number it is given; on a model of its own."""
-    model = deepcopy(spec.model).train()
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=fused)
-    columns = {key: torch.as_tensor(value)[: spec.batch] for key, value in spec.train.items()}
-    called = cast(nn.Module, torch.compile(model)) if compiled else model
-
-    def work(_number: int) -> None:
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss(called, columns).backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-
-    return work

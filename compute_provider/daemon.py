@@ -1,9 +1,9 @@
 """The provider's process: a thin shell around :mod:`compute_provider.decide`.
 
-One loop owns the state: it takes what happened, saves the state that follows, does at once what has to be done then,
-and starts the duties that the state asks for. Those run in lanes of threads (:mod:`host.lanes`) or, where it is
-numerics, in worker processes, and end in an event. Every call has a deadline; everything that was under way is asked
-for again after a restart.
+One loop owns the record of the shares: it takes outcomes into it, decides with the last look, saves the record that
+follows, does at once what waits for nothing, and starts the other actions. Those run in lanes of threads
+(:mod:`host.lanes`) or, for numerics, in worker processes, and end in an outcome. Every call has a deadline; everything
+that was under way is asked for again after a restart.
 """
 
 import logging
@@ -12,15 +12,20 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
-from enum import StrEnum
+from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
 from typing import Any
 
 from chain.client.errors import ChainError
 from compute_provider import metrics
-from compute_provider.decide import duties, shares
-from compute_provider.decide.duties import Duty
+from compute_provider.decide import actions as do
+from compute_provider.decide import receive
+from compute_provider.decide.actions import Action, Lane
+from compute_provider.decide.duties import decide
+from compute_provider.decide.receive import Change
+from compute_provider.decide.records import Shares, Stage, name_of
+from compute_provider.decide.view import Look
 from compute_provider.interfaces import (
     Behaviour,
     Chain,
@@ -36,7 +41,6 @@ from compute_provider.store import (
     Store,
     describe,
     locked,
-    name_of,
     title_of,
     write_status,
 )
@@ -61,29 +65,8 @@ _COMPUTING_VALID_SECONDS = 600
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 
-class Lane(StrEnum):
-    """Where a duty is done: what hangs in one of them holds up no other."""
-
-    POLL = "poll"
-    LINK = "link"
-    BOND = "bond"
-    CHAIN = "chain"
-    DISK = "disk"
-
-
 _THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1}
-_LANES: dict[type[Duty], Lane] = {
-    duties.Join: Lane.POLL,
-    duties.Poll: Lane.POLL,
-    duties.Fetch: Lane.LINK,
-    duties.Submit: Lane.LINK,
-    duties.Deliver: Lane.LINK,
-    duties.Open: Lane.LINK,
-    duties.CheckTask: Lane.BOND,
-    duties.Bond: Lane.BOND,
-    duties.Watch: Lane.CHAIN,
-    duties.Status: Lane.DISK,
-}
+"""How many actions of a lane run at a time."""
 
 
 class Daemon:
@@ -102,7 +85,7 @@ class Daemon:
         self._config, self._chain_id = config, chain_id
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._store = Store(config.home)
-        self._state = self._store.load()
+        self._shares, self._seen = self._store.load(), Look()
         self._stop, self._wake = stop or Event(), Event()
         self._behaviour = behaviour or Honest()
         self._meters = Meters(metrics.METRICS)
@@ -114,13 +97,13 @@ class Daemon:
             sender,
             store=self._store,
             behaviour=self._behaviour,
-            state=lambda: self._state,
+            shares=lambda: self._shares,
             stop=self._stop,
             moved=self._counts.moved,
         )
         self._trainer = Trainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
-        self._events: queue.SimpleQueue[shares.Event] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._note, self._computing = "starting", ""
         self._status_lock = Lock()
         self._server: MetricsServer | None = None
@@ -128,7 +111,8 @@ class Daemon:
         self._told = metrics.DaemonLook(
             config.home,
             self._meters,
-            lambda: self._state,
+            lambda: self._shares,
+            lambda: self._seen,
             lambda: self._performer.known,
             lambda: self._performer.account,
             self._is_admitted,
@@ -176,23 +160,22 @@ class Daemon:
             self._server = MetricsServer(
                 port, self._meters, health=look.health, ready=look.readiness
             )
-        self._performer.sweep(self._state)
+        self._performer.sweep(self._shares)
         try:
             self._look_at_machine()
-            self._take(shares.Restarted())
             while not self._stop.is_set():
-                # What ends from here on has its event behind it when the next round begins.
+                # An action that ends from here on has its outcome in the queue when the next turn begins.
                 began = self._told.turned = time.monotonic()
                 self._take_all()
-                self._trainer.tend({work.key.order_id for work in self._state.works})
-                if self._state.joined and on_joined is not None:
+                self._trainer.tend({work.key.order_id for work in self._shares.works})
+                if self._seen.joined and on_joined is not None:
                     on_joined()
                     on_joined = None
-                note = "" if self._state.joined else self._note
+                note = "" if self._seen.joined else self._note
                 if note and note != told:
                     on_waiting(note)
                 told = note or told
-                self._start_duties(began)
+                self._decide(began)
                 self._wake.wait(min(self._performer.poll_seconds, _IDLE_SECONDS))
                 self._wake.clear()
         finally:
@@ -230,104 +213,119 @@ class Daemon:
             self._store.put_measured(backend, measured)
             self._computing = speed.backend
 
-    # Events and what they ask for at once
+    # Outcomes, and what follows
 
-    def _tell(self, event: shares.Event) -> None:
-        self._events.put(event)
+    def _tell(self, outcome: Outcome) -> None:
+        self._outcomes.put(outcome)
         self._wake.set()
 
     def _take_all(self) -> None:
-        while not self._events.empty():
-            self._take(self._events.get())
+        while not self._outcomes.empty():
+            outcome = self._outcomes.get()
+            for change in outcome.changes:
+                self._put(change(self._shares))
+            if outcome.seen is not None:
+                self._see(outcome.seen)
 
-    def _take(self, event: shares.Event) -> None:
-        before = self._state
-        after, actions = shares.step(before, event)
-        # Progress is on disk as boundaries.
-        if not isinstance(event, shares.Progressed):
-            self._store.save(before, after)
-        self._state = after
-        self._counts.took(event, before, after)
-        # Who hears of it looks there.
-        if after.joined != before.joined:
+    def _see(self, seen: Look) -> None:
+        """Take a look at the validator; readers of the status file learn there whether it has joined."""
+        before, self._seen = self._seen, replace(seen, training=self._seen.training)
+        if seen.joined != before.joined:
             self._write_status()
+
+    def _put(self, after: Shares) -> None:
+        """Replace the record. A share that is no longer being trained by it has no worker any more, or a free one."""
+        before = self._shares
+        self._store.save(before, after)
+        self._shares = after
+        self._counts.took(before, after)
+        given = after.get(self._seen.training) if self._seen.training else None
+        if given is None or given.stage is not Stage.TRAINING:
+            self._seen = replace(self._seen, training=None)
+
+    def _decide(self, began: float) -> None:
+        """Do at once what waits for nothing, and start the other actions."""
+        after, actions = decide(self._shares, self._seen)
+        self._put(after)
+        picture = self._seen.picture
         for action in actions:
-            try:
+            if action.lane is Lane.HERE:
                 self._act(action)
-            # The disk, or no process to be had.
-            except OSError as error:
-                key = action.key if isinstance(action, shares.Forget) else action.task.key
-                self._fail(type(action).__name__.lower(), key, error)
+            else:
+                # What the validator's picture asks for may have been done since that was drawn.
+                seen = picture.began if action.drawn and picture is not None else began
+                self._lanes.start(action.key, partial(self._do, action), action.lane, seen)
 
-    def _act(self, action: shares.Action) -> None:
-        match action:
-            case shares.Train(task):
-                _log.info("trains %s", title_of(task.key))
-                self._work(task)
-            case shares.Forget(key):
-                # Most are over by the chain and were delivered long ago: nothing has happened.
-                _log.debug("forgets %s", title_of(key))
-                self._steps.pop(key, None)
-                self._trainer.stop(key)
-                self._performer.forget(key)
+    def _act(self, action: Action) -> None:
+        try:
+            match action:
+                case do.Train(task):
+                    _log.info("trains %s", title_of(task.key))
+                    self._train(task)
+                case do.Forget(key):
+                    # Most are over by the chain and were delivered long ago: nothing has happened.
+                    _log.debug("forgets %s", title_of(key))
+                    self._steps.pop(key, None)
+                    self._trainer.stop(key)
+                    self._performer.forget(key)
+        # The disk, or no process to be had.
+        except OSError as error:
+            self._fail(action, error)
 
-    def _work(self, task: TrainTask) -> None:
+    def _train(self, task: TrainTask) -> None:
         order = self._performer.work_order(task)
+        # Before the worker says anything.
+        self._seen = replace(self._seen, training=task.key)
         self._trainer.start(task.key, order, self._behaviour.worker(task.key))
 
-    # Duties
+    # Actions
 
-    def _start_duties(self, began: float) -> None:
-        for duty in duties.duties(self._state):
-            # What the validator's picture asks for may have been done since that was drawn.
-            drawn = isinstance(duty, duties.Submit | duties.Deliver | duties.Open)
-            seen = self._state.polled if drawn else began
-            self._lanes.start(_name(duty), partial(self._do, duty), _LANES[type(duty)], seen)
-
-    def _do(self, duty: Duty) -> float | None:
-        """Do a duty, on a thread of its lane; return the seconds until it makes sense again."""
-        if isinstance(duty, duties.Status):
+    def _do(self, action: Action) -> float | None:
+        """Carry an action out, on a thread of its lane; return the seconds until it makes sense again."""
+        if isinstance(action, do.Status):
             self._write_status()
             return _STATUS_SECONDS
-        what, key = type(duty).__name__.lower(), getattr(duty, "key", None)
         try:
-            events, pause = self._perform(duty)
+            outcome = self._perform(action)
         except _EXPECTED as error:
             known = self._note
-            self._fail(what, key, error)
-            if not isinstance(duty, duties.Join | duties.Poll):
+            self._fail(action, error)
+            if not isinstance(action, do.Join | do.Poll):
                 raise
-            if self._state.joined and self._note != known:
+            if self._seen.joined and self._note != known:
                 _log.warning("%s", self._note)
             # Soon, but not together with all others whose validator came back.
             seconds = error.seconds if isinstance(error, NotAdmitted) else _RETRY_SECONDS
             return random.uniform(0.5, 1.5) * seconds
         except Exception:
-            self._fail(what, key, RuntimeError("internal error; see the log"))
+            self._fail(action, RuntimeError("internal error; see the log"))
             raise
-        if isinstance(duty, duties.Join | duties.Poll):
+        if isinstance(action, do.Join | do.Poll):
             self._note = ""
-        for event in events:
-            self._tell(event)
-        return pause
+        self._tell(outcome)
+        return outcome.pause
 
-    def _perform(self, duty: Duty) -> Outcome:
+    def _perform(self, action: Action) -> Outcome:
         try:
-            return self._performer.perform(duty)
+            return self._performer.perform(action)
         except ClusterError as error:
             if error.kind is ClusterErrorKind.NOT_ALLOWED:
-                self._tell(shares.Left())
+                self._tell(Outcome(seen=Look()))
             if error.kind is ClusterErrorKind.UNREACHABLE and not self._stop.is_set():
                 self._performer.renew()
             raise
 
-    def _fail(self, what: str, key: ShareKey | None, error: Exception) -> None:
+    def _fail(self, action: Action, error: Exception) -> None:
         # It was ended, and is asked for again at the next start.
         if self._stop.is_set():
             return
-        self._note = f"{what}: {error}"
-        if key is not None:
-            self._tell(shares.Failed(key, str(error), again=True))
+        self._note = f"{action.what}: {error}"
+        if action.subject is not None:
+            failed = partial(receive.failed, key=action.subject, text=str(error), again=True)
+            self._tell(Outcome((failed,)))
+
+    def _hear(self, change: Change) -> None:
+        self._tell(Outcome((change,)))
 
     # What workers say, on the threads that read it
 
@@ -339,18 +337,25 @@ class Daemon:
                 self._steps[key] = steps
                 for text in open_ends:
                     _log.warning("sandbox: %s", text)
-                self._tell(shares.Progressed(key, 0, steps, NAN_BITS))
+                self._hear(partial(receive.progressed, key=key, step=0, steps=steps, loss=NAN_BITS))
             case {"step": int(step), "loss": int(loss)}:
-                self._tell(shares.Progressed(key, step, self._steps.get(key, step), loss))
+                steps = self._steps.get(key, step)
+                self._hear(partial(receive.progressed, key=key, step=step, steps=steps, loss=loss))
             case {"done": {"update_root": update, "local_out_root": local_out}}:
-                roots = bytes.fromhex(update), bytes.fromhex(local_out)
-                self._tell(shares.Trained(key, *roots))
+                self._hear(
+                    partial(
+                        receive.trained,
+                        key=key,
+                        update_root=bytes.fromhex(update),
+                        local_out_root=bytes.fromhex(local_out),
+                    )
+                )
             case {"stopped": str(text)}:
                 _log.warning("%s: the job stops: %s", name_of(key), text)
-                self._tell(shares.Trained(key, text=text))
+                self._hear(partial(receive.trained, key=key, text=text))
             case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
-                self._tell(shares.Failed(key, text, again))
+                self._hear(partial(receive.failed, key=key, text=text, again=again))
 
     def _is_admitted(self) -> bool:
         known = self._performer.known
@@ -359,22 +364,22 @@ class Daemon:
     def _write_status(self) -> None:
         # Whoever writes last has the newest state.
         with self._status_lock:
-            self._write_status_of(self._state)
+            self._write_status_of(self._shares)
 
-    def _write_status_of(self, state: shares.State) -> None:
+    def _write_status_of(self, shares: Shares) -> None:
         known = self._performer.known
         status = {
             "provider": self._config.key.address,
             "validator": self._config.validator,
             "node": self._config.node,
-            "joined": state.joined,
+            "joined": self._seen.joined,
             "admitted": self._is_admitted(),
             "speed": known.capability.speed if known and known.capability else 0,
             "newcomer": known is None or known.newcomer,
             "note": self._note,
             "computing": self._computing,
-            "shares": describe(state),
-            "orders": sorted({work.key.order_id.hex() for work in state.works}),
+            "shares": describe(shares),
+            "orders": sorted({work.key.order_id.hex() for work in shares.works}),
             "earned": self._store.earned(),
             "workers": self._trainer.pids(),
         }
@@ -382,10 +387,4 @@ class Daemon:
             write_status(self._config.home, status)
         # Nobody's work hangs on it.
         except OSError as error:
-            self._fail("status", None, error)
-
-
-def _name(duty: Duty) -> str:
-    key = getattr(duty, "key", None)
-    what = type(duty).__name__.lower()
-    return what if key is None else f"{what} {name_of(key)}"
+            self._fail(do.Status(), error)

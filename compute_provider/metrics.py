@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compute_provider.decide import shares
-from compute_provider.decide.shares import Stage, State
+from compute_provider.decide.records import Shares, Stage
+from compute_provider.decide.view import Look
 from compute_provider.store import Store
 from domain.keys import ShareKey
 from domain.ledger.queries import AccountResponse
@@ -104,14 +104,14 @@ class Counts:
         """Count bytes from (``in``) or to (``out``) the validator."""
         self._meters.count(BYTES, direction, by=size)
 
-    def took(self, event: shares.Event, before: State, after: State) -> None:
-        """Count what an event has changed."""
+    def took(self, before: Shares, after: Shares) -> None:
+        """Count what has changed."""
         now = self._now()
         old = {work.key: work for work in before.works}
         for work in after.works:
             was = old.pop(work.key, None)
             if was is not None and work.stage is was.stage:
-                if isinstance(event, shares.Progressed) and work.step > was.step:
+                if work.step > was.step:
                     self._meters.count(STEPS, by=work.step - was.step)
                 continue
             if was is not None:
@@ -148,7 +148,8 @@ class DaemonLook:
 
     home: Path
     meters: Meters
-    state: Callable[[], State]
+    shares: Callable[[], Shares]
+    validator: Callable[[], Look]
     known: Callable[[], Provider | None]
     account: Callable[[], AccountResponse | None]
     is_admitted: Callable[[], bool]
@@ -161,14 +162,15 @@ class DaemonLook:
 
     def look(self) -> None:
         """Show what is only read."""
-        show, show_all, state = self.meters.show, self.meters.show_all, self.state()
+        show, show_all = self.meters.show, self.meters.show_all
+        shares, seen = self.shares(), self.validator()
         known = self.known()
-        show(JOINED, state.joined)
+        show(JOINED, seen.joined)
         show(ADMITTED, self.is_admitted())
         show(SPEED, known.capability.speed if known and known.capability else 0)
-        if state.polled:
-            show(POLL_AGE, time.monotonic() - state.polled)
-        stages = Counter(work.stage for work in state.works)
+        if seen.picture is not None:
+            show(POLL_AGE, time.monotonic() - seen.picture.began)
+        stages = Counter(work.stage for work in shares.works)
         show_all(SHARES, {(stage.name.lower(),): stages[stage] for stage in Stage})
         show(WORKERS, len(self.workers()))
         show(EARNED, self.store.earned())
@@ -189,4 +191,4 @@ class DaemonLook:
 
     def readiness(self) -> Sequence[str]:
         """Return what keeps the provider from being given work."""
-        return [] if self.state().joined else [self.note() or "it has not joined yet"]
+        return [] if self.validator().joined else [self.note() or "it has not joined yet"]

@@ -1,19 +1,24 @@
-"""Doing the duties of ``decide``: with the chain, the validator and the disk.
+"""Carrying out the actions of ``decide``: with the chain, the validator and the disk.
 
-Each may be repeated. What comes of a duty are events; ClusterError, ChainError and ProviderError go to the caller, who
-knows what they mean for the share.
+Each may be repeated. What comes of an action are changes of the record; ClusterError, ChainError and ProviderError go
+to the caller, which knows what they mean for the share.
 """
 
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock
 
-from compute_provider.decide import claims, duties, shares
-from compute_provider.decide.duties import Duty
-from compute_provider.decide.shares import ShareWork, Stage, State
+from compute_provider.decide import actions as do
+from compute_provider.decide import claims, receive
+from compute_provider.decide.actions import Action
+from compute_provider.decide.receive import Change
+from compute_provider.decide.records import Shares, ShareWork, Stage, name_of
+from compute_provider.decide.view import Look, Picture
 from compute_provider.interfaces import (
     Behaviour,
     Chain,
@@ -23,7 +28,7 @@ from compute_provider.interfaces import (
     Sender,
 )
 from compute_provider.links import Link
-from compute_provider.store import Store, name_of
+from compute_provider.store import Store
 from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain.keys import ShareKey
@@ -54,6 +59,7 @@ from link.types import (
     ShareSubmission,
     TraceBoundary,
     TrainTask,
+    Verdict,
 )
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 
@@ -68,8 +74,20 @@ _POLL_SECONDS_MIN = 0.02
 # Between two tries to hand in what is held back for good.
 _NEVER_SECONDS = 60.0
 
-Outcome = tuple[tuple[shares.Event, ...], float | None]
-"""What came of a duty, and after how many seconds it makes sense to ask for it again (None: no matter)."""
+# Between two questions of the chain about a task that it does not bear out.
+_REFUSED_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an action: changes of the record, and what was seen of the validator, if it was asked.
+
+    After ``pause`` seconds it makes sense to ask for the action again (None: no matter).
+    """
+
+    changes: tuple[Change, ...] = ()
+    seen: Look | None = None
+    pause: float | None = None
 
 
 class Performer:
@@ -84,11 +102,11 @@ class Performer:
         *,
         store: Store,
         behaviour: Behaviour,
-        state: Callable[[], State],
+        shares: Callable[[], Shares],
         stop: Event,
         moved: Callable[[str, int], None] = lambda direction, size: None,
     ) -> None:
-        """Use what the daemon has opened; ``state`` tells what it has decided last.
+        """Use what the daemon has opened; ``shares`` returns the record as it is now.
 
         ``moved`` hears of bytes from (``in``) and to (``out``) the validator.
         """
@@ -96,7 +114,7 @@ class Performer:
         self._config, self._chain_id = config, chain_id
         self._chain, self._sender = chain, sender
         self._store, self._behaviour = store, behaviour
-        self._state, self._stop = state, stop
+        self._shares, self._stop = shares, stop
         self._link = Link(chain, config.validator, config.key, chain_id)
         self._jobs = config.home / "jobs"
         self._bond_lock = Lock()
@@ -118,29 +136,29 @@ class Performer:
         """Ask the chain where the validator is now."""
         self._link.renew()
 
-    def perform(self, duty: Duty) -> Outcome:
-        """Do a duty, except to write the status."""
-        match duty:
-            case duties.Join():
+    def perform(self, action: Action) -> Outcome:
+        """Carry out an action that waits in a lane, except to write the status."""
+        match action:
+            case do.Join():
                 return self._join()
-            case duties.Poll():
+            case do.Poll():
                 return self._poll()
-            case duties.Watch():
-                return tuple(self._watch()), self._watch_seconds()
-            case duties.CheckTask(task):
-                return (self._checked(task),), None
-            case duties.Bond(task):
-                return (self._bonded(task),), None
-            case duties.Fetch(task):
+            case do.Watch():
+                return Outcome(tuple(self._watch()), pause=self._watch_seconds())
+            case do.CheckTask(task):
+                return _judged(task.key, self._problem(task), receive.checked)
+            case do.Bond(task):
+                return _judged(task.key, self._lacks_bond(task), receive.bonded)
+            case do.Fetch(task):
                 self._fetch(task)
-                return (shares.Fetched(task.key),), None
-            case duties.Submit(key):
+                return Outcome((partial(receive.fetched, key=task.key),))
+            case do.Submit(key):
                 return self._submit(key)
-            case duties.Deliver(key):
-                return (self._deliver(key),), None
-            case duties.Open(key, indices):
+            case do.Deliver(key):
+                return Outcome((self._deliver(key),))
+            case do.Open(key, indices):
                 self._open(key, indices)
-        return (), None
+        return Outcome()
 
     # The cluster
 
@@ -152,7 +170,7 @@ class Performer:
             self._sender.send(MsgRegisterProvider(me, operator))
         self.account = self._chain.account(me)
         lacking = self._config.bond - self.account.bond.free
-        if self._config.bond and lacking > 0 and not self._state().works:
+        if self._config.bond and lacking > 0 and not self._shares().works:
             self._sender.send(MsgDepositBond(me, lacking))
         client = self._link.client()
         measured = self._store.measured(self._config.backend)
@@ -162,12 +180,12 @@ class Performer:
         reply = client.call(JOIN, JoinRequest(VERSION, machine, FEATURES))
         if reply.probe:
             self._probe(client)
-            return (), None
+            return Outcome()
         if not reply.accepted:
             raise NotAdmitted(reply.reason, reply.limits.poll_ms / 1000)
         self.known = self._chain.provider(me)
         self.poll_seconds = self._config.poll_seconds or reply.limits.poll_ms / 1000
-        return (shares.Joined(),), None
+        return Outcome(seen=Look(joined=True))
 
     def _probe(self, client: ClusterClient) -> None:
         """Be measured."""
@@ -186,17 +204,18 @@ class Performer:
 
     def _poll(self) -> Outcome:
         began = time.monotonic()
-        doing = tuple(work.doing() for work in self._state().works)
+        doing = tuple(work.doing() for work in self._shares().works)
         client = self._link.client()
         reply = client.call(POLL, PollRequest(VERSION, doing[-DOINGS_MAX:]))
-        if reply.probe and not any(work.stage < Stage.TRAINED for work in self._state().works):
+        if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
             self._probe(client)
-            return (), None
+            return Outcome()
         told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
         pause = self._config.poll_seconds or told
-        return (shares.Polled(reply.train, reply.open, began),), pause
+        picture = Picture(reply.train, reply.open, began)
+        return Outcome(seen=Look(joined=True, picture=picture), pause=pause)
 
-    def _watch(self) -> Iterator[shares.Event]:
+    def _watch(self) -> Iterator[Change]:
         """Yield what became of the shares that are signed.
 
         An order that only the validator knows of has none of these: it must not keep us from seeing the others.
@@ -204,7 +223,7 @@ class Performer:
         clock = self._chain.status().clock
         self.known = self._chain.provider(self._config.key.address)
         self.account = self._chain.account(self._config.key.address)
-        works = [work for work in self._state().works if work.signed]
+        works = [work for work in self._shares().works if work.signed]
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)
             self._store.put_earned(order_id, claims.earned(order, self._config.key.address))
@@ -213,29 +232,28 @@ class Performer:
                     continue
                 handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
                 if handed_in and claims.has_committed(order, self._signed(work)[0]):
-                    yield shares.Committed(work.key)
+                    yield partial(receive.committed, key=work.key)
                 if claims.is_over(work.key, order, clock):
-                    yield shares.Released(work.key)
+                    yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
         """Return when to look again: soon, where the chain is about to have a commitment that we deliver on."""
-        waiting = any(work.stage is Stage.SUBMITTED for work in self._state().works)
+        waiting = any(work.stage is Stage.SUBMITTED for work in self._shares().works)
         usual = self._config.chain_seconds
         return min(usual, self.poll_seconds) if waiting else usual
 
     # Taking a share
 
-    def _checked(self, task: TrainTask) -> shares.Event:
+    def _problem(self, task: TrainTask) -> str:
+        """Return why the task cannot be taken, or an empty string."""
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
-        problem = problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
-        # A node may be a block behind the validator: ask again while the task is listed.
-        return shares.Failed(task.key, problem, again=True) if problem else shares.Checked(task.key)
+        return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
-    def _bonded(self, task: TrainTask) -> shares.Event:
+    def _lacks_bond(self, task: TrainTask) -> str:
+        """Return why there is no bond for the task, or an empty string."""
         order = self._chain.order(task.key.order_id)
-        problem = self._see_to_bond(task.key, claims.bond_of(task, order), order)
-        return shares.Failed(task.key, problem, again=True) if problem else shares.Bonded(task.key)
+        return self._see_to_bond(task.key, claims.bond_of(task, order), order)
 
     def _lacks_room(self, size: int, key: ShareKey) -> str:
         here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())
@@ -264,7 +282,7 @@ class Performer:
             self._bring(task)
         finally:
             # Dropped meanwhile: what came since goes, too.
-            if self._state().get(task.key) is None:
+            if self._shares().get(task.key) is None:
                 for blob in (
                     task.global_in.blob,
                     task.local_in.blob,
@@ -298,7 +316,7 @@ class Performer:
 
     def _check_wanted(self, task: TrainTask) -> None:
         """Go on before each chunk only while the share is wanted; ProviderError."""
-        work = self._state().get(task.key)
+        work = self._shares().get(task.key)
         if self._stop.is_set() or work is None or work.task is not task:
             raise ProviderError("the share is not wanted any more")
 
@@ -323,20 +341,20 @@ class Performer:
 
     def _submit(self, key: ShareKey) -> Outcome:
         """Sign the commitment to a trained share and submit it: nothing that anybody could take."""
-        work = self._state().get(key)
+        work = self._shares().get(key)
         delay = self._behaviour.delay(work.task) if work else None
         if work is None or delay is None:
-            return (), _NEVER_SECONDS
+            return Outcome(pause=_NEVER_SECONDS)
         claim, _ = self._signed(work)
         # Deterministic (RFC 6979): a restart signs the same bytes the same way.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         self._stop.wait(delay)
         verdict = self._link.client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
-        return (shares.Submitted(key, verdict.accepted, verdict.text),), None
+        return Outcome((_answered(receive.submitted, key, verdict),))
 
-    def _deliver(self, key: ShareKey) -> shares.Event:
+    def _deliver(self, key: ShareKey) -> Change:
         """Send what the commitment of a share hides, now that it is on chain under our name."""
-        work = self._state().get(key)
+        work = self._shares().get(key)
         if work is None:
             raise ProviderError("the share is not wanted any more")
         _, roots = self._signed(work)
@@ -353,7 +371,7 @@ class Performer:
             self._put(client, folder / LOCAL_OUT) if whole else None,
         )
         verdict = client.call(DELIVER_SHARE, delivery)
-        return shares.Delivered(key, verdict.accepted, verdict.text)
+        return _answered(receive.delivered, key, verdict)
 
     def _put(self, client: ClusterClient, path: Path) -> BlobRef:
         blob = client.put_blob(path)
@@ -402,15 +420,15 @@ class Performer:
         """Delete what is on disk of a share, and of its order when no other share needs it."""
         self.blobs.release(_holder(key))
         self._store.forget(key)
-        if key.order_id not in (work.key.order_id for work in self._state().works):
+        if key.order_id not in (work.key.order_id for work in self._shares().works):
             self._forget_order(_order_name(key))
 
-    def sweep(self, state: State) -> None:
-        """Delete what a crash has left of shares and orders that are not in the state."""
-        for name in self._store.leftovers(state):
+    def sweep(self, shares: Shares) -> None:
+        """Delete what a crash has left of shares and orders that are not in the record."""
+        for name in self._store.leftovers(shares):
             self.blobs.release(f"share/{name}")
-        self._store.sweep(state)
-        known = {_order_name(work.key) for work in state.works}
+        self._store.sweep(shares)
+        known = {_order_name(work.key) for work in shares.works}
         for folder in self._jobs.glob("*"):
             if folder.name not in known:
                 self._forget_order(folder.name)
@@ -421,6 +439,22 @@ class Performer:
 
     def _job_folder(self, key: ShareKey) -> Path:
         return self._jobs / _order_name(key)
+
+
+def _judged(key: ShareKey, problem: str, right: Callable[[Shares, ShareKey], Shares]) -> Outcome:
+    """Return what follows from a check of a share."""
+    if not problem:
+        return Outcome((lambda shares: right(shares, key),))
+    # A node may be a block behind the validator: the chain is asked again while the task is listed.
+    failed = partial(receive.failed, key=key, text=problem, again=True)
+    return Outcome((failed,), pause=_REFUSED_SECONDS)
+
+
+def _answered(
+    receives: Callable[[Shares, ShareKey, bool, str], Shares], key: ShareKey, verdict: Verdict
+) -> Change:
+    """Return what follows from the validator's verdict."""
+    return lambda shares: receives(shares, key, verdict.accepted, verdict.text)
 
 
 def _holder(key: ShareKey) -> str:

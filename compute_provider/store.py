@@ -4,11 +4,11 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from compute_provider.decide.shares import ShareWork, State
+from compute_provider.decide.records import Shares, ShareWork, name_of
 from compute_provider.interfaces import ProviderError
 from domain import codec
 from domain.keys import ShareKey
@@ -19,7 +19,7 @@ from link.types import NAN_BITS
 from pol.values import f32_number
 from pol.work.records import Boundary
 
-FORM = 3
+FORM = 4
 """Of the records; another number for every change after which those of before cannot be read."""
 
 
@@ -93,20 +93,22 @@ class Store:
 
     # Shares
 
-    def load(self) -> State:
-        """Return the state as it was saved last."""
-        return State(tuple(work for _, work in self._records.scan(_WORKS)))
+    def load(self) -> Shares:
+        """Return the shares as they were saved last."""
+        return Shares(tuple(work for _, work in self._records.scan(_WORKS)))
 
-    def save(self, before: State, after: State) -> None:
-        """Write what differs between two states, all or nothing."""
-        old = {work.key: work for work in before.works}
-        new = {work.key: work for work in after.works}
+    def save(self, before: Shares, after: Shares) -> None:
+        """Write what differs between two records, all or nothing; progress is on disk as boundaries."""
+        old = {work.key: _lasting(work) for work in before.works}
+        gone = old.keys() - {work.key for work in after.works}
+        new = [work for work in after.works if old.get(work.key) != _lasting(work)]
+        if not gone and not new:
+            return
         with self._records.transaction():
-            for key in old.keys() - new.keys():
+            for key in gone:
                 self._records.delete(_WORKS, *_parts(key))
-            for key, work in new.items():
-                if old.get(key) != work:
-                    self._records.put(_WORKS, work, *_parts(key))
+            for work in new:
+                self._records.put(_WORKS, work, *_parts(work.key))
 
     def folder(self, key: ShareKey) -> Path:
         """Return the share's folder, which is made if need be."""
@@ -128,17 +130,17 @@ class Store:
         self._records.delete(_BOUNDARIES, *_parts(key))
         shutil.rmtree(self._shares / name_of(key), ignore_errors=True)
 
-    def leftovers(self, state: State) -> list[str]:
-        """Return the names of shares that a crash has left here and that are not in the state."""
-        known = {name_of(work.key) for work in state.works}
+    def leftovers(self, shares: Shares) -> list[str]:
+        """Return the names of shares that a crash has left here and that are not in the record."""
+        known = {name_of(work.key) for work in shares.works}
         return [folder.name for folder in self._shares.iterdir() if folder.name not in known]
 
-    def sweep(self, state: State) -> None:
-        """Delete what a crash has left of shares that are not in the state."""
-        known = {_parts(work.key) for work in state.works}
+    def sweep(self, shares: Shares) -> None:
+        """Delete what a crash has left of shares that are not in the record."""
+        known = {_parts(work.key) for work in shares.works}
         for key in {key[:-1] for key in self._records.keys(_BOUNDARIES)} - known:
             self._records.delete(_BOUNDARIES, *key)
-        for name in self.leftovers(state):
+        for name in self.leftovers(shares):
             shutil.rmtree(self._shares / name, ignore_errors=True)
 
     # The provider itself
@@ -189,15 +191,15 @@ class TraceReader:
                     yield key, boundary
 
 
-def name_of(key: ShareKey) -> str:
-    """Return a name for files."""
-    return f"{key.order_id.hex()}-{key.leg}-{key.round}-{key.slot}-{key.issue}"
-
-
 def title_of(key: ShareKey) -> str:
     """Return a name for people."""
     again = f", issue {key.issue}" if key.issue > 1 else ""
     return f"order {key.order_id.hex()[:12]}, round {key.round}, slot {key.slot}{again}"
+
+
+def _lasting(work: ShareWork) -> ShareWork:
+    """Return the work on a share without its progress."""
+    return replace(work, step=0, steps=0, loss=NAN_BITS)
 
 
 def _parts(key: ShareKey) -> tuple[bytes, int, int, int, int]:
@@ -210,9 +212,9 @@ def _parts(key: ShareKey) -> tuple[bytes, int, int, int, int]:
 STATUS_FILE = "status.json"
 
 
-def describe(state: State) -> list[dict[str, Any]]:
+def describe(shares: Shares) -> list[dict[str, Any]]:
     """Return one plain object for each share."""
-    return [_describe(work) for work in state.works]
+    return [_describe(work) for work in shares.works]
 
 
 def _describe(work: ShareWork) -> dict[str, Any]:

@@ -20,13 +20,17 @@ from console.traces import Reached, Replayed, Trace
 from domain.events import Change, Counts
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
-from domain.legs.events import OrderAccepted, OrderMatched
-from domain.market.events import OrderClosed, OrderOpened, OrderSubmitted, OrderUnmatched
+from domain.legs.events import OrderAccepted, OrderMatched, OrderProven
+from domain.market.events import (
+    DeadlineMoved,
+    OrderClosed,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
 from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 from domain.proof.events import (
-    DeadlineMoved,
-    OrderProven,
     PanelEnded,
     RoundClosed,
     RoundVerified,
@@ -65,7 +69,7 @@ CREATE TABLE orders (
     price INTEGER NOT NULL DEFAULT 0, deposit INTEGER NOT NULL, paid INTEGER NOT NULL DEFAULT 0,
     refunded INTEGER NOT NULL DEFAULT 0, rounds INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0,
     verified INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
-    deadline INTEGER NOT NULL, height INTEGER NOT NULL, last_height INTEGER NOT NULL,
+    deadline INTEGER NOT NULL, height INTEGER NOT NULL,
     unmatched TEXT NOT NULL DEFAULT '[]'
 ) WITHOUT ROWID;
 CREATE INDEX orders_by_number ON orders (number);
@@ -125,7 +129,6 @@ class OrderRow:
     rejected: int
     deadline: int
     height: int
-    last_height: int
     # How many bids failed on which condition at the last auction, while it waits, or as it closed.
     unmatched: Counts
 
@@ -282,8 +285,6 @@ class Index:
         if change is None:
             return
         self._take(change, event)
-        if order_id is not None:
-            self._do("UPDATE orders SET last_height = ? WHERE order_id = ?", event.height, order_id)
 
     @singledispatchmethod
     def _take(self, change: Change, event: LoggedEvent) -> None:
@@ -322,7 +323,7 @@ class Index:
         order = change.record
         self._do(
             "INSERT INTO orders (order_id, number, consumer, job_id, state, work, price_limit, deposit, rounds, "
-            "deadline, height, last_height) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "deadline, height) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             change.order,
             event.number,
             change.consumer,
@@ -333,7 +334,6 @@ class Index:
             change.deposit,
             order.terms.rounds,
             order.deadline,
-            event.height,
             event.height,
         )
         self._pot(escrows=change.deposit)
@@ -525,7 +525,10 @@ class Index:
             order_id,
             leg,
         )
-        return {ShareKey(order_id, leg, *where): _trace(text) for *where, text in rows}
+        return {
+            ShareKey(order_id=order_id, leg=leg, round=round, slot=slot, issue=issue): _trace(text)
+            for round, slot, issue, text in rows
+        }
 
     def traced(self, since: int) -> tuple[list[bytes], int]:
         """Return the orders of which traces changed after change number ``since``, and the number of the last one."""

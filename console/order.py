@@ -17,6 +17,7 @@ from domain.market.records import JobTerms, OrderState
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, Ruling, ShareState
 from pol.rules.schedule import first_step, round_work, share_segments, total_work
+from pol.rules.tiers.table import tier_named
 
 ROUNDS_SHOWN: Final = 40
 EVENTS_SHOWN: Final = 30
@@ -81,7 +82,7 @@ class OrderPage:
                 "device_class": order.conditions.device_class,
                 "memory": order.conditions.memory,
                 "regions": list(order.conditions.regions),
-                "tier": order.conditions.tier,
+                "tiers": list(order.conditions.tiers),
             },
             "price_limit": order.price_limit,
             "price": current.price if current else 0,
@@ -115,6 +116,8 @@ class OrderPage:
             "validator": found.validator,
             "bid": found.bid.hex(),
             "price": found.price,
+            "tier": found.tier,
+            "recomputed": tier_named(found.tier).description.recomputed,
             "job_bond": found.job_bond,
             "state": found.state.name.lower(),
             "reason": found.reason,
@@ -232,6 +235,7 @@ class OrderPage:
             "window_ends": found.window_ends if not found.verified_height else 0,
             "price": found.price,
             "waits": found.waits,
+            "skipped": found.skipped,
             "stopped": words.place(found.stopped) if found.stopped else "",
             "slots": [
                 [_share(share, found) for share in found.issues(slot)] for slot in range(slots)

@@ -2,6 +2,7 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,7 @@ from domain.market.reasons import CloseReason
 from domain.market.records import Bid, OrderState
 from domain.registry.records import Validator
 from pol.job.document import Job
+from pol.rules.tiers.table import all_tiers
 
 PAGE: Final = 50
 """Rows of a list on one page."""
@@ -286,6 +288,7 @@ class Pages:
             "bids": [self._bid(bid) for bid in bids],
             "depth": depth,
             "free": free,
+            "tiers": [{"name": tier.name} | asdict(tier.description) for tier in all_tiers()],
             "form": read_form(query, None if asked else self.job),
             "form_job": self.job.document.name if self.job and not asked else "",
             "fields": [

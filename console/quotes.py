@@ -11,7 +11,7 @@ from console.words import UASSAY, cut
 from domain.amount import PFLOP, price_ceil
 from domain.bounds import check
 from domain.errors import Expected
-from domain.limits import EXECUTOR_VERSION
+from domain.limits import EXECUTOR_VERSION, NAME_MAX
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.market.records import Conditions, JobTerms
 from domain.params import Params
@@ -93,7 +93,7 @@ def read_form(query: Query, job: Job | None = None) -> dict[str, str]:
         else str(field.default)
         for field in FIELDS
     }
-    return values | {"tier": query.text("tier", 16), "region": query.text("region", 32)}
+    return values | {"tier": query.text("tier", NAME_MAX), "region": query.text("region", 32)}
 
 
 def _of_job(job: Job) -> dict[str, int]:
@@ -123,7 +123,7 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
         conditions = Conditions(
             memory=number["memory"],
             regions=tuple(filter(None, (form["region"],))),
-            tier=form["tier"],
+            tiers=tuple(filter(None, (form["tier"],))),
         )
         # What all of it may cost, as the price of its work that bids name.
         limit = number["pays"] * PFLOP // total_work(terms)
@@ -177,6 +177,7 @@ def _terms(number: dict[str, int]) -> JobTerms:
         outer_work=number["outer"],
         global_bytes=number["state"],
         local_bytes=number["state"],
+        update_bytes=number["state"],
         global_chunks=chunks,
         local_chunks=chunks,
         executor_version=EXECUTOR_VERSION,

@@ -14,6 +14,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import first_step, share_segments
+from pol.rules.tiers.table import tier_named
 
 ROWS_SHOWN: Final = 64
 """Segments of a long trace that are listed at most, those first that somebody looked at."""
@@ -274,7 +275,8 @@ def tell_difference(share: Share) -> str:
             return _told_by_strangers(share, segment, number, place)
     if story.state not in (ShareState.REJECTED, ShareState.WRONG):
         return ""
-    part = first_difference(trace, share.standing) if share.standing is not None else 0
+    tier, standing = tier_named(share.leg.tier), share.standing
+    part = first_difference(trace, standing, tier) if standing is not None else 0
     failed = next((found for found in trace.replayed if found.reason), None)
     if part:
         return _told_by_other(share, part, failed)
@@ -329,7 +331,8 @@ def _told_by_validator(share: Share, failed: Replayed) -> str:
 
 def _told_by_strangers(share: Share, segment: int, number: int, place: PlaceStory) -> str:
     where = _part(share, segment) if segment < share.segments else "its update"
-    same = sum(root == place.root for _, _, root in share.answers(number))
+    tier = tier_named(share.leg.tier)
+    same = sum(tier.agree(root, place.root) for _, _, root in share.answers(number))
     told = f"Strangers recomputed {where} in stage {place.stage}"
     if place.stops:
         return f"{told}: the job does not stop there, as was said."

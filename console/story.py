@@ -8,16 +8,19 @@ from domain.events import Change, Counts
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
 )
 from domain.legs.records import LegState
 from domain.market.events import (
+    DeadlineMoved,
     OrderClosed,
     OrderExcluded,
     OrderOpened,
@@ -29,11 +32,10 @@ from domain.node.queries import LoggedEvent
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -150,6 +152,7 @@ class RoundStory:
     withheld: int = 0
     audit_fee: int = 0
     waits: bool = False
+    skipped: bool = False  # the draw left it without a panel
     places: list[PlaceStory] = field(default_factory=list)
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)
@@ -177,6 +180,7 @@ class LegStory:
     validator: str
     bid: bytes
     price: int
+    tier: str
     job_bond: int
     work: int
     matched_at: int
@@ -240,7 +244,6 @@ class Story:
         self.excluded: list[str] = []
         # What the last auction failed on, as long as the order is open.
         self.unmatched: Counts = ()
-        self.unmatched_height = 0
         self.payments: list[PaymentStory] = []
         # Of a leg that failed: withheld coins that are the deposit's again.
         self.returned = 0
@@ -294,7 +297,7 @@ class Story:
 
     @_take.register
     def _(self, change: OrderUnmatched) -> None:
-        self.unmatched, self.unmatched_height = change.failed, self._height
+        self.unmatched = change.failed
 
     @_take.register
     def _(self, change: OrderExcluded) -> None:
@@ -314,6 +317,7 @@ class Story:
             change.validator,
             change.bid,
             change.price,
+            change.tier,
             change.job_bond,
             change.work,
             change.matched_at,
@@ -330,6 +334,12 @@ class Story:
     @_take.register
     def _(self, change: ProgressRestarted) -> None:
         self.legs[change.leg].progress_deadline = change.deadline
+
+    @_take.register
+    def _(self, change: LegDeadlinesMoved) -> None:
+        leg = self.legs[change.leg]
+        leg.accept_deadline = change.accept_deadline
+        leg.progress_deadline = change.progress_deadline
 
     @_take.register
     def _(self, change: OrderDeclined | LegFailed) -> None:
@@ -473,6 +483,11 @@ class Story:
         self._round(change.round).void = True
 
     # --- panels -----------------------------------------------------------------------------
+
+    @_take.register
+    def _(self, change: PanelSkipped) -> None:
+        found = self._round(change.round)
+        found.skipped = found.panel_over = True
 
     @_take.register
     def _(self, change: PanelWaits) -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pol.rules.tiers.tier import Tier
+
 
 @dataclass(frozen=True, slots=True)
 class Reached:
@@ -46,9 +48,9 @@ class Trace:
         return next((found for found in self.replayed if found.segment == segment), None)
 
 
-def first_difference(one: Trace, other: Trace) -> int:
+def first_difference(one: Trace, other: Trace, tier: Tier) -> int:
     """Return the first boundary at which two traces that begin alike differ; 0 where they do not, as far as known."""
     for mine, theirs in zip(one.boundaries, other.boundaries, strict=False):
-        if mine.root != theirs.root:
+        if not tier.agree(mine.root, theirs.root):
             return mine.index
     return 0

@@ -11,7 +11,7 @@ from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, Place, Ruling, ShareState
+from domain.proof.records import AuditKind, Place, ShareState
 from matching_engine.conditions import CONDITIONS
 
 UASSAY: Final = 1_000_000
@@ -194,14 +194,6 @@ SHARES: Final = MappingProxyType(
         ShareState.WRONG: "wrong",
     }
 )
-RULINGS: Final = MappingProxyType(
-    {
-        Ruling.OPEN: "open",
-        Ruling.RIGHT: "right",
-        Ruling.WRONG: "wrong",
-        Ruling.UNDECIDED: "undecided",
-    }
-)
 PAYMENTS: Final = MappingProxyType(
     {
         "provider": "to providers, for their shares",
@@ -262,6 +254,7 @@ _KINDS: Final = MappingProxyType(
         "round.void": "A round will never be verified",
         "panel.stage": "Auditors were drawn",
         "panel.stage_ended": "A stage of a panel is over",
+        "panel.skipped": "A round was not drawn to be recomputed",
         "panel.waits": "A panel waits for auditors with room",
         "panel.room": "A panel takes or gives back auditors' time",
         "panel.place": "A place was drawn to be recomputed",

@@ -1,4 +1,4 @@
-"""The consumer's one error."""
+"""The errors of a consumer."""
 
 from domain.errors import Exit, Expected
 
@@ -13,6 +13,12 @@ class ConsumerError(Expected):
         except assay.ConsumerError as error:
             print(error.reason, error.remedy)
     """
+
+
+class InvalidId(ConsumerError):
+    """A text that cannot be the id of an order or a bid."""
+
+    exit_code = Exit.USAGE
 
 
 class StillWaiting(ConsumerError):

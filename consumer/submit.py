@@ -1,7 +1,7 @@
 """Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from consumer.jobs import OrderNote, remember
+from consumer.request import Request
 from consumer.watch import ID_SHOWN
 from domain.amount import MONEY_MAX, in_assay, price_ceil
 from domain.errors import BAD_PROOF
@@ -20,7 +21,7 @@ from domain.limits import QUERY_LIMIT_MAX
 from domain.market.events import OrderOpened
 from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
-from domain.market.records import Conditions, Histogram, JobTerms, Order, OrderState
+from domain.market.records import Histogram, JobTerms, Order, OrderState
 from domain.node.queries import EventsRequest, ParamsRequest
 from domain.params import Params
 from domain.registry.queries import ValidatorsRequest
@@ -33,8 +34,9 @@ from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
 from pol.rules.outlook import Outlook, outlook
-from pol.rules.panels import Promised, audit_floor, is_eligible
+from pol.rules.panels import Promised, is_eligible
 from pol.rules.schedule import round_work, total_work
+from pol.rules.tiers.table import highest_floor
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -45,23 +47,6 @@ SENDS_MAX = 5
 """How often an order is made again because another transaction of the same key took its sequence."""
 SEQUENCES_TRIED = 10_000
 """How far back :func:`recover_secret` looks for the sequence that an order's key was derived with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a consumer asks for: conditions, prices in uassay per PFLOP, durations in chain seconds.
-
-    Without a price limit (0) an order takes the limit that a quote finds for it.
-
-    >>> Request(Conditions(tier="exact", regions=("eu",)), deadline=3600).time_to_live
-    600
-    """
-
-    conditions: Conditions = field(default_factory=lambda: Conditions(tier="exact"))
-    price_limit: int = 0
-    time_to_live: int = 600
-    deadline: int = 86_400
-    rematch: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +133,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
 
         found = assay.quote(client, assay.read_job("my-job"), assay.Request(deadline=3600))
     """
-    terms, request = order_terms(job), fit_memory(job, request)
+    terms, request = order_terms(job), with_job_memory(job, request)
     params = client.query(ParamsRequest()).params
     checked = _check(client, params, terms, request)
     simulation = SimulateMatchRequest(
@@ -168,14 +153,13 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         limit = min(LIMIT_FACTOR * price, MONEY_MAX)
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
-            limited = replace(request, price_limit=limit)
-            checked = _check(client, params, terms, limited)
+            checked = _check(client, params, terms, replace(request, price_limit=limit))
             return Quote(terms, found, params, limit, checked=checked)
     return Quote(terms, found, params, checked=checked)
 
 
-def limited(found: Quote, request: Request) -> Request:
-    """Return a request with a price limit: its own, or that of its quote; ConsumerError where none does."""
+def with_price_limit(found: Quote, request: Request) -> Request:
+    """Return a request with a price limit: its own, or that of its quote; ConsumerError if neither has one."""
     if request.price_limit:
         return request
     if not found.match.bids:
@@ -183,7 +167,7 @@ def limited(found: Quote, request: Request) -> Request:
     return replace(request, price_limit=found.price_limit)
 
 
-def fit_memory(job: Job, request: Request) -> Request:
+def with_job_memory(job: Job, request: Request) -> Request:
     """Ask for devices with the memory that the job needs: who has less would decline it, and both sides would pay."""
     memory = max(request.conditions.memory, memory_size(job.document))
     return replace(request, conditions=replace(request.conditions, memory=memory))
@@ -196,7 +180,8 @@ def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Che
 
 def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> Checked:
     kept = params.for_order()
-    deposit = least_deposit(terms, request.price_limit, params)
+    tiers = request.conditions.tiers
+    deposit = least_deposit(terms, request.price_limit, params, tiers)
     validators = [
         Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
         for found in client.query(ValidatorsRequest()).validators
@@ -215,21 +200,24 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate)
         for found in validators
     )
-    floor = audit_floor(terms, request.price_limit, kept)
+    floor = highest_floor(tiers, terms, request.price_limit, kept)
     return Checked(deposit, auditable.audit_ms, auditable.window, eligible, floor)
 
 
-def lively_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
-    """Return the consumer's orders of a job that are not over, of those that one answer of the node holds."""
-    found = client.query(OrdersRequest(consumer, "", 0, QUERY_LIMIT_MAX, b"")).orders
-    return [o for o in found if o.terms.job_id == job.id and o.state is not OrderState.CLOSED]
+def active_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
+    """Return the consumer's orders of a job that are not closed, among those in one answer of the node."""
+    orders = client.query(OrdersRequest(consumer, "", 0, QUERY_LIMIT_MAX, b"")).orders
+    return [o for o in orders if o.terms.job_id == job.id and o.state is not OrderState.CLOSED]
 
 
-def tell_lively(orders: Sequence[Order]) -> str:
-    """Say of orders that live that another one of the same job is none of them."""
+def describe_active_orders(orders: Sequence[Order]) -> str:
+    """Return a warning that a job already has active orders and that the new one will be separate."""
     named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
     more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
-    return f"you have ordered this job already: {named}{more}; this will be another order, with a deposit of its own"
+    return (
+        f"you have ordered this job already: {named}{more}; this will be another order, with its own deposit"
+        " (to follow one that you have: assay order watch ORDER, or network.order(ORDER))"
+    )
 
 
 def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
@@ -283,7 +271,7 @@ def submit(
         request = assay.Request(price_limit=10**12)
         made = assay.submit(client, assay.TxSender(client, key), key, job, request)
     """
-    terms, request = order_terms(job), fit_memory(job, request)
+    terms, request = order_terms(job), with_job_memory(job, request)
     deposit = check_request(client, terms, request).deposit
     if deposit > MONEY_MAX:
         raise ConsumerError(
@@ -323,16 +311,48 @@ def submit(
     return SubmittedOrder(opened.order, deposit, receipt.hash, receipt.height)
 
 
-def remembering(
-    client: ChainClient, home: Path, directory: Path, address: str
-) -> Callable[[bytes], None]:
-    """Return what is to be told of an order before it is sent: the home keeps it, with where its events begin."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An order that was just placed: the chain's answer, the quote before it, and other active orders of the job."""
+
+    submitted: SubmittedOrder
+    quote: Quote
+    others: tuple[Order, ...]
+
+
+def place_order(
+    client: ChainClient,
+    sender: TxSender,
+    key: Key,
+    job: Job,
+    request: Request,
+    *,
+    directory: Path,
+    home: Path,
+    note: Callable[[str], None],
+    sending: Callable[[bytes], None] = lambda order_id: None,
+) -> Placement:
+    """Order the job of a directory, and keep in ``home`` which directory it was.
+
+    A request without a price limit takes that of its quote. ``note`` is told of active orders of the same job, and of
+    an order that has to wait for a bid. ``sending`` is told the order's id before it is sent, as :func:`submit` does.
+    """
+    others = active_orders(client, key.address, job)
+    if others:
+        note(describe_active_orders(others))
+    offered = quote(client, job, request)
+    request = with_price_limit(offered, request)
+    if not offered.match.bids:
+        reason, remedy = explain(offered.match.unmatched, offered.cheapest)
+        note(f"{reason}; {remedy}; the order waits")
     since = client.query(EventsRequest(1, 1)).next
 
-    def sending(order_id: bytes) -> None:
-        remember(home, OrderNote(order_id, directory, address, since))
+    def remember_order(order_id: bytes) -> None:
+        remember(home, OrderNote(order_id, directory, key.address, since))
+        sending(order_id)
 
-    return sending
+    submitted = submit(client, sender, key, job, request, remember_order)
+    return Placement(submitted, offered, tuple(others))
 
 
 def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:

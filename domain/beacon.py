@@ -5,13 +5,9 @@ A proposal begins with the unique signature of its proposer's beacon key over ch
 both. What is drawn on chain takes its seed from here, and nothing from the content, the order or the time of a block.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from domain.hashing import encode_fields, hash_fields, u64
-
-VerifyReveal = Callable[[bytes, bytes, bytes], bool]
-"""(compressed public key, message, proof of 97 bytes) -> holds."""
 
 REVEAL_BYTES = 97
 """Of a proof: a point of 33 bytes, which is the value, and two scalars."""

@@ -83,6 +83,11 @@ class Sorted:
 
 
 @dataclass(frozen=True, slots=True)
+class Distinct:
+    """A tuple whose items are in any order, none twice."""
+
+
+@dataclass(frozen=True, slots=True)
 class Visible:
     """Text without control or invisible characters."""
 
@@ -98,7 +103,7 @@ class Form:
     blank: bool = False
 
 
-Mark = Range | Size | Length | Sorted | Visible | Form
+Mark = Range | Size | Length | Sorted | Distinct | Visible | Form
 _BOUNDING = (Range, Size, Length, Form)
 
 # --- the types that fields name ------------------------------------------------------------------
@@ -129,6 +134,8 @@ Name = Annotated[str, Visible(), Size(1, NAME_MAX)]
 """A region, a tier, a device class."""
 MaybeName = Annotated[str, Visible(), Size(0, NAME_MAX)]
 Tags = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Sorted()]
+Preferences = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Distinct()]
+"""Names in the order of preference."""
 ChainId = Annotated[str, Visible(), Size(1, 64)]
 Denom = Annotated[
     str, Form("a denomination", r"[a-zA-Z][a-zA-Z0-9/:._-]{2,127}", "use uassay", INVALID_COINS)
@@ -327,6 +334,8 @@ def _mark_test(mark: Mark, kind: type, name: str) -> Test:
             return _length_test(mark, name)
         case Sorted() if kind is tuple:
             return _sorted_test(name)
+        case Distinct() if kind is tuple:
+            return _distinct_test(name)
         case Visible() if kind is str:
             return _visible_test(name)
         case Form(pattern=pattern) if kind is type(pattern):
@@ -379,6 +388,14 @@ def _sorted_test(name: str) -> Test:
     def test(values: tuple[Any, ...]) -> None:
         if list(values) != sorted(set(values)):
             raise Refusal(BAD_FIELD, name, "is not sorted without repeats", "sort it")
+
+    return test
+
+
+def _distinct_test(name: str) -> Test:
+    def test(values: tuple[Any, ...]) -> None:
+        if len(values) != len(set(values)):
+            raise Refusal(BAD_FIELD, name, "names one thing twice", "name each once")
 
     return test
 

@@ -32,7 +32,9 @@
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
-    │   └── StillWaiting         a deadline of the caller's passed: exit code 3
+    │   ├── StillWaiting         a deadline of the caller's passed: exit code 3
+    │   └── InvalidId            exit code 2
+    ├── SettingsError            a home, a setting or a key cannot be used            (assay.settings.errors)
     ├── ConsoleError             the console cannot start                             (console.errors)
     └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
         ├── WrongUsage           exit code 2
@@ -136,7 +138,7 @@ class Refusal(Expected):
     Example::
 
         try:
-            network.quote("my-job", tier="gold")
+            network.quote("my-job", tiers=["gold"])
         except assay.Refusal as error:
             print(error.word, error.field, error.reason)
     """
@@ -172,7 +174,6 @@ INVALID_REQUEST: Final = _sdk(18, "invalid_request")
 TX_IN_CACHE: Final = _sdk(19, "tx_in_cache")
 MEMPOOL_FULL: Final = _sdk(20, "mempool_full")
 TX_TOO_LARGE: Final = _sdk(21, "tx_too_large")
-KEY_NOT_FOUND: Final = _sdk(22, "key_not_found")
 TX_TIMEOUT: Final = _sdk(30, "tx_timeout_height")
 WRONG_SEQUENCE: Final = _sdk(32, "wrong_sequence")
 

@@ -8,9 +8,11 @@ from domain.bounds import (
     ChainId,
     ConsensusKey,
     Denom,
+    Length,
     Many,
     PositiveMoney,
     PublicKey,
+    Range,
     Size,
     Text,
 )
@@ -23,6 +25,8 @@ AUDIT_SPEED = 200_000_000
 """FLOP/s of exact work that any machine reaches which runs several daemons at once."""
 AUDIT_RATE = 10_000_000
 """Bytes/s."""
+RULES_MAX = 256
+"""Entries of the list of rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,14 @@ class GenesisValidator:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesFrom:
+    """The version of the rules that holds from a height on."""
+
+    height: Annotated[int, Range(1, 2**63 - 1)]
+    version: Annotated[int, Range(1, 1_000_000)]
+
+
+@dataclass(frozen=True, slots=True)
 class Genesis:
     """Everything the state starts with."""
 
@@ -57,6 +69,8 @@ class Genesis:
     params: Params
     accounts: Annotated[tuple[GenesisAccount, ...], Many]
     validators: Annotated[tuple[GenesisValidator, ...], Many]
+    # By height: the first entry is of height 1, and heights and versions only rise.
+    rules: Annotated[tuple[RulesFrom, ...], Length(1, RULES_MAX)] = (RulesFrom(1, 1),)
 
 
 POWER_REDUCTION = 1_000_000

@@ -8,8 +8,6 @@ GAS_MAX = 100_000_000
 TEXT_MAX = 128  # monikers, device classes, endpoints
 NAME_MAX = 32  # a region, tier or device class
 TAGS_MAX = 16
-TIERS = ("exact",)
-"""Verification tiers that this chain runs."""
 CERTIFICATE_BYTES_MAX = 4096
 SHARES_PER_MESSAGE_MAX = 128
 SLOTS_MAX = 1024

@@ -1,15 +1,10 @@
 """A decoded transaction and the bytes that were signed, without protobuf objects."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from domain.ledger.records import Coin
 from domain.messages import Message
-
-VerifySignature = Callable[[bytes, bytes, bytes], bool]
-"""(compressed public key, message, 64-byte compact signature) -> holds; SHA-256 inside, high-s refused."""
-
 
 _ACCOUNTS_REMEMBERED = 65_536
 

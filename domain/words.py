@@ -10,9 +10,18 @@ from domain.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The messages that a component handles, the changes that it emits, and the queries that it answers."""
+    """The messages that a component handles, the changes that it emits, and the queries that it answers.
+
+    ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
+    and ``query_pb2``; ``wire`` finds them by these names. ``genesis`` is the record of what the component starts with,
+    under its name in the genesis file, and ``params`` that of its parameters, under its name in the parameters.
+    """
 
     name: str
     messages: tuple[type[Message], ...] = ()
     events: tuple[type[Change], ...] = ()
     queries: tuple[type[Query[Any]], ...] = ()
+    message_packages: tuple[str, ...] = ()
+    query_packages: tuple[str, ...] = ()
+    genesis: type | None = None
+    params: type | None = None

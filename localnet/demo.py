@@ -15,8 +15,9 @@ from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.errors import StillWaiting
 from consumer.jobs import read_job, write_result
+from consumer.request import Request
 from consumer.result import fetch_result
-from consumer.submit import LIMIT_FACTOR, Request, SubmittedOrder, explain, quote, submit
+from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, wait_for, waits_for
 from consumer.why import why
 from domain.market.events import OrderOpened
@@ -33,6 +34,7 @@ from localnet.market import open_market
 from localnet.network import Network
 from pol.job.document import Job, order_terms
 from pol.rules.schedule import total_work
+from pol.rules.tiers.table import DEFAULT_TIERS
 from pol.state.arrays import State
 from pol.values import metric_values
 from validator.decide.records import VerdictRow
@@ -210,7 +212,7 @@ class Demo:
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
     ) -> tuple[SubmittedOrder, int, int, OrderResponse, OrderResponse | None]:
-        request = Request(Conditions(tier="exact"), 0, MATCH_SECONDS, DEADLINE)
+        request = Request(Conditions(tiers=DEFAULT_TIERS), 0, MATCH_SECONDS, DEADLINE)
         found = quote(client, job, request)
         if not (price := found.price):
             raise NetworkError(*explain(found.match.unmatched))

@@ -13,6 +13,7 @@ from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from localnet.create import KEY, test_keyring
 from localnet.layout import ProviderSpec, ValidatorSpec
 from localnet.network import START_SECONDS, Network
+from pol.rules.tiers.table import DEFAULT_TIERS
 from validator.decide.offer import best_offer
 
 MARKET_BOND = 100_000_000_000
@@ -59,7 +60,7 @@ def open_market(
                         device_class="cpu",
                         memory=1 << 30,
                         regions=("local",),
-                        tiers=("exact",),
+                        tiers=DEFAULT_TIERS,
                         min_work=1,
                         max_work=capacity,
                         providers_bps=PROVIDERS_BPS,

@@ -16,14 +16,9 @@ from itertools import chain, islice
 from typing import Any
 
 from domain.amount import price_ceil
+from domain.market.records import Histogram
 from matching_engine.conditions import CONDITIONS, PRICE, AtLeast, AtLeastFor, Condition, OneOf
 from matching_engine.records import Asked, Fill, Standing
-
-Histogram = tuple[tuple[str, int], ...]
-"""How many bids failed on which condition, in the order of the table, without zeros.
-
-A bid counts under each condition that it fails. An empty histogram means that no bid stands.
-"""
 
 Backing = tuple[bool, int, int, int]
 """What is one for all bids of a validator: jailed, free bond, free stake, and when it last worsened a bid."""
@@ -76,8 +71,17 @@ class Book:
 
     def back(self, validator: str, backing: Backing) -> None:
         """Set what a validator can give, for all its bids."""
+        jailed, free_bond, free_stake, worsened_height = backing
         for row in self.of_validator(validator):
-            self._set(Standing(row.bid, backing[0], row.free_capacity, *backing[1:]))
+            self._set(
+                replace(
+                    row,
+                    jailed=jailed,
+                    free_bond=free_bond,
+                    free_stake=free_stake,
+                    worsened_height=worsened_height,
+                )
+            )
 
     def apply_fill(self, fill: Fill) -> list[Standing]:
         """Take the work off the bid, and job bond and value off every bid of its validator; return what they were."""

@@ -28,13 +28,16 @@ class OptionKind(Enum):
     WORK = "work"
     SIZE = "size"
     SLOTS = "slots"
+    TIER = "tier"
+    TIERS = "tiers"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How people state a field of ``Conditions`` or ``Offer``: by an option with its name.
+    """How people state a field of ``Conditions`` or ``Offer``: by an option with its name, or with ``word``.
 
-    ``default`` is written as people would write it; without one the record's own stands.
+    ``default`` is written as people would write it; without one the record's own stands. The default of a list of tiers
+    is what the table of tiers has first.
     """
 
     field: str
@@ -42,11 +45,12 @@ class Option:
     help: str
     default: str | int | None = None
     required: bool = False
+    word: str = ""
 
     @property
     def flag(self) -> str:
         """The option as it is typed."""
-        return "--" + self.field.replace("_", "-")
+        return "--" + (self.word or self.field).replace("_", "-")
 
 
 def _nothing(_: Asked) -> int:
@@ -257,12 +261,25 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     OneOf(
         name="tier",
-        passes="it verifies in the tier, if the order names one",
-        helps="name another tier",
+        passes="it verifies in a tier that the order names, or in any if the order names none",
+        helps="allow more tiers, or name none",
         has=lambda standing, _: standing.bid.offer.tiers,
-        does=lambda order, tiers: order.conditions.tier in ("", *tiers),
-        asks=(Option("tier", OptionKind.TEXT, "How strictly to verify.", "exact"),),
-        offers=(Option("tiers", OptionKind.TAGS, "Verification tiers.", "exact"),),
+        does=lambda order, tiers: order.conditions.choose_tier(tiers) != "",
+        asks=(
+            Option(
+                "tiers",
+                OptionKind.TIER,
+                "How strictly to verify; repeat it to allow several, the preferred one first.",
+                word="tier",
+            ),
+        ),
+        offers=(
+            Option(
+                "tiers",
+                OptionKind.TIERS,
+                "Verification tiers, the preferred one first.",
+            ),
+        ),
     ),
     AtLeast(
         name="min_work",

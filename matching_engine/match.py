@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from domain.hashing import hash_fields
-from domain.market.records import Bid
-from matching_engine.book import Book, Histogram
+from domain.market.records import Bid, Histogram
+from matching_engine.book import Book
 from matching_engine.conditions import fitting
 from matching_engine.records import Asked, Fill, Standing
 
@@ -106,5 +106,6 @@ def _ticket(seed: bytes, order: Asked, bid: Bid) -> tuple[bytes, bytes]:
 
 
 def _fill(order: Asked, bid: Bid) -> Fill:
-    price = bid.offer.price
-    return Fill(order.order_id, bid.id, bid.validator, order.work, price, order.job_bond(price))
+    price, tier = bid.offer.price, order.conditions.choose_tier(bid.offer.tiers)
+    bond = order.job_bond(price)
+    return Fill(order.order_id, bid.id, bid.validator, order.work, price, bond, tier)

@@ -74,7 +74,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """An order that is sold to a bid at the bid's price (``uassay`` per PFLOP), and the job bond that moves with it."""
+    """An order that is sold to a bid at the bid's price (``uassay`` per PFLOP), and the job bond that moves with it.
+
+    ``tier`` is the first of the order's list that the bid offers.
+    """
 
     order_id: bytes
     bid_id: bytes
@@ -82,6 +85,7 @@ class Fill:
     work: int
     price: int
     job_bond: int
+    tier: str
 
 
 def price_bps(work: int, price: int, bps: int) -> int:

@@ -315,19 +315,21 @@ class ValidatorDaemon:
         service.see(view, asking)
 
     def _act(self) -> None:
+        view = self._service.view
         look = Look(
-            self._service.view,
-            self._me,
-            self._chain_id,
-            self._secret,
-            self._since or 0,
-            self._service.workers(),
-            self._service.presence.machines(),
-            self._config.endpoint,
-            self._certificate.der,
-            self._store.seats(),
-            self._service.prober.measured(),
-            self._service.doubted,
+            chain=view,
+            me=self._me,
+            chain_id=self._chain_id,
+            secret=self._secret,
+            since=self._since or 0,
+            workers=self._service.workers(),
+            machines=self._service.presence.machines(),
+            endpoint=self._config.endpoint,
+            certificate=self._certificate.der,
+            seats=self._store.seats(),
+            measured=self._service.prober.measured(),
+            doubted=self._service.doubted,
+            held=self._ledger.held_openings(view.orders.values(), self._me),
         )
         wanted: list[Outgo] = []
         for duty in duties(look):

@@ -4,17 +4,20 @@ import logging
 from collections.abc import Callable, Iterable
 from threading import Event, RLock
 
+from domain.proof.queries import OrderResponse
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
-from link.types import BlobRef
+from link.types import BlobRef, StateRef
 from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.journal import tell
+from validator.decide.openings import openings_taken, states_of, wanting
 from validator.decide.records import (
     LegKey,
     LocalOrder,
     LocalSeat,
     LocalUpkeep,
     SeatKey,
+    SlotLocal,
     new_order,
 )
 from validator.store import ValidatorStore
@@ -84,6 +87,31 @@ class Ledger:
         for digest in digests:
             self.blobs.hold(digest, str(local.key))
         self.blobs.keep_only(str(local.key), digests)
+
+    def held_openings(self, orders: Iterable[OrderResponse], me: str) -> dict[bytes, StateRef]:
+        """Return the states here of other legs, by root, that matched legs of ``me`` start from."""
+        held: dict[bytes, StateRef] = {}
+        for leg, roots in wanting(orders, me):
+            for number in range(1, leg.number):
+                local = self.load(leg.order_id, number)
+                for state in states_of(local) if local else ():
+                    if state.root in roots and self.blobs.status(state.blob).complete:
+                        held[state.root] = state
+        return held
+
+    def take_openings(
+        self, leg: LegKey, opening: StateRef | None, slots: tuple[SlotLocal, ...]
+    ) -> None:
+        """Hold states of another leg for this one; without them it is declined at the next look."""
+        needs = [item.state.blob for item in slots]
+        if opening is not None:
+            needs.append(opening.blob)
+        try:
+            self.change(
+                leg.order_id, leg.leg, lambda now: openings_taken(now, opening, slots), needs
+            )
+        except ClusterError as error:
+            _log.warning("%s: the states that it starts from are gone: %s", leg, error)
 
     def tidy(self, leg: LegKey, needed: frozenset[bytes]) -> None:
         """Release the blobs that a leg does not need any more."""

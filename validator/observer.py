@@ -102,12 +102,13 @@ class Observer:
 
     def _read_duties(self) -> list[PanelDuty]:
         found: list[PanelDuty] = []
+        request = PanelDutiesRequest(self.me, _PAGE)
         while True:
-            last = (found[-1].order_id, found[-1].leg, found[-1].round) if found else ()
-            page = self.client.query(PanelDutiesRequest(self.me, _PAGE, *last)).duties
+            page = self.client.query(request).duties
             found += page
             if len(page) < _PAGE:
                 return found
+            request = request.after(page[-1])
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
         """Return what the seats are about, each read once: a round that is closed does not change any more."""
@@ -117,11 +118,11 @@ class Observer:
         return self._subjects
 
     def _read_subject(self, key: SeatKey) -> PanelResponse | None:
-        where = (key.order_id, key.leg, key.round)
-        subject = self._ask_panel(PanelRequest(*where, limit=_PAGE))
+        request = PanelRequest(key.order_id, key.leg, key.round, limit=_PAGE)
+        subject = self._ask_panel(request)
         page = subject.shares if subject else ()
         while subject is not None and len(page) == _PAGE:
-            more = self._ask_panel(PanelRequest(*where, page[-1].claim.slot + 1, _PAGE))
+            more = self._ask_panel(replace(request, from_slot=page[-1].claim.slot + 1))
             page = more.shares if more else ()
             subject = replace(subject, shares=(*subject.shares, *page))
         return subject
@@ -160,8 +161,8 @@ class Observer:
 
     def _ask_own(self, key: RoundKey) -> Panel | None:
         # The shares are this validator's own: none of them from there on.
-        where = (key.order_id, key.leg, key.round)
-        found = self._ask_panel(PanelRequest(*where, SLOTS_MAX, 1))
+        request = PanelRequest(key.order_id, key.leg, key.round, from_slot=SLOTS_MAX, limit=1)
+        found = self._ask_panel(request)
         return found.panel if found else None
 
     def _read_seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:

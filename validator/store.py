@@ -33,7 +33,7 @@ from validator.decide.records import (
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 8
+FORM = 9
 """Of the records; another number for every change after which those of before cannot be read."""
 COMPUTING = "computing"
 """The file beside the database that says what computes, as of the daemon's last start."""

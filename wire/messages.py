@@ -3,28 +3,23 @@
 from collections.abc import Callable
 from typing import Any
 
-from cosmpy.protos.cosmos.bank.v1beta1 import tx_pb2 as bank
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message_factory import GetMessageClass
 
-from assay.market.v1 import tx_pb2 as market
-from assay.pol.v1 import tx_pb2 as pol
-from assay.registry.v1 import tx_pb2 as registry
 from domain.errors import UNKNOWN_REQUEST, Refusal
 from domain.messages import Message
-from domain.vocabulary import MESSAGES
+from domain.vocabulary import COMPONENTS, MESSAGES
 from wire.canonical import parse
 from wire.convert import reader, writer
+from wire.modules import descriptors
 from wire.reveal import REVEAL_URL
-
-_FILES = (bank.DESCRIPTOR, registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
 
 
 def _table() -> dict[str, tuple[Any, Any]]:
     """Pair every domain message with the protobuf message that its type url names."""
     protos = {
         "/" + proto.full_name: GetMessageClass(proto)
-        for file in _FILES
+        for file in descriptors("tx_pb2", (words.message_packages for words in COMPONENTS))
         for proto in file.message_types_by_name.values()
     }
     return {cls.URL: (protos[cls.URL], cls) for cls in MESSAGES}

@@ -9,13 +9,12 @@ from typing import Any, get_args
 
 from google.protobuf.message_factory import GetMessageClass
 
-from assay.market.v1 import query_pb2 as market
-from assay.registry.v1 import query_pb2 as registry
 from domain.errors import TX_DECODE, Refusal
 from domain.queries import Query
-from domain.vocabulary import QUERIES
+from domain.vocabulary import COMPONENTS, QUERIES
 from wire.canonical import UNREADABLE, parse
 from wire.convert import reader, writer
+from wire.modules import descriptors
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def _method(service: Any, method: Any) -> QueryMethod:
 
 METHODS: dict[str, QueryMethod] = {
     entry.path: entry
-    for file in (registry.DESCRIPTOR, market.DESCRIPTOR)
+    for file in descriptors("query_pb2", (words.query_packages for words in COMPONENTS))
     for method in file.services_by_name["Query"].methods
     for entry in [_method(file.services_by_name["Query"], method)]
 }

@@ -1,25 +1,19 @@
-"""What people type, read: ids of orders and bids, and the types of options and arguments.
+"""The types of options and arguments.
 
 A value that is none of its type is wrong usage, in which click names the option by itself.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
-from assay.cli.errors import CliError, WrongUsage
+from assay.settings import kinds
+from assay.settings.kinds import Choice, Endpoint, Host, Kind, Text, Whole
 from domain.amount import ASSAY, MONEY_MAX, WORK_MAX, in_assay
 from domain.errors import Refusal
-from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
+from domain.limits import DURATION_MAX, ROUNDS_MAX
 
-if TYPE_CHECKING:
-    from chain.client.client import ChainClient
-    from domain.market.records import Bid, Order
-
-Item = TypeVar("Item", "Order", "Bid")
 _DIGITS = re.compile("[0-9]{1,40}")
 _DECIMALS = len(str(ASSAY)) - 1
 _ASSAY = re.compile(rf"([0-9]{{1,30}})(?:\.([0-9]{{1,{_DECIMALS}}}))?ASSAY")
@@ -32,52 +26,17 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-def find_order(client: "ChainClient", text: str) -> bytes:
-    """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
-    from domain.market.queries import OrdersRequest
-
-    def page(after: bytes) -> Sequence["Order"]:
-        return client.query(OrdersRequest("", "", 0, QUERY_LIMIT_MAX, after)).orders
-
-    return _find(text, "order", lambda: all_pages(page))
-
-
-def find_bid(client: "ChainClient", text: str) -> bytes:
-    """Return the id of the bid that ``text`` names, as :func:`find_order`."""
-    return _find(text, "bid", lambda: all_bids(client))
-
-
-def all_bids(client: "ChainClient") -> Iterator["Bid"]:
-    """Yield every bid in the book."""
-    from domain.market.queries import BidsRequest
-
-    return all_pages(lambda after: client.query(BidsRequest("", QUERY_LIMIT_MAX, after)).bids)
-
-
-def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
-    """Yield what page after page holds; ``page`` takes the last id of the one before."""
-    after = b""
-    while True:
-        found = page(after)
-        yield from found
-        if len(found) < QUERY_LIMIT_MAX:
-            return
-        after = found[-1].id
-
-
-def _find(text: str, what: str, listed: Callable[[], Iterable["Order | Bid"]]) -> bytes:
-    if not re.fullmatch(r"[0-9a-fA-F]{8,64}", text):
-        raise WrongUsage(
-            f"{text} is not the id of a{'n' * (what == 'order')} {what}",
-            "it has 8 to 64 hex digits",
-        )
-    if len(text) == 64:
-        return bytes.fromhex(text)
-    fitting = [item.id for item in listed() if item.id.hex().startswith(text.lower())]
-    if len(fitting) != 1:
-        found = f"{len(fitting)} {what}s begin" if fitting else f"no {what} begins"
-        raise CliError(f"{found} with {text}", f"see assay {what} list")
-    return fitting[0]
+def click_type(kind: Kind) -> click.ParamType[Any]:
+    """Return the click type of options that take a kind of value."""
+    match kind:
+        case Choice(options):
+            return click.Choice(options)
+        case Whole(low, high):
+            return click.IntRange(low, high)
+        case Text():
+            return click.STRING
+        case Host() | Endpoint():
+            return Checked(kind)
 
 
 class Bounded(click.ParamType[int]):
@@ -184,6 +143,20 @@ class Tags(click.ParamType[tuple[str, ...]]):
         return tuple(sorted({part.strip() for part in value.split(",") if part.strip()}))
 
 
+class Names(click.ParamType[tuple[str, ...]]):
+    """A comma-separated list of names, in the order in which they are given."""
+
+    name = "name,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the names."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 class Address(click.ParamType[str]):
     """The address of an account."""
 
@@ -200,29 +173,19 @@ class Address(click.ParamType[str]):
         return str(value)
 
 
-class Host(click.ParamType[str]):
-    """An IP address to serve on."""
+class Checked(click.ParamType[str]):
+    """A text that its kind checks."""
 
-    name = "address"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the address, or end with wrong usage."""
-        try:
-            return str(ip_address(value))
-        except ValueError:
-            self.fail(f"{value} is no IP address; 0.0.0.0 is all of them", param, ctx)
-
-
-class Endpoint(click.ParamType[str]):
-    """Where something is served, as host:port."""
-
-    name = "host:port"
+    def __init__(self, kind: Kind) -> None:
+        """Take the kind, whose name help pages show."""
+        self.kind, self.name = kind, kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text as it is, or end with wrong usage."""
-        host, _, port = str(value).rpartition(":")
-        if not host or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
-            self.fail(f"{value} is not host:port with a port from 1 to 65535", param, ctx)
+        try:
+            self.kind.check(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         return str(value)
 
 
@@ -242,15 +205,16 @@ class BeaconKey(click.ParamType[bytes]):
 
 ADDRESS = Address()
 BEACON_KEY = BeaconKey()
-ENDPOINT = Endpoint()
-HOST = Host()
+ENDPOINT = click_type(Endpoint())
+HOST = click_type(Host())
 AMOUNT = Amount()
 DURATION = Duration()
 SIZE = ByteSize()
 TAGS = Tags()
+NAMES = Names()
 FLOPS = click.IntRange(1, WORK_MAX)
-PORT = click.IntRange(1, 65_535)
-PORT_OR_NONE = click.IntRange(0, 65_535)
-LOG_LEVEL = click.Choice(["debug", "info", "warning", "error"])
-LOG_FORMAT = click.Choice(["text", "json"])
+PORT = click_type(kinds.PORT)
+PORT_OR_NONE = click_type(kinds.PORT_OR_NONE)
+LOG_LEVEL = click_type(kinds.LOG_LEVEL)
+LOG_FORMAT = click_type(kinds.LOG_FORMAT)
 ROUND = click.IntRange(0, ROUNDS_MAX - 1)

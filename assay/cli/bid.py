@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS, all_bids, find_bid
+from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS
 from assay.cli.conditions import offer_options, read_offer
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
@@ -52,7 +52,9 @@ def command() -> None:
     help="How long it stands.",
 )
 @common_options
-def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
+def place(
+    context: CommandContext, capacity: int, providers_bps: int, lasts: int, **values: Any
+) -> None:
     """Place a bid."""
     from domain.market.messages import MsgPlaceBid
 
@@ -75,7 +77,7 @@ def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **va
 @command.command("list", help="List bids.\n\nExample: assay bid list --validator assay1…")
 @click.option("--validator", default="", help="Only of this validator.")
 @common_options
-def list_(context: Settings, validator: str) -> None:
+def list_(context: CommandContext, validator: str) -> None:
     """List the book."""
     from domain.market.queries import BidsRequest
 
@@ -110,7 +112,7 @@ def bid_table(bids: "Sequence[Bid]", clock: int) -> "Table":
 @command.command(help="Show a bid.\n\n" + BID_ID + "Example: assay bid show 1a2b…")
 @click.argument("bid")
 @common_options
-def show(context: Settings, bid: str) -> None:
+def show(context: CommandContext, bid: str) -> None:
     """Show one bid."""
     from domain.codec import to_plain
 
@@ -137,7 +139,7 @@ def show(context: Settings, bid: str) -> None:
 )
 @common_options
 def change(
-    context: Settings, bid: str, price: int | None, capacity: int | None, lasts: int
+    context: CommandContext, bid: str, price: int | None, capacity: int | None, lasts: int
 ) -> None:
     """Change a bid."""
     from domain.market.messages import MsgChangeBid
@@ -161,8 +163,9 @@ def change(
 )
 @click.argument("bid")
 @common_options
-def withdraw(context: Settings, bid: str) -> None:
+def withdraw(context: CommandContext, bid: str) -> None:
     """Withdraw a bid; running legs go on."""
+    from consumer.lookup import find_bid
     from domain.market.messages import MsgWithdrawBid
 
     key = context.key()
@@ -192,6 +195,8 @@ def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, 
 
 def _bid(client: "ChainClient", text: str) -> "Bid":
     """Return the bid in the book that ``text`` names."""
+    from consumer.lookup import all_bids, find_bid
+
     wanted = find_bid(client, text)
     found = next((bid for bid in all_bids(client) if bid.id == wanted), None)
     if found is None:

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 
 
@@ -13,7 +13,7 @@ from assay.cli.errors import CliError
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @common_options
-def command(context: Settings, shell: str) -> None:
+def command(context: CommandContext, shell: str) -> None:
     """Print the script of a shell."""
     from assay.cli.main import assay
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.cli.arguments import AMOUNT, DURATION, FLOPS, SIZE, TAGS
+from assay.cli.arguments import AMOUNT, DURATION, FLOPS, NAMES, SIZE, TAGS
 from domain.limits import SLOTS_MAX
 from matching_engine.conditions import CONDITIONS, Option, OptionKind
+from pol.rules.tiers.table import default_tier, tier_names
 
 if TYPE_CHECKING:
-    from consumer.submit import Request
+    from consumer.request import Request
     from domain.market.records import Offer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +23,10 @@ _TYPES: dict[OptionKind, click.ParamType[Any]] = {
     OptionKind.WORK: FLOPS,
     OptionKind.SIZE: SIZE,
     OptionKind.SLOTS: click.IntRange(1, SLOTS_MAX),
+    OptionKind.TIER: click.Choice(tier_names()),
+    OptionKind.TIERS: NAMES,
 }
+_TIER_LISTS = (OptionKind.TIER, OptionKind.TIERS)
 _ASKED = [option for row in CONDITIONS for option in row.asks]
 _OFFERED = [option for row in CONDITIONS for option in row.offers]
 _PRICE_LIMIT = click.option(
@@ -57,15 +61,14 @@ def condition_options(command: F) -> F:
 
 def read_request(values: dict[str, Any]) -> "Request":
     """Take the options out of ``values`` and return what is asked for (price limit 0: none given)."""
-    from consumer.submit import Request
-    from domain.market.records import Conditions
+    from consumer.request import request_of
 
-    return Request(
-        conditions=Conditions(**_take(values, _ASKED)),
+    return request_of(
         price_limit=values.pop("price_limit") or 0,
         time_to_live=values.pop("time_to_live"),
         deadline=values.pop("deadline"),
         rematch=values.pop("rematch"),
+        **_take(values, _ASKED),
     )
 
 
@@ -86,8 +89,14 @@ def _option(option: Option) -> Callable[[F], F]:
     more: dict[str, Any] = (
         {} if option.default is None else {"default": option.default, "show_default": True}
     )
-    kind = _TYPES[option.kind]
-    return click.option(option.flag, type=kind, required=option.required, help=option.help, **more)
+    if option.kind in _TIER_LISTS:
+        more = {"default": (default_tier().name,), "show_default": default_tier().name}
+    if option.kind is OptionKind.TIER:
+        more["multiple"] = True
+    kind, required = _TYPES[option.kind], option.required
+    return click.option(
+        option.flag, option.field, type=kind, required=required, help=option.help, **more
+    )
 
 
 def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:

@@ -2,9 +2,9 @@
 
 import click
 
-from assay.cli.configuration import FILE, SETTINGS, Source
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.output import table
+from assay.settings.configuration import FILE, SETTINGS, Source
 
 
 @click.group(help="Show the configuration of a home.")
@@ -19,7 +19,7 @@ def command() -> None:
     """
 )
 @common_options
-def show(context: Settings) -> None:
+def show(context: CommandContext) -> None:
     """Show what commands of this home work with."""
     found = [context.setting(setting.name) for setting in SETTINGS]
     rows = [

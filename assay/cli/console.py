@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 
 if TYPE_CHECKING:
     from console.server import Console
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 )
 @common_options
 def command(
-    context: Settings,
+    context: CommandContext,
     port: int,
     open_: bool,
     rpc: str,
@@ -107,13 +107,13 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _homes_of(context: Settings) -> tuple[Path, ...]:
+def _homes_of(context: CommandContext) -> tuple[Path, ...]:
     """Return the home, where a validator or a provider has records in it."""
     has_records = any((context.home / name).is_dir() for name in ("validator", "provider"))
     return (context.home,) if has_records else ()
 
 
-def _rpc_of(context: Settings) -> str:
+def _rpc_of(context: CommandContext) -> str:
     """Return the URL of the CometBFT in the home, where it has a node of its own."""
-    has_node = (context.home / "node").is_dir() and not context.node_option
+    has_node = (context.home / "node").is_dir() and not context.given["node_address"]
     return f"http://127.0.0.1:{context.setting('node.rpc_port').value}" if has_node else ""

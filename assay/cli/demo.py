@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import flops, load_line, money, short, stderr, table
 
@@ -64,7 +64,7 @@ _QUIET_BLOCKS = 25
 )
 @common_options
 def command(
-    context: Settings, directory: Path, job: str, keep: bool, down: tuple[str, ...]
+    context: CommandContext, directory: Path, job: str, keep: bool, down: tuple[str, ...]
 ) -> None:
     """Run the demo and print its summary."""
     from assay.cli.console import console_beside
@@ -119,7 +119,7 @@ def command(
         _print(context, finished, directory)
 
 
-def _print(context: Settings, finished: "Finished", directory: Path) -> None:
+def _print(context: CommandContext, finished: "Finished", directory: Path) -> None:
     """Print what came of it, and write the curve."""
     from localnet.demo import summary
 
@@ -248,7 +248,9 @@ def _plot_terminal(finished: "Finished") -> str:
     return built
 
 
-def _tell(context: Settings, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
+def _tell(
+    context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path
+) -> None:
     """Print the summary for people."""
     from assay.cli.story import tell_cheat
 

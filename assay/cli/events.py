@@ -4,7 +4,7 @@ from threading import Event
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from domain.limits import EVENTS_LIMIT_MAX
 
 
@@ -28,7 +28,7 @@ from domain.limits import EVENTS_LIMIT_MAX
 )
 @click.option("--follow", is_flag=True, help="Go on as new ones come; end with Ctrl-C.")
 @common_options
-def command(context: Settings, since: int, limit: int, follow: bool) -> None:
+def command(context: CommandContext, since: int, limit: int, follow: bool) -> None:
     """Print events, one line each."""
     from chain.client.events import follow_events
     from domain.node.queries import EventsRequest

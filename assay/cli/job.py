@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.fine_tuning import (
     TUNING_NAMES,
@@ -58,7 +58,7 @@ def command() -> None:
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
 @network_options
 @common_options
-def build(context: Settings, file: Path | None, to: Path, **options: Any) -> None:
+def build(context: CommandContext, file: Path | None, to: Path, **options: Any) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
     from pol.tracing.garbage import keep_for_good
@@ -106,7 +106,7 @@ def _folder(to: Path) -> Iterator[None]:
 @click.argument("directory", type=click.Path(path_type=Path))
 @network_options
 @common_options
-def inspect(context: Settings, directory: Path, **network: Any) -> None:
+def inspect(context: CommandContext, directory: Path, **network: Any) -> None:
     """Load a job with all its files, as a validator does, and describe it."""
     from pol.job.load import load_job
 
@@ -127,7 +127,7 @@ def inspect(context: Settings, directory: Path, **network: Any) -> None:
 @click.option("-o", "--to", type=click.Path(path_type=Path), help="Folder to write.  [DIR/run]")
 @common_options
 def run(
-    context: Settings,
+    context: CommandContext,
     directory: Path,
     rounds: int | None,
     backend: str,
@@ -155,7 +155,7 @@ def run(
     _tell(context, loaded.job, done, to)
 
 
-def _tell(context: Settings, job: "Job", done: "LocalRun", to: Path) -> None:
+def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> None:
     from pol.replay.replay import RUN_FOLDER
 
     names = [name for name in done.after if name != "majority_baseline"]
@@ -192,7 +192,7 @@ def _tell(context: Settings, job: "Job", done: "LocalRun", to: Path) -> None:
     )
 
 
-def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any]) -> None:
+def _show(context: CommandContext, job: "Job", directory: Path, network: dict[str, Any]) -> None:
     from pol.job.document import order_terms
     from pol.local.inspect import inspect_job
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.context import IN_THE_CLEAR, Settings, common_options
+from assay.cli.context import IN_THE_CLEAR, CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import table
 
@@ -18,14 +18,14 @@ def command() -> None:
 @command.command(help="Make a new key.\n\nExample: assay keys add alice")
 @click.argument("name")
 @common_options
-def add(context: Settings, name: str) -> None:
+def add(context: CommandContext, name: str) -> None:
     """Make a key and print its address."""
     info = context.keyring().add(name)
     _warn(context)
     context.output.result(info, f"{info.name}  {info.address}")
 
 
-def _warn(context: Settings) -> None:
+def _warn(context: CommandContext) -> None:
     """Say of a key that is made in the clear that it is: once, not whenever it is used."""
     if context.setting("keyring").value == "test":
         context.output.note(f"warning: {IN_THE_CLEAR}")
@@ -33,7 +33,7 @@ def _warn(context: Settings) -> None:
 
 @command.command("list", help="List keys.\n\nExample: assay keys list")
 @common_options
-def list_(context: Settings) -> None:
+def list_(context: CommandContext) -> None:
     """List names and addresses."""
     infos = context.keyring().names()
     rows = [(info.name, info.address) for info in infos]
@@ -43,7 +43,7 @@ def list_(context: Settings) -> None:
 @command.command(help="Show a key's address and public key.\n\nExample: assay keys show alice")
 @click.argument("name")
 @common_options
-def show(context: Settings, name: str) -> None:
+def show(context: CommandContext, name: str) -> None:
     """Show what is public of a key."""
     info = context.keyring().show(name)
     context.output.result(info, f"{info.name}  {info.address}  {info.pub_key.hex()}")
@@ -57,7 +57,7 @@ def show(context: Settings, name: str) -> None:
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @common_options
-def import_(context: Settings, name: str, file: Path) -> None:
+def import_(context: CommandContext, name: str, file: Path) -> None:
     """Import a secret."""
     from wire.keys import Key
 
@@ -78,7 +78,7 @@ def import_(context: Settings, name: str, file: Path) -> None:
 @click.argument("name")
 @click.option("--to", required=True, type=click.Path(path_type=Path), help="File to make.")
 @common_options
-def export(context: Settings, name: str, to: Path) -> None:
+def export(context: CommandContext, name: str, to: Path) -> None:
     """Export a secret; it is never printed."""
     key = context.keyring().unlock(name)
     if to.exists():
@@ -92,7 +92,7 @@ def export(context: Settings, name: str, to: Path) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
-def delete(context: Settings, name: str, yes: bool) -> None:
+def delete(context: CommandContext, name: str, yes: bool) -> None:
     """Delete a key."""
     ring = context.keyring()
     info = ring.show(name)

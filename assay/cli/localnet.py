@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from assay.cli.arguments import AMOUNT
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import money, table
 
@@ -64,7 +64,7 @@ def command() -> None:
 )
 @common_options
 def start(
-    context: Settings,
+    context: CommandContext,
     directory: Path,
     validators: int,
     providers: int,
@@ -137,7 +137,7 @@ def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
 @click.argument("coins", metavar="COINS", type=AMOUNT, default=FAUCET)
 @directory_option
 @common_options
-def faucet(context: Settings, to: str, coins: int, directory: Path) -> None:
+def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> None:
     """Send coins; the network has to run."""
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
@@ -159,7 +159,7 @@ def faucet(context: Settings, to: str, coins: int, directory: Path) -> None:
 @command.command(help="Stop a network.\n\nExample: assay localnet stop")
 @directory_option
 @common_options
-def stop(context: Settings, directory: Path) -> None:
+def stop(context: CommandContext, directory: Path) -> None:
     """Ask the supervisor to end and wait for it."""
     from localnet.supervisor import ask_for_end
 
@@ -173,7 +173,7 @@ def stop(context: Settings, directory: Path) -> None:
 )
 @directory_option
 @common_options
-def status(context: Settings, directory: Path) -> None:
+def status(context: CommandContext, directory: Path) -> None:
     """Show what runs."""
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
@@ -266,7 +266,7 @@ def _told(pids: dict[str, int]) -> str:
 )
 @directory_option
 @common_options
-def logs(context: Settings, name: str, lines: int, directory: Path) -> None:
+def logs(context: CommandContext, name: str, lines: int, directory: Path) -> None:
     """Print the end of a log."""
     folder = directory.expanduser().resolve() / "logs"
     path = folder / f"{name}.log"
@@ -289,7 +289,7 @@ def logs(context: Settings, name: str, lines: int, directory: Path) -> None:
 @click.argument("name")
 @directory_option
 @common_options
-def fault(context: Settings, what: str, name: str, directory: Path) -> None:
+def fault(context: CommandContext, what: str, name: str, directory: Path) -> None:
     """Leave a request for the supervisor and wait until it is carried out."""
     from localnet.supervisor import ask_for_fault
 

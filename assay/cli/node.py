@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from assay.cli.arguments import AMOUNT, BEACON_KEY, FLOPS, HOST, PORT, PORT_OR_NONE, SIZE
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
 from assay.cli.running import running_options
@@ -87,7 +87,7 @@ def command() -> None:
 )
 @common_options
 def init(
-    context: Settings,
+    context: CommandContext,
     moniker: str,
     new_chain: str,
     genesis_file: Path | None,
@@ -112,7 +112,7 @@ def init(
         raise WrongUsage("choose --new-chain CHAIN_ID or --genesis FILE")
     if (founders or accounts) and not new_chain:
         raise WrongUsage("--validator and --account go with --new-chain")
-    operator = context.address() if new_chain or context.from_option else "ADDRESS"
+    operator = context.address() if new_chain or context.given["from"] else "ADDRESS"
     data = _read_genesis(genesis_file) if genesis_file is not None else None
     kept = _Kept(context)
     grpc_port = kept("grpc_port", grpc_port)
@@ -158,7 +158,7 @@ def init(
     """
 )
 @common_options
-def show(context: Settings) -> None:
+def show(context: CommandContext) -> None:
     """Show the identity of a home's node, running or not."""
     found = _identity(context)
     lines = [f"{name.replace('_', ' '):<10} {value or '-'}" for name, value in found.items()]
@@ -191,7 +191,11 @@ def show(context: Settings) -> None:
 @common_options
 @running_options("node")
 def start(
-    context: Settings, solo: bool, cometbft: str, comet_metrics_port: int | None, metrics_port: int
+    context: CommandContext,
+    solo: bool,
+    cometbft: str,
+    comet_metrics_port: int | None,
+    metrics_port: int,
 ) -> None:
     """Run the node in the foreground."""
     from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
@@ -224,7 +228,7 @@ def start(
     """,
 )
 @common_options
-def new_beacon_key(context: Settings) -> None:
+def new_beacon_key(context: CommandContext) -> None:
     """Write the key first: one that is registered and lost costs the node's proposals."""
     from chain.app.beacon_keys import add_beacon_keys
     from chain.app.homes import beacon_keys_path, read_node_table
@@ -257,7 +261,7 @@ def new_beacon_key(context: Settings) -> None:
 )
 @click.argument("beacon_key", type=BEACON_KEY)
 @common_options
-def revoke_beacon_key(context: Settings, beacon_key: bytes) -> None:
+def revoke_beacon_key(context: CommandContext, beacon_key: bytes) -> None:
     """Send the message; the file of keys stays as it is."""
     from domain.registry.messages import MsgRevokeBeaconKey
 
@@ -275,7 +279,7 @@ def revoke_beacon_key(context: Settings, beacon_key: bytes) -> None:
 )
 @click.option("--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @common_options
-def export(context: Settings, to: Path) -> None:
+def export(context: CommandContext, to: Path) -> None:
     """Export all keys and values at the last committed height."""
     from chain.app.storage import export_state
 
@@ -292,7 +296,7 @@ def export(context: Settings, to: Path) -> None:
 class _Kept:
     """What an earlier step said of addresses, where this one leaves them out: a home may be made in two."""
 
-    def __init__(self, context: Settings) -> None:
+    def __init__(self, context: CommandContext) -> None:
         from chain.app.comet_files import read_addresses
         from chain.app.homes import comet_home
 
@@ -341,7 +345,7 @@ def _read_genesis(path: Path) -> bytes:
     return data
 
 
-def _identity(context: Settings) -> dict[str, str]:
+def _identity(context: CommandContext) -> dict[str, str]:
     """Return what others need to know of the home's node; HomeError where it is not the home of one."""
     from chain.app.comet_files import read_genesis, read_keys
     from chain.app.homes import comet_home, genesis_path, get_beacon_key, read_node_table

@@ -1,15 +1,16 @@
 """``assay order``."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import DURATION, ORDER_ID, ROUND, find_order
+from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.conditions import condition_options, read_request
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, Interrupted
 from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
@@ -42,36 +43,34 @@ def command() -> None:
     "--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Wait for it."
 )
 @common_options
-def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
+def submit(context: CommandContext, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
     from consumer.jobs import read_job
-    from consumer.submit import explain, limited, lively_orders, quote, remembering, tell_lively
-    from consumer.submit import submit as submit_order
+    from consumer.submit import place_order, quote
     from consumer.watch import Delivery, summarise, wait_for
 
     job, request, key = read_job(directory), read_request(values), context.key()
+    sent: list[bytes] = []
     with context.client() as client:
-        if others := lively_orders(client, key.address, job):
-            context.output.note(
-                f"{tell_lively(others)} (assay order watch ORDER follows one that you have)"
-            )
-        found, told = quote(client, job, request), list[Histogram]()
-        if not found.match.bids:
-            reason, remedy = explain(found.match.unmatched, found.cheapest)
-            limited(found, request)
-            context.output.note(f"{reason}; {remedy}; the order waits")
-            told.append(found.match.unmatched)
-        request = limited(found, request)
-
-        keep, sent = remembering(client, context.home, directory, key.address), list[bytes]()
-
-        def sending(order_id: bytes) -> None:
-            keep(order_id)
-            sent.append(order_id)
-
-        telling = Telling(context.output.note, lambda: quote(client, job, request).cheapest, told)
         try:
-            made = submit_order(client, context.sender(client, key), key, job, request, sending)
+            placed = place_order(
+                client,
+                context.sender(client, key),
+                key,
+                job,
+                request,
+                directory=directory,
+                home=context.home,
+                note=context.output.note,
+                sending=sent.append,
+            )
+            made, offered = placed.submitted, placed.quote
+            request = replace(request, price_limit=offered.price_limit)
+            telling = Telling(
+                context.output.note,
+                lambda: quote(client, job, request).cheapest,
+                [] if offered.match.bids else [offered.match.unmatched],
+            )
             context.output.note(f"order {made.order_id.hex()}: locked {money(made.deposit)}")
             with byte_progress(context.output) as bar:
                 task = bar.add_task("payload", total=job.payload_size)
@@ -153,15 +152,15 @@ class Telling:
 @click.option("--consumer", default="", help="Only of this consumer.")
 @click.option("--validator", default="", help="Only with a leg of this validator.")
 @common_options
-def list_(context: Settings, consumer: str, validator: str) -> None:
+def list_(context: CommandContext, consumer: str, validator: str) -> None:
     """List orders with state and reason, and the job directory of those that this home ordered."""
     from consumer.errors import ConsumerError
     from consumer.jobs import recall
-    from domain.market.queries import OrdersRequest
+    from consumer.lookup import all_orders
     from domain.market.reasons import CloseReason
 
     with context.client() as client:
-        orders = client.query(OrdersRequest(consumer, validator, 0, 1000, b"")).orders
+        orders = list(all_orders(client, consumer, validator))
 
     def job_of(order: Order) -> str:
         try:
@@ -189,8 +188,9 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
 )
 @click.argument("order")
 @common_options
-def show(context: Settings, order: str) -> None:
+def show(context: CommandContext, order: str) -> None:
     """Show an order with its rounds, shares and money."""
+    from consumer.lookup import find_order
     from consumer.panels import panel_rows, read_seats, tell_stop
     from consumer.watch import summarise
     from domain.proof.queries import OrderRequest
@@ -260,9 +260,10 @@ def show(context: Settings, order: str) -> None:
 @click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="At most.")
 @job_option
 @common_options
-def watch(context: Settings, order: str, seconds: int, directory: Path | None) -> None:
+def watch(context: CommandContext, order: str, seconds: int, directory: Path | None) -> None:
     """Print one line per change."""
     from consumer.jobs import read_job, recall
+    from consumer.lookup import find_order
     from consumer.watch import Delivery, follow, summarise
 
     with context.client() as client:
@@ -307,8 +308,9 @@ def _watched(summary: "Summary") -> str:
 )
 @click.argument("order")
 @common_options
-def why(context: Settings, order: str) -> None:
+def why(context: CommandContext, order: str) -> None:
     """Print the reasons: unmatched histogram, failed legs, what panels wait for or found wrong, closing."""
+    from consumer.lookup import find_order
     from consumer.why import ask_why
 
     with context.client() as client:
@@ -331,8 +333,9 @@ def why(context: Settings, order: str) -> None:
 )
 @click.argument("order")
 @common_options
-def cancel(context: Settings, order: str) -> None:
+def cancel(context: CommandContext, order: str) -> None:
     """Cancel and get the deposit back."""
+    from consumer.lookup import find_order
     from domain.market.messages import MsgCancelOrder
 
     key = context.key()
@@ -355,10 +358,11 @@ def cancel(context: Settings, order: str) -> None:
 @click.option("--round", type=ROUND, help="A hand-over round; the last, if not given.")
 @common_options
 def result(
-    context: Settings, order: str, to: Path, directory: Path | None, round: int | None
+    context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None
 ) -> None:
     """Write the trained state; all roots on chain are checked before."""
     from consumer.jobs import read_job, recall
+    from consumer.lookup import find_order
     from consumer.result import fetch_result
 
     key = context.key()

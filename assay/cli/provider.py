@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.arguments import AMOUNT
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import ID_SHOWN, flops, money, size, table
@@ -35,7 +35,7 @@ def command() -> None:
     help="How long to measure.",
 )
 @common_options
-def bench(context: Settings, backend: str, seconds: int) -> None:
+def bench(context: CommandContext, backend: str, seconds: int) -> None:
     """Measure, without a node or a key."""
     from compute_provider import api
 
@@ -73,7 +73,7 @@ def bench(context: Settings, backend: str, seconds: int) -> None:
 @common_options
 @running_options("provider")
 def join(
-    context: Settings,
+    context: CommandContext,
     validator: str,
     dry_run: bool,
     bond: int | None,
@@ -112,7 +112,7 @@ def join(
     "Example: assay provider status"
 )
 @common_options
-def status(context: Settings) -> None:
+def status(context: CommandContext) -> None:
     """Read what the daemon wrote last, and ask the chain, which may know better."""
     from compute_provider import api
 
@@ -158,7 +158,7 @@ def status(context: Settings) -> None:
     "Example: assay provider leave --from worker"
 )
 @common_options
-def leave(context: Settings) -> None:
+def leave(context: CommandContext) -> None:
     """Leave; the bond comes back with assay tx withdraw-bond."""
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
@@ -177,7 +177,7 @@ def leave(context: Settings) -> None:
     )
 
 
-def _show(context: Settings, config: "ProviderConfig", found: "Forecast") -> None:
+def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") -> None:
     price, bandwidth = found.price_per_pflop, found.bandwidth
     rows = [
         ("validator", f"{found.moniker} ({found.validator})"),
@@ -229,15 +229,15 @@ def _standing(found: dict[str, Any]) -> str:
     return said + (", a newcomer" if found["newcomer"] else "")
 
 
-def asked_node(context: Settings) -> str:
+def asked_node(context: CommandContext) -> str:
     """Return the node that is asked about this home's provider: that of its daemon, unless an option names one."""
     from compute_provider import api
 
-    daemons = "" if context.node_option else api.node_of(context.home / "provider")
+    daemons = "" if context.given["node_address"] else api.node_of(context.home / "provider")
     return daemons or context.node
 
 
-def _on_chain(context: Settings, address: str, node: str) -> dict[str, Any]:
+def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any]:
     """Return what the chain has of the provider now, in the place of what the daemon wrote last, and say it."""
     from chain.client.errors import ChainError
     from domain.registry.queries import ProviderRequest

@@ -3,7 +3,7 @@
 import click
 
 from assay.cli.arguments import ADDRESS
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import flops, money, table
 
@@ -16,7 +16,7 @@ def command() -> None:
 @command.command(help="Show an account.\n\nExample: assay query account assay1…")
 @click.argument("address")
 @common_options
-def account(context: Settings, address: str) -> None:
+def account(context: CommandContext, address: str) -> None:
     """Show balance, sequence and bond."""
     from domain.ledger.queries import AccountRequest
 
@@ -34,7 +34,7 @@ def account(context: Settings, address: str) -> None:
 
 @command.command(help="Show the chain's parameters.\n\nExample: assay query params")
 @common_options
-def params(context: Settings) -> None:
+def params(context: CommandContext) -> None:
     """Show all parameters."""
     from domain.codec import to_plain
     from domain.node.queries import ParamsRequest
@@ -50,7 +50,7 @@ def params(context: Settings) -> None:
 @click.option("--validator", default="", help="Only this cluster.")
 @click.option("--address", type=ADDRESS, help="Only this provider, also one that was not admitted.")
 @common_options
-def providers(context: Settings, validator: str, address: str | None) -> None:
+def providers(context: CommandContext, validator: str, address: str | None) -> None:
     """List providers with measured speed and record."""
     from domain.registry.queries import ProviderRequest, ProvidersRequest
 
@@ -79,7 +79,7 @@ def providers(context: Settings, validator: str, address: str | None) -> None:
 @command.command(help="Show a transaction.\n\nExample: assay query tx 1A2B…")
 @click.argument("hash_", metavar="HASH")
 @common_options
-def tx(context: Settings, hash_: str) -> None:
+def tx(context: CommandContext, hash_: str) -> None:
     """Show how a transaction ended."""
     try:
         digest = bytes.fromhex(hash_)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.conditions import condition_options, read_request
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import duration, outlook_rows
 from assay.cli.output import flops, money, short, table
+from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
 if TYPE_CHECKING:
     from consumer.submit import Checked, Quote
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
 
 @click.command(
     help="Ask what a job would cost now; nothing is signed or paid.\n\n"
-    "Example: assay quote ./digits --tier exact"
+    f"Example: assay quote ./digits --tier {DEFAULT_TIERS[0]}"
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
 @common_options
-def command(context: Settings, directory: Path, **values: Any) -> None:
+def command(context: CommandContext, directory: Path, **values: Any) -> None:
     """Print the bids that fit, cheapest first, and why others do not."""
     from consumer.jobs import read_job
     from consumer.submit import explain, quote
 
-    job = read_job(directory)
+    job, request = read_job(directory), read_request(values)
     with context.client() as client:
-        found = quote(client, job, read_request(values))
+        found = quote(client, job, request)
+    tiers = [request.conditions.choose_tier(bid.offer.tiers) for bid in found.match.bids]
     rows = [
         (
             short(b.id),
@@ -37,10 +39,11 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             money(b.offer.price),
             f"{flops(b.offer.slot_speed)}/s",
             b.offer.slots,
+            tier,
         )
-        for b in found.match.bids
+        for b, tier in zip(found.match.bids, tiers, strict=True)
     ]
-    columns = ("bid", "validator", "price of a PFLOP", "speed of a slot", "slots")
+    columns = ("bid", "validator", "price of a PFLOP", "speed of a slot", "slots", "tier")
     title = "With the best bid"
     expected = (
         [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
@@ -58,6 +61,7 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "outlook": found.outlook,
             "audits": found.checked,
             "bids": found.match.bids,
+            "tiers": tiers,
             "unmatched": unmatched,
         },
         [
@@ -65,6 +69,7 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             *expected,
             *([_told(found.checked)] if found.checked and found.price_limit else []),
             *([table("Bids that fit", columns, rows)] if rows else []),
+            *(_told_tier(tier) for tier in dict.fromkeys(tiers)),
             f"bids that do not fit, by condition: {why or 'none'}",
         ],
     )
@@ -83,6 +88,12 @@ def told_headline(found: "Quote") -> str:
         + f"; rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
         " unless you name another"
     )
+
+
+def _told_tier(name: str) -> str:
+    """Return a sentence about how an order is verified in a tier."""
+    told = tier_named(name).description
+    return f"tier {name}: {told.recomputed}; two findings agree {told.agreement}"
 
 
 def _told(checked: "Checked") -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from assay.cli.arguments import LOG_FORMAT, LOG_LEVEL, PORT_OR_NONE
-from assay.cli.context import Settings
+from assay.cli.context import CommandContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,7 +38,7 @@ def running_options(part: str) -> Callable[[F], F]:
     )
 
     def decorate(command: F) -> F:
-        def wrapped(context: Settings, *args: Any, **kwargs: Any) -> Any:
+        def wrapped(context: CommandContext, *args: Any, **kwargs: Any) -> Any:
             _begin_log(context, kwargs)
             port = context.setting(f"{part}.metrics_port", kwargs.pop("metrics_port")).value
             return command(context, *args, metrics_port=port, **kwargs)
@@ -53,7 +53,7 @@ def running_options(part: str) -> Callable[[F], F]:
     return decorate
 
 
-def _begin_log(context: Settings, given: dict[str, Any]) -> None:
+def _begin_log(context: CommandContext, given: dict[str, Any]) -> None:
     from host.daemon import LogFormat, begin_log
 
     level = str(context.setting("log.level", given.pop("log_level")).value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
 from domain.errors import Exit
@@ -51,7 +51,7 @@ _BLOCK = 512
 )
 @common_options
 @click.pass_context
-def command(click_context: click.Context, context: Settings) -> None:
+def command(click_context: click.Context, context: CommandContext) -> None:
     """Look once, show it, and end with what it needs."""
     from assay.cli.health import problems
 
@@ -106,7 +106,7 @@ def command(click_context: click.Context, context: Settings) -> None:
 # --- looking -------------------------------------------------------------------------------------
 
 
-def _look(context: Settings) -> "Seen":
+def _look(context: CommandContext) -> "Seen":
     """Read what can be read: each part may be away, and nothing is waited for long."""
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
@@ -137,7 +137,7 @@ def _look(context: Settings) -> "Seen":
             seen["away"] = error.reason
             seen["provider"] = _of_provider(home, None)
     is_solo = "status" in seen and seen["status"].solo
-    if (home / "node").is_dir() and not context.node_option:
+    if (home / "node").is_dir() and not context.given["node_address"]:
         seen["own_chain"] = _own_chain(home)
         if not is_solo:
             seen |= _of_comet(context)
@@ -155,7 +155,7 @@ def _own_chain(home: Path) -> str:
         return ""
 
 
-def _of_comet(context: Settings) -> dict[str, Any]:
+def _of_comet(context: CommandContext) -> dict[str, Any]:
     from chain.app.comet_rpc import CometView
 
     view = CometView(f"http://127.0.0.1:{context.setting('node.rpc_port').value}", ANSWER_SECONDS)
@@ -163,7 +163,9 @@ def _of_comet(context: Settings) -> dict[str, Any]:
     return {"has_comet": True, "comet": comet, "votes": view.votes() if comet else None}
 
 
-def _own_validator(context: Settings, validators: "tuple[Validator, ...]") -> "Validator | None":
+def _own_validator(
+    context: CommandContext, validators: "tuple[Validator, ...]"
+) -> "Validator | None":
     """Return the validator whose consensus key or operator's key is in this home."""
     from chain.app.comet_files import HomeError, read_keys
     from chain.app.homes import comet_home
@@ -179,7 +181,9 @@ def _own_validator(context: Settings, validators: "tuple[Validator, ...]") -> "V
     return next(mine, None)
 
 
-def _of_validator(context: Settings, client: "ChainClient", me: "Validator") -> dict[str, Any]:
+def _of_validator(
+    context: CommandContext, client: "ChainClient", me: "Validator"
+) -> dict[str, Any]:
     from domain.legs.queries import DutiesRequest
     from validator.decide.deadlines import open_duties
 
@@ -198,13 +202,13 @@ def _of_validator(context: Settings, client: "ChainClient", me: "Validator") -> 
 def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
     from domain.proof.queries import PanelDutiesRequest
 
-    last: tuple[Any, ...] = ()
+    request = PanelDutiesRequest(me, _PAGE)
     while True:
-        page = client.query(PanelDutiesRequest(me, _PAGE, *last)).duties
+        page = client.query(request).duties
         yield from page
         if len(page) < _PAGE:
             return
-        last = page[-1].order_id, page[-1].leg, page[-1].round
+        request = request.after(page[-1])
 
 
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import short, step_progress, table
@@ -25,7 +25,7 @@ def command() -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @common_options
-def show(context: Settings, file: Path) -> None:
+def show(context: CommandContext, file: Path) -> None:
     """Print one row for each share; hashes are recomputed, nothing is replayed."""
     from pol.replay.trace_file import read_trace
     from pol.values import metric_values
@@ -98,7 +98,9 @@ class Segments(click.IntRange):
 )
 @backend_option
 @common_options
-def verify(context: Settings, file: Path, directory: Path, segments: int, backend: str) -> None:
+def verify(
+    context: CommandContext, file: Path, directory: Path, segments: int, backend: str
+) -> None:
     """Replay and compare; refused where the trace does not hold."""
     from pol.replay.replay import STATES_FOLDER, verify_trace
     from pol.replay.trace_file import read_trace

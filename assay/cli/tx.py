@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 
 if TYPE_CHECKING:
     from domain.messages import Message
@@ -24,7 +24,7 @@ def command() -> None:
 @click.argument("to")
 @click.argument("coins", type=AMOUNT)
 @common_options
-def send(context: Settings, to: str, coins: int) -> None:
+def send(context: CommandContext, to: str, coins: int) -> None:
     """Move uassay to another account."""
     from domain.genesis import DENOM
     from domain.ledger.messages import MsgSend
@@ -42,7 +42,7 @@ def send(context: Settings, to: str, coins: int) -> None:
 )
 @click.argument("coins", type=AMOUNT)
 @common_options
-def deposit_bond(context: Settings, coins: int) -> None:
+def deposit_bond(context: CommandContext, coins: int) -> None:
     """Deposit a bond."""
     from domain.ledger.messages import MsgDepositBond
 
@@ -57,14 +57,14 @@ def deposit_bond(context: Settings, coins: int) -> None:
 )
 @click.argument("coins", type=AMOUNT)
 @common_options
-def withdraw_bond(context: Settings, coins: int) -> None:
+def withdraw_bond(context: CommandContext, coins: int) -> None:
     """Withdraw a bond."""
     from domain.ledger.messages import MsgWithdrawBond
 
     _send(context, lambda address: MsgWithdrawBond(address, coins))
 
 
-def _send(context: Settings, make: Callable[[str], "Message"]) -> None:
+def _send(context: CommandContext, make: Callable[[str], "Message"]) -> None:
     """Unlock the key, make its message, send, and tell what came of it."""
     key = context.key()
     with context.client() as client:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.arguments import ADDRESS, ENDPOINT, FLOPS, SIZE
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
@@ -57,7 +57,7 @@ def command() -> None:
 @common_options
 @running_options("validator")
 def run(
-    context: Settings,
+    context: CommandContext,
     listen: str | None,
     endpoint: str | None,
     backend: str,
@@ -96,7 +96,7 @@ def run(
 )
 @click.argument("address", type=ADDRESS)
 @common_options
-def admit(context: Settings, address: str) -> None:
+def admit(context: CommandContext, address: str) -> None:
     """Name a provider in the home of the daemon, and admit it where it asked."""
     _name(context, address, admit=True)
 
@@ -109,12 +109,12 @@ def admit(context: Settings, address: str) -> None:
 )
 @click.argument("address", type=ADDRESS)
 @common_options
-def dismiss(context: Settings, address: str) -> None:
+def dismiss(context: CommandContext, address: str) -> None:
     """Name a provider in the home of the daemon, and dismiss it where it is in the cluster or asked."""
     _name(context, address, admit=False)
 
 
-def _name(context: Settings, address: str, *, admit: bool) -> None:
+def _name(context: CommandContext, address: str, *, admit: bool) -> None:
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.registry.messages import MsgAdmitProvider, MsgDismissProvider
@@ -158,7 +158,7 @@ def _name(context: Settings, address: str, *, admit: bool) -> None:
 @click.option("--rate", type=SIZE, help="Bytes/s from other validators.  [measured, with a margin]")
 @backend_option
 @common_options
-def promise(context: Settings, speed: int | None, rate: int | None, backend: str) -> None:
+def promise(context: CommandContext, speed: int | None, rate: int | None, backend: str) -> None:
     """Measure what is not given, and send it."""
     from domain.registry.messages import MsgPromiseAudits
 
@@ -211,7 +211,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
     help="Show verdicts and orders of this validator.\n\nExample: assay validator status"
 )
 @common_options
-def status(context: Settings) -> None:
+def status(context: CommandContext) -> None:
     """Read the daemon's database."""
     from domain.proof.reasons import ShareReason
     from validator.store import COMPUTING, ValidatorStore

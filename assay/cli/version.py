@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import CommandContext, common_options
 from assay.cli.output import table
 
 PARTS = ("assay", "cosmpy", "grpcio", "protobuf", "plyvel", "coincurve", "pynacl", "numpy", "torch")
@@ -13,7 +13,7 @@ PARTS = ("assay", "cosmpy", "grpcio", "protobuf", "plyvel", "coincurve", "pynacl
 
 @click.command(help="Show versions of Assay and what it stands on.\n\nExample: assay version")
 @common_options
-def command(context: Settings) -> None:
+def command(context: CommandContext) -> None:
     """Print versions; ``torch`` is missing where the ``train`` extra is not installed."""
     versions = {"python": platform.python_version()}
     for part in PARTS:

@@ -14,8 +14,8 @@ from domain import codec
 from domain.beacon import Reveal
 from domain.block import TxResult, ValidatorUpdate
 from domain.errors import Refusal
-from domain.genesis import Genesis
 from domain.tx import Tx
+from domain.vocabulary import GENESIS
 from wire.results import events_proto, tx_data
 
 ABCI_VERSION = "2.0."
@@ -102,7 +102,7 @@ class Methods:
         )
 
     def _init_chain(self, request: Any) -> Any:
-        genesis = codec.decode(Genesis, request.app_state_bytes)
+        genesis = codec.decode(GENESIS, request.app_state_bytes)
         if genesis.chain_id != request.chain_id:
             raise RuntimeError(
                 f"app_state is for chain {genesis.chain_id} in a genesis file for"

@@ -24,6 +24,7 @@ from typing import Any, Final
 from cosmpy.protos.tendermint.abci.types_pb2 import Request, Response, ResponseException
 from google.protobuf.message import DecodeError
 
+from domain.errors import Expected
 from domain.tx import varint
 
 log = logging.getLogger(__name__)
@@ -64,8 +65,12 @@ class BrokenFrame(Exception):
 
 def stop_loudly(error: BaseException) -> None:
     """End the process at once, with the reason in the log and a code that no supervisor takes for success."""
-    log.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
-    sys.stderr.write(f"assay node: stopped by a bug: {type(error).__name__}: {error}\n")
+    if isinstance(error, Expected):
+        log.critical("the node stops: %s", error)
+        sys.stderr.write(f"assay node: stopped: {error}\n")
+    else:
+        log.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
+        sys.stderr.write(f"assay node: stopped by a bug: {type(error).__name__}: {error}\n")
     sys.stderr.flush()
     logging.shutdown()
     os._exit(EXIT_BUG)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
-from chain.state_machine.queries import get_account
+from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.store import Reader
 from domain.errors import Refusal
 from domain.messages import signer_of

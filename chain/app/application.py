@@ -20,11 +20,12 @@ from chain.app.homes import check_names
 from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx, Watcher
 from chain.app.storage import ChainHead, Snapshot, Storage
 from chain.app.turns import Turns
-from chain.state_machine.context import PARAMS
+from chain.state_machine.context import PARAMS, Memory
 from chain.state_machine.market.book import LivingBook, book_step, version_of
+from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.mempool import Mempool, simulate_tx
-from chain.state_machine.queries import simulate_match
 from chain.state_machine.registry.beacon import RevealDuty, get_reveal_duty
+from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, check_proposed, init_chain
 from domain.beacon import Reveal
@@ -36,10 +37,10 @@ from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.node.queries import EventsResponse
 from domain.tx import Tx
+from wire.crypto import WireCrypto
 from wire.keys import SignatureVerifier
 from wire.reveal import decode_reveal, encode_reveal
 from wire.tx import TxDecoder
-from wire.vrf import verify as verify_reveal
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,15 @@ class _Base:
     reader: Reader  # an overlay without changes: it keeps decoded records for all who read
     snapshot: Snapshot  # for tree nodes; behind ``reader`` as long as genesis is not committed
     uncommitted: Overlay | None  # genesis, to be written with block 1
+    next: "_Next | None"  # None before InitChain
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """What the next block begins with: its rules, and the state as they want it. Proposals and votes read it."""
+
+    rules: Rules
+    store: Overlay
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +113,27 @@ class Application:
         verifier: SignatureVerifier | None = None,
         beacon_keys: BeaconKeys | None = None,
         watcher: Watcher | None = None,
+        rulebook: Rulebook = RULEBOOK,
     ) -> None:
-        """Continue from where ``storage`` stands. Nobody votes for what a validator without its beacon key proposes."""
+        """Continue from where ``storage`` stands. Nobody votes for what a validator without its beacon key proposes.
+
+        Raises RulesMissing if ``rulebook`` lacks the rules of the next block.
+        """
+        self._rulebook = rulebook
         self._watcher = watcher or Watcher()
         self._storage = storage
         self._config = config
         self._decode = TxDecoder()
         self._verify = SignatureVerifier() if verifier is None else verifier
+        self._crypto = WireCrypto(self._verify)
         self._beacon_keys = beacon_keys or BeaconKeys()
         self._consensus = RLock()
         self._mempool_lock = Lock()
         self._pending: _Pending | None = None
         self.started = Flag()  # set once there is a state to query
         snapshot = storage.snapshot()
-        self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
-        self._mempool = Mempool(self._base.reader, self._verify)
+        self._base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)
+        self._mempool = Mempool(self._base.reader, self._crypto, rulebook)
         self._ahead = Ahead(self._decode, self._verify)
         # A book for the auction and another one for quotes, so that blocks never wait for strangers.
         self._book, self._quoted = LivingBook(), LivingBook()
@@ -125,6 +141,7 @@ class Application:
         self._simulations = Turns()
         if snapshot.head.block.height:
             self.started.set()
+            self._warn_of_missing_rules()
 
     # --- consensus -----------------------------------------------------------
 
@@ -146,11 +163,12 @@ class Application:
                 raise RuntimeError(f"InitChain on a store at height {snapshot.head.block.height}")
             check_names(genesis)
             overlay = Overlay(snapshot)
-            validators = init_chain(overlay, genesis, time_ns)
+            validators = init_chain(overlay, genesis, time_ns, self._rulebook)
             root = smt.update(snapshot.node, overlay.changes()).root
             head = ChainHead(genesis.chain_id, CommittedBlock(0, time_ns, b"", b"", root), 1)
             self._pending = None
-            self._rebase(_Base(head, overlay, snapshot, overlay))
+            self._rebase(self._make_base(head, overlay, snapshot, overlay))
+            self._warn_of_missing_rules()
             return Started(validators, root)
 
     def can_propose(self, proposer: bytes) -> bool:
@@ -211,7 +229,7 @@ class Application:
         duty = self._reveal_duty(proposer)
         if duty is not None:
             reveal = decode_reveal(raws[0]) if raws else None
-            if reveal is None or not verify_reveal(duty.pub_key, duty.message, reveal.proof):
+            if reveal is None or not self._crypto.reveal(duty.pub_key, duty.message, reveal.proof):
                 log.warning("proposal refused: it does not begin as %s has to", duty.operator)
                 return False
             raws = raws[1:]
@@ -234,21 +252,27 @@ class Application:
 
     def _reveal_duty(self, proposer: bytes) -> RevealDuty | None:
         base = self._base
-        return get_reveal_duty(Overlay(base.reader), proposer, base.head.block.height + 1)
+        return get_reveal_duty(self._next().store, proposer, base.head.block.height + 1)
+
+    def _next(self) -> _Next:
+        begun = self._base.next
+        if begun is None:
+            raise RuntimeError("no block before InitChain")
+        return begun
 
     def _proposed(self, raw: bytes) -> Tx | Refusal:
         """Return what a proposal may hold, or why it may not."""
         tx = self._decode(raw)
         if not isinstance(tx, Refusal):
             try:
-                check_proposed(tx)
+                check_proposed(tx, self._next().rules)
             except Refusal as refusal:
                 return refusal
         return tx
 
     def _block_gas(self) -> int:
         """Return the gas of a block on the last commit, which is the same for all who propose or vote."""
-        return PARAMS.must(Overlay(self._base.reader)).block_gas
+        return PARAMS.must(self._next().store).block_gas
 
     def finalize_block(
         self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]
@@ -262,7 +286,7 @@ class Application:
             reveal = decode_reveal(raws[0]) if raws else None
             txs = tuple(map(self._decode, raws if reveal is None else raws[1:]))
             block = Block(height, time_ns, block_hash, proposer, txs, reveal)
-            result = apply_block(overlay, block, self._verify, verify_reveal, self._book)
+            result = apply_block(overlay, block, self._crypto, Memory(self._book), self._rulebook)
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
             changes = overlay.changes()
@@ -290,7 +314,7 @@ class Application:
                 pending.head, pending.changes, pending.nodes, pending.txs, pending.events
             )
             snapshot = self._storage.snapshot()
-            base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
+            base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)
             before, after = version_of(self._base.reader), version_of(base.reader)
             step = book_step(before, after, pending.changes)
             self._book.follow(step)
@@ -301,11 +325,32 @@ class Application:
             self._watcher.committed(last, base.head.block, [tx.result for tx in pending.txs])
             return snapshot.head
 
+    def _make_base(
+        self,
+        head: ChainHead,
+        reader: Overlay,
+        snapshot: Snapshot,
+        uncommitted: Overlay | None = None,
+    ) -> _Base:
+        """Return what the next block builds on; RulesMissing where this software has no rules for it."""
+        begun = None
+        if head.block.height or uncommitted is not None:
+            store = Overlay(reader)
+            rules, _ = self._rulebook.enter(store, head.block.height + 1)
+            begun = _Next(rules, store)
+        return _Base(head, reader, snapshot, uncommitted, begun)
+
+    def _warn_of_missing_rules(self) -> None:
+        base = self._base
+        missing = self._rulebook.get_missing(Overlay(base.reader), base.head.block.height + 1)
+        if missing is not None:
+            log.warning("this node will stop: %s", missing)
+
     def _rebase(self, base: _Base) -> None:
         with self._mempool_lock:
             self._base = base
             self._ahead.forget()
-            self._mempool = Mempool(base.reader, self._verify)
+            self._mempool = Mempool(base.reader, self._crypto, self._rulebook)
         self.started.set()
 
     # --- mempool -------------------------------------------------------------
@@ -343,6 +388,11 @@ class Application:
     def chain_id(self) -> str:
         """The chain's id; empty before InitChain."""
         return self._base.head.chain_id
+
+    @property
+    def rulebook(self) -> Rulebook:
+        """The versions of the rules that this node has."""
+        return self._rulebook
 
     @property
     def solo(self) -> bool:
@@ -389,7 +439,7 @@ class Application:
         Each keeps one core busy for as long as a transaction may. Raises a Refusal where too many wait.
         """
         with self._simulations.turn():
-            return simulate_tx(self._base.reader, tx)
+            return simulate_tx(self._base.reader, tx, self._rulebook)
 
 
 def _refused(refusal: Refusal) -> TxResult:

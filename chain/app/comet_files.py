@@ -21,6 +21,7 @@ from domain.errors import Expected, Refusal
 from domain.genesis import Genesis
 from domain.limits import TX_BYTES_MAX
 from domain.plain import read
+from domain.vocabulary import GENESIS
 
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 MEMPOOL_TXS_MAX = 20_000
@@ -236,7 +237,7 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
     """Return the application's part of ``genesis.json`` and its time; HomeError says what is wrong with the file."""
     try:
         document = json.loads(path.read_bytes())
-        genesis = read(Genesis, document["app_state"])
+        genesis = read(GENESIS, document["app_state"])
         time_ns = parse_time(document["genesis_time"])
     except FileNotFoundError:
         raise HomeError(

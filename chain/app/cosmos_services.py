@@ -26,6 +26,7 @@ from cosmpy.protos.tendermint.types.types_pb2 import BlockID, Header
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from chain.app.comet_version import VERSION as COMETBFT_VERSION
 from chain.app.interfaces import (
     SOFTWARE,
     SOFTWARE_VERSION,
@@ -35,7 +36,7 @@ from chain.app.interfaces import (
     QueryPort,
 )
 from chain.state_machine.context import PARAMS
-from chain.state_machine.queries import (
+from chain.state_machine.ledger.queries import (
     get_account,
     get_balance,
     get_balances,
@@ -45,7 +46,6 @@ from chain.state_machine.store import Overlay
 from domain.bounds import Denom, own_checker
 from domain.errors import INVALID_REQUEST, NOT_FOUND, TX_DECODE, Code, Refusal
 from domain.limits import TX_BYTES_MAX
-from tools.setup.cometbft import VERSION as COMETBFT_VERSION
 from wire.address import check_address
 from wire.canonical import UNREADABLE
 from wire.results import events_proto, tx_data, tx_response

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from chain.state_machine.rules import Rulebook
 from chain.state_machine.store import Reader
 from domain.block import BroadcastResult, TxResult
 from domain.errors import Code
@@ -65,6 +66,10 @@ class QueryPort(Protocol):
     @property
     def solo(self) -> bool:
         """Whether one process makes the blocks."""
+
+    @property
+    def rulebook(self) -> Rulebook:
+        """The versions of the rules that this node has."""
 
     def view(self) -> CommittedState:
         """Return the newest committed state; it stays as it is while the caller holds it."""

@@ -74,7 +74,7 @@ def _answer(app: QueryPort, request: Query[Any]) -> object:
     if isinstance(request, SimulateMatchRequest):
         return app.simulate_match(request)
     view = app.view()
-    response = answer(view.reader, request)
+    response = answer(view.reader, request, app.rulebook)
     if isinstance(request, StatusRequest) and isinstance(response, StatusResponse):
         # The state cannot hold its own root, nor who runs it.
         return replace(

@@ -149,7 +149,7 @@ class SoloEngine:
 
         All that are not jailed and whose beacon key is here. Where there are none, a stranger: its blocks seed nothing.
         """
-        response = answer(self._app.view().reader, ValidatorsRequest())
+        response = answer(self._app.view().reader, ValidatorsRequest(), self._app.rulebook)
         assert isinstance(response, ValidatorsResponse)
         able = (v.cons_address for v in response.validators if not v.jailed)
         active = sorted(filter(self._app.can_propose, able))

@@ -1,16 +1,21 @@
-"""What handlers and end-of-block work are given: the state, the block, and where events go."""
+"""What handlers and end-of-block work are given: the state, the block, the running rules, and where events go."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
+from domain.crypto import Crypto
 from domain.events import Change, Event, to_event
+from domain.genesis import RulesFrom
 from domain.hashing import message_id
 from domain.params import Params
-from domain.tx import VerifySignature
+from domain.vocabulary import PARAMS as ALL_PARAMS
 
 NS = 1_000_000_000
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,21 @@ class Head:
     beacon: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The versions of the rules, each with the first height at which it holds."""
+
+    rules: tuple[RulesFrom, ...]
+
+    def version_at(self, height: int) -> int:
+        """Return the version that holds at a height; the first one holds before it, too."""
+        held = [entry.version for entry in self.rules if entry.height <= height]
+        return held[-1] if held else self.rules[0].version
+
+
 HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
-PARAMS = Table(0x02, "params", Params, lambda _: (), remembered=True)
+PARAMS: Table[Params] = Table(0x02, "params", ALL_PARAMS, lambda _: (), remembered=True)
+SCHEDULE = Table(0x07, "list of rules", Schedule, lambda _: (), remembered=True)
 NEXT_EVENT = Numbers(0x03, "number of the next event", remembered=True)
 
 
@@ -56,14 +74,61 @@ class Sender(NamedTuple):
     gas: int
 
 
+class Memory:
+    """Values that a node keeps between blocks beside the state, one per class.
+
+    They save reading and change nothing else: a block on an empty memory has the same results.
+    """
+
+    def __init__(self, *kept: object) -> None:
+        """Keep these values; any other one is made when it is asked for."""
+        self._kept: dict[type, Any] = {type(value): value for value in kept}
+
+    def of(self, kind: type[M]) -> M:
+        """Return the value of a class, which is made without arguments if there is none."""
+        if kind not in self._kept:
+            self._kept[kind] = kind()
+        value: M = self._kept[kind]
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The action that draws with the beacon of a lot, and the gas that it weighs."""
+
+    apply: "Callable[[Context, Any, bytes], None]"
+    weight: "Callable[[Context, Any], int]"
+
+
+class Running(Protocol):
+    """The rules that a block runs under, as a component sees them (:class:`chain.state_machine.rules.Rules`)."""
+
+    @property
+    def version(self) -> int:
+        """The number of the rules."""
+
+    @property
+    def kinds(self) -> Mapping[int, Due]:
+        """Every kind of entry of the queue, by its number."""
+
+    @property
+    def draws(self) -> Mapping[type, Draw]:
+        """Every draw, by the class of the subject of its lot."""
+
+    def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
+        """Return the functions that components above put behind a hook, in the order of the components."""
+
+
 @dataclass(slots=True)
 class Context:
     """The way of handlers to the state. ``store`` is the transaction's overlay inside a transaction."""
 
     store: Overlay
     block: BlockInfo
-    verify: VerifySignature
+    crypto: Crypto
+    rules: Running
     next_event: int
+    memory: Memory = field(default_factory=Memory)
     events: list[Event] = field(default_factory=list)
     sender: Sender | None = None
     message_index: int = -1
@@ -72,8 +137,8 @@ class Context:
     # Of the transaction that is being applied.
     gas_limit: int = 0
     gas_used: int = 0
-    # That what was due in this block has used, by lane.
-    due_gas: dict[int, int] = field(default_factory=dict)
+    # Gas that due work of this block has used, by lane of the queue or name of a component.
+    due_gas: dict[str, int] = field(default_factory=dict)
     responses: list[tuple[str, bytes]] = field(default_factory=list)
     # The beacon of this block; empty where it has none of its own.
     revealed: bytes = b""

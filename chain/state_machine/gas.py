@@ -7,45 +7,26 @@ its own (:mod:`chain.state_machine.due`). So a block is bounded by adding up wha
 """
 
 from chain.state_machine.context import Context
+from domain.crypto import WEIGHTS
 from domain.errors import BAD_FIELD, OUT_OF_GAS, Refusal
 from domain.limits import GAS_MAX
 from domain.messages import Message
 from domain.tx import Tx
 
-# Decoding, the signature, account and fee.
+# The weights; those of components are in their own gas.py. docs/reference/gas.md shows each with its comment.
+
+# A transaction: decoding, the signature, the account and the fee.
 TX_GAS = 30_000
+# A byte of a transaction.
 BYTE_GAS = 10
+# A message.
 MESSAGE_GAS = 20_000
-# A share (one more signature), a rejection, an answer, an accepted share; what a message says of itself.
-ITEM_GAS = 10_000
-# A bond that returns: its row, the payment with its event, and the bond account.
-BOND_GAS = 20_000
+# An item that a message declares, such as one more signature; see the messages below.
+ITEM_GAS = WEIGHTS["signature"]
 # An entry of the queue: a few records, events and their keys in the tree.
 DUE_GAS = 30_000
-# A share that is paid: a payment with its event.
-PAY_GAS = 20_000
-# A share that is rejected: its record, its bond, its provider's track record, an event.
-REJECT_GAS = 55_000
-# A share whose segments are drawn.
-DRAW_GAS = 20_000
-# A record that is read and nothing else.
-READ_GAS = 6_000
-# A validator who is looked at for a draw.
-VALIDATOR_GAS = 500
-# A seat that is drawn, cut or dismissed.
-SEAT_GAS = 20_000
-# An answer of a panel that a stage looks at when it ends.
-VOTE_GAS = 1_000
-# An order that the auction tries, a bid that it may have to look at, and an order that it matches.
-TRY_GAS = 20_000
-TRY_BID_GAS = 20
-FILL_GAS = 160_000  # with the validators who could audit it
-
-LOTS_PERCENT = 20
-"""What the draws of complete lots have of ``due_gas``."""
 LANE_PERCENT = (35, 20, 10)
-"""What each lane of the queue has."""
-AUCTION_PERCENT = 100 - LOTS_PERCENT - sum(LANE_PERCENT)
+"""What each lane of the queue has of ``due_gas``; steps of components have the rest (``Component.due_percent``)."""
 
 
 def gas_of(tx: Tx) -> int:
@@ -78,6 +59,18 @@ def use_gas(ctx: Context, gas: int, where: str) -> None:
     ctx.gas_used += gas
     if ctx.gas_used > ctx.gas_limit:
         raise out_of_gas(where, ctx.gas_limit, ctx.gas_used)
+
+
+def take_due_gas(ctx: Context, part: str, percent: int, weight: int) -> bool:
+    """Take gas from a part's share of the block's ``due_gas``, and return whether there was enough.
+
+    The first taking of a block always has enough, so that nothing waits for ever.
+    """
+    used = ctx.due_gas.get(part, 0)
+    if used and used + weight > ctx.block.params.due_gas * percent // 100:
+        return False
+    ctx.due_gas[part] = used + weight
+    return True
 
 
 def out_of_gas(where: str, wanted: int, used: int) -> Refusal:

@@ -1,437 +1,46 @@
 """What must always hold (protocol section 8): conservation in every block, all of it in every block of every test.
 
-Some of it is about the whole state, and the rest about one order each: what is about an order can only break when
-something of that order changes.
+Some of it is about the whole state, and the rest about one record each, most often an order: what is about an order can
+only break when something of that order changes.
 """
 
-from collections import Counter
-from collections.abc import Callable
-from itertools import groupby, pairwise
+from typing import Any
 
-from chain.state_machine.context import HEAD, NS
-from chain.state_machine.ledger.tables import (
-    BALANCES,
-    BOND_ACCOUNTS,
-    BOND_ROWS,
-    ESCROWS,
-    PAYMENTS,
-    POTS,
-    SUPPLY,
-    TALLIES,
-)
-from chain.state_machine.market.tables import (
-    BIDS,
-    BIDS_OF,
-    LEGS,
-    LIVE_LEGS,
-    LOADS,
-    OPEN_ORDERS,
-    ORDERS,
-)
-from chain.state_machine.proof.tables import (
-    AUDIT_LOAD,
-    LOT_GROUPS,
-    LOTS,
-    PANEL_DUTIES,
-    PANEL_POTS,
-    PANELS,
-    ROUNDS,
-    SEATS,
-    SHARES,
-    STANDING_ISSUES,
-    WAITING_LOTS,
-    WAITING_PANELS,
-    lot_key,
-)
-from chain.state_machine.queue import OF_ORDERS, Due, get_entries
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.rules import RULES, Rules
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.tables import Numbers, number_of
-from domain.amount import MONEY_MAX, price_ceil
-from domain.keys import RoundKey
-from domain.legs.records import Leg
-from domain.limits import SEATS_MAX
-from domain.market.records import Order, OrderState
-from domain.proof.records import Round, Ruling, ShareState
-from escrow.moves import FROM_DEPOSITS, Pot, locked
-from pol.rules.orders import handover_seconds
-from pol.rules.panels import verify_seconds
-from pol.rules.schedule import round_work, share_segments, share_work, total_work
-from pol.rules.stops import done_work
+from chain.state_machine.tables import Table
 
 
-class InvariantBroken(Exception):
-    """Something that must always hold does not: a bug, which stops the chain."""
+def check_block(store: Overlay, rules: Rules) -> None:
+    """Check what every block has to check, whatever it costs; InvariantBroken stops the chain."""
+    for component in rules.components:
+        for check in component.invariants.block:
+            check(store)
 
 
-def check_conservation(store: Overlay) -> None:
-    """Check that the counts of all pots add up to the supply."""
-    counts = {pot: POTS.get(store, pot) for pot in Pot}
-    supply = SUPPLY.get(store)
-    _check(all(count >= 0 for count in counts.values()), "a pot has less than nothing")
-    total = sum(counts.values())
-    _check(total == supply, f"pots hold {total}, but the supply is {supply}")
-
-
-def check_all(reader: Reader) -> None:
+def check_all(reader: Reader, rules: Rules = RULES) -> None:
     """Check every invariant over the whole state; InvariantBroken names the first that does not hold."""
     store = Overlay(reader)
-    for order in ORDERS.scan(store):
-        check_order(store, order)
-    check_whole(store)
+    for component in rules.components:
+        for each in component.invariants.each:
+            for record in each.table.iterate(store):
+                for check in each.checks:
+                    check(store, record)
+    check_whole(store, rules)
 
 
-def check_whole(store: Overlay) -> None:
+def check_whole(store: Overlay, rules: Rules = RULES) -> None:
     """Check what holds of the state as a whole."""
-    check_conservation(store)
-    for check in OF_WHOLE:
-        check(store)
+    check_block(store, rules)
+    for component in rules.components:
+        for check in component.invariants.whole:
+            check(store, rules)
 
 
-def check_order(store: Overlay, order: Order) -> None:
-    """Check what holds of each order."""
-    for check in OF_ORDER:
-        check(store, order)
-
-
-def _check(holds: bool, what: str) -> None:
-    if not holds:
-        raise InvariantBroken(what)
-
-
-def check_pots(store: Overlay) -> None:
-    """Each pot's count is the sum of its records: the second count of every coin."""
-    sums = {
-        Pot.ACCOUNTS: _sum_numbers(store, BALANCES),
-        Pot.BONDS: sum(
-            account.free + sum(withdrawal.amount for withdrawal in account.withdrawals)
-            for account in BOND_ACCOUNTS.scan(store)
-        ),
-        Pot.ESCROWS: sum(tally.held for tally in TALLIES.scan(store)),
-        Pot.STAKES: sum(validator.stake for validator in VALIDATORS.scan(store)),
-        Pot.AUDITS: _sum_numbers(store, PANEL_POTS),
-    }
-    for pot, total in sums.items():
-        count = POTS.get(store, pot)
-        _check(total == count, f"{pot} hold {total}, but {count} were counted")
-    supply = SUPPLY.get(store)
-    _check(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
-
-
-def _sum_numbers(store: Overlay, numbers: Numbers) -> int:
-    return sum(number for _, number in numbers.scan(store))
-
-
-def check_bond_accounts(store: Overlay) -> None:
-    """No bond account is below zero."""
-    for account in BOND_ACCOUNTS.scan(store):
-        amounts = (account.free, *(withdrawal.amount for withdrawal in account.withdrawals))
-        _check(min(amounts) >= 0, f"the bond account of {account.owner} is below zero")
-
-
-def check_escrow(store: Overlay, order: Order) -> None:
-    """Locked = deposits + bonds - paid - returned, and the order's payments say the same."""
-    name = order.id.hex()
-    escrow, tally = ESCROWS.must(store, order.id), TALLIES.must(store, order.id)
-    rows = BOND_ROWS.scan(store, order.id)
-    bonds = sum(row.amount for row in rows)
-    held = locked(escrow) + bonds
-    _check(held == tally.held, f"order {name} locks {held}, but {tally.held} were counted")
-    _check(all(row.amount > 0 for row in rows), f"order {name} has an empty bond")
-    payments = PAYMENTS.scan(store, order.id)
-    _check(len(payments) == tally.payments, f"order {name} lost a payment")
-    gone = sum(row.paid + row.refunded for row in escrow.depositors)
-    listed = sum(p.amount for p in payments if p.kind in FROM_DEPOSITS)
-    _check(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
-    part, runs = escrow.withheld, order.state in (OrderState.RUNNING, OrderState.PROVEN)
-    _check(0 <= part <= locked(escrow), f"order {name} withholds more than is locked")
-    _check(runs or part == 0, f"order {name} withholds {part} from nobody")
-    ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
-    _check(not ended or tally.righted == 0, f"order {name} has not made good what was taken")
-    if order.state is OrderState.CLOSED:
-        _check(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
-
-
-def check_rounds(store: Overlay, order: Order) -> None:
-    """Work verified <= matched <= ordered; rounds are whole, and verified in their order."""
-    name = order.id.hex()
-    ordered = total_work(order.terms)
-    _check(order.work_verified <= ordered, f"order {name} verified more than ordered")
-    rounds = ROUNDS.scan(store, order.id)
-    legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
-    for leg in legs.values():
-        _check(leg.work <= ordered, f"order {name} matched more than ordered")
-        _check_leg(order, leg, [closed for closed in rounds if closed.leg == leg.number])
-    verified = sum(closed.work for closed in rounds if closed.verified)
-    _check(verified == order.work_verified, f"order {name} counts its work wrong")
-    for _, group in groupby(rounds, key=lambda closed: closed.leg):
-        flags = [closed.verified for closed in group]
-        in_order = flags == sorted(flags, reverse=True)
-        _check(in_order, f"order {name} verified a round before its predecessor")
-    for closed in rounds:
-        slots = [ref.slot for ref in closed.shares]
-        whole = slots == list(legs[closed.leg].served_slots)
-        _check(whole, f"order {name} closed a round without a share of each slot")
-        _check_round(store, order, closed)
-        both = closed.void and closed.verified
-        _check(not both, f"order {name} has a round that is void and verified")
-    for before, closed in pairwise(rounds):
-        behind = before.leg == closed.leg and before.void and not closed.void
-        going_on = behind and order.id in _get_voiding(store)
-        _check(not behind or going_on, f"order {name} has a round behind a void one")
-
-
-def _check_leg(order: Order, leg: Leg, rounds: list[Round]) -> None:
-    """A leg lies inside its order, its rounds follow each other from its first one on, and it counts them right."""
-    name = f"leg {leg.number} of order {order.id.hex()}"
-    inside = leg.end_round <= order.terms.rounds and leg.end_slot <= order.terms.slots
-    _check(inside, f"{name} reaches beyond its order")
-    numbers = [closed.round for closed in rounds]
-    _check(numbers == list(range(leg.first_round, leg.round)), f"{name} left out a round")
-    _check(leg.round <= leg.end_round, f"{name} closed a round that it does not serve")
-    verified = sum(closed.verified for closed in rounds)
-    _check(leg.verified == verified, f"{name} counts {leg.verified} verified rounds of {verified}")
-    void = sum(closed.void for closed in rounds)
-    _check(leg.void == void, f"{name} counts {leg.void} void rounds of {void}")
-
-
-def _get_voiding(store: Overlay) -> set[bytes]:
-    """Return the orders of which one round after the other becomes void."""
-    return {entry.parts[0] for entry in get_entries(store) if entry.kind is Due.VOID}
-
-
-def _check_round(store: Overlay, order: Order, closed: Round) -> None:
-    """A round has the work of its terms and a next state; of one that stopped, what is whole, and nothing follows."""
-    name = order.id.hex()
-    either = (closed.stopped is None) == (closed.next_root != b"")
-    _check(either, f"order {name} has a round with and without an end")
-    if closed.stopped is None:
-        weighed = closed.work == round_work(order.terms)
-        _check(weighed, f"order {name} has a round of other work than its terms")
-        return
-    weighed = closed.work == sum(SHARES.must(store, *key).work for key in closed.share_keys)
-    _check(weighed, f"order {name} has a stopped round of other work than its shares")
-    closed_rounds = LEGS.must(store, order.id, closed.leg).round
-    _check(closed.round + 1 == closed_rounds, f"order {name} went on where its job stopped")
-
-
-def check_capacity(store: Overlay) -> None:
-    """Reserved capacity = sum of running legs, for each validator and each bid."""
-    work: dict[str, int] = {}
-    value: dict[str, int] = {}
-    sold: dict[bytes, int] = {}
-    for leg in LEGS.scan(store):
-        if leg.is_live:
-            name = leg.validator
-            work[name] = work.get(name, 0) + leg.work
-            worth = price_ceil(leg.work, leg.price)
-            value[name] = value.get(name, 0) + worth
-            sold[leg.bid_id] = sold.get(leg.bid_id, 0) + leg.work
-    for load in LOADS.scan(store):
-        _check(
-            load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount"
-        )
-        same = load.value == value.pop(load.validator, 0)
-        _check(same, f"{load.validator} reserves a wrong value")
-    _check(not work, "a running leg reserves nothing")
-    for bid in BIDS.scan(store):
-        same = bid.reserved == sold.get(bid.id, 0)
-        _check(same, f"bid {bid.id.hex()} reserves a wrong amount")
-
-
-def check_state(store: Overlay, order: Order) -> None:
-    """State of an order and of its current leg fit each other, and nothing ends without a reason."""
-    name = order.id.hex()
-    closed = order.state is OrderState.CLOSED
-    _check(closed == (order.close_reason != 0), f"order {name} ended without a reason")
-    if not order.legs:
-        fits = order.state in (OrderState.OPEN, OrderState.CLOSED)
-        _check(fits, f"order {name} runs without a match")
-        return
-    leg = LEGS.must(store, order.id, order.legs)
-    ending = TALLIES.must(store, order.id).ending != 0
-    if order.state in (OrderState.OPEN, OrderState.CLOSED):
-        _check(not leg.is_live, f"order {name} has a leg that runs on")
-    elif order.state is OrderState.MATCHED:
-        same = leg.state.name == "MATCHED"
-        _check(same or ending, f"order {name} is matched to nobody")
-
-
-def check_queue(store: Overlay) -> None:
-    """No order outlives its last deadline: every order that lives has an entry of the queue that is still to come."""
-    entries = list(get_entries(store))
-    lots = {entry.parts for entry in entries if entry.kind is Due.LOT}
-    for lot in LOTS.scan(store):
-        purpose, subject_id = lot_key(lot.subject)
-        _check((purpose.encode(), subject_id) in lots, "a lot waits without a deadline")
-    lots_of = sorted((lot.group_id, lot.height, *lot_key(lot.subject)) for lot in LOTS.scan(store))
-    marked = [
-        (group_id, number_of(height), purpose.decode(), subject_id)
-        for group_id, height, purpose, subject_id in WAITING_LOTS.keys(store)
-    ]
-    _check(lots_of == marked, "the index of lots is wrong")
-    sizes = {group.id: group.waiting for group in LOT_GROUPS.scan(store)}
-    _check(sizes == Counter(group_id for group_id, *_ in marked), "a group of lots is wrong")
-    # An order that waits for a lot ends when what the lot draws is done.
-    waiting = {lot.subject.round.order_id for lot in LOTS.scan(store)}
-    waiting |= {entry.parts[0] for entry in entries if entry.kind in OF_ORDERS}
-    # Or for audit room, which the panels that have it give back.
-    waiting |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
-    for order in ORDERS.scan(store):
-        alive = order.state is not OrderState.CLOSED
-        _check(not alive or order.id in waiting, f"nothing will ever end order {order.id.hex()}")
-
-
-def check_deadlines(store: Overlay) -> None:
-    """No order is older than its last deadline: that of the order, then windows and stages, then the hand-over."""
-    clock = HEAD.must(store).clock_ns // NS
-    for order in ORDERS.iterate(store):
-        if order.state is OrderState.CLOSED or clock <= order.deadline:
-            continue
-        handover = handover_seconds(order.terms, order.params, order.window)
-        tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + handover
-        tally = TALLIES.must(store, order.id)
-        tail += clock - tally.waits_since if tally.waiting else 0
-        # Entries that the cap of a block carried over are allowed to be late.
-        late = clock > order.deadline + tail and not _has_overdue(store, clock)
-        _check(not late, f"order {order.id.hex()} outlived its last deadline")
-
-
-def _has_overdue(store: Overlay, clock: int) -> bool:
-    return any(entry.time <= clock for entry in get_entries(store))
-
-
-def check_shares(store: Overlay, order: Order) -> None:
-    """One share stands for a slot, and is of the order's work; what is drawn is inside the share."""
-    shares = SHARES.scan(store, order.id)
-    for _, group in groupby(shares, key=lambda s: (s.claim.leg, s.claim.round)):
-        standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
-        slots = [share.claim.slot for share in standing]
-        _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
-    indexed = {
-        (key[0], *map(number_of, key[1:]), issue)
-        for key, issue in STANDING_ISSUES.scan(store, order.id)
-    }
-    committed = (share for share in shares if share.state is ShareState.COMMITTED)
-    marked = {tuple(share.claim.key) for share in committed}
-    _check(indexed == marked, "the index of standing shares is wrong")
-    terms = order.terms
-    segments = share_segments(terms)
-    legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
-    for share in shares:
-        served = legs[share.claim.leg].served_slots
-        _check(share.claim.slot in served, "a share is of a slot that its leg does not serve")
-        work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
-        _check(share.work == work, "a share is of other work than its order's")
-        inside = all(0 <= segment < segments for segment in share.drawn)
-        _check(inside, "a segment outside its share was drawn")
-        shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
-        _check(shown, "a share shows its roots before it is accepted, or not after")
-
-
-def check_panels(store: Overlay, order: Order) -> None:
-    """No answer without a seat, no seat for a party, nobody sits twice; counts and rulings fit the seats."""
-    for panel in PANELS.scan(store, order.id):
-        leg = LEGS.must(store, panel.order_id, panel.leg)
-        seats = SEATS.scan(store, *panel.key)
-        name = f"the panel of round {panel.round} of order {panel.order_id.hex()}"
-        sitting = [seat.validator for seat in seats]
-        parties = {leg.validator, order.consumer}
-        _check(not parties.intersection(sitting), f"a party sits in {name}")
-        _check(len(set(sitting)) == len(sitting), f"somebody sits twice in {name}")
-        _check([seat.number for seat in seats] == list(range(panel.seats)), f"{name} lost a seat")
-        _check(len(seats) <= SEATS_MAX, f"{name} has too many seats")
-        new = [seat for seat in seats if seat.stage == panel.stage]
-        committed = sum(seat.commitment != b"" for seat in new)
-        revealed = sum(seat.revealed for seat in new)
-        counted = (committed, revealed) == (panel.committed, panel.revealed)
-        _check(counted, f"{name} counts its seats wrong")
-        for seat in seats:
-            said = {answer.place for answer in seat.answers}
-            _check(said <= set(seat.places), f"a seat of {name} answers what it was not asked")
-            _check(seat.commitment != b"" or not said, f"a seat of {name} answers uncommitted")
-        for place in panel.places:
-            settled = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
-            _check(settled == (place.found is not None), f"{name} rules without a finding")
-        if panel.is_settled:
-            closed = ROUNDS.must(store, *panel.key)
-            _check(closed.verified or closed.void, f"{name} is paid before its round ends")
-        for seat in new if panel.is_open else ():
-            number = PANEL_DUTIES.get(store, seat.validator, *panel.key)
-            due = 0 if seat.revealed else seat.number + 1
-            _check(number == due, f"a seat has no duty in {name}, or one that it has done")
-
-
-def check_room(store: Overlay) -> None:
-    """The room that panels take adds up; who has none waits, and somebody has some where anybody waits."""
-    panels = PANELS.scan(store)
-    total = sum(panel.load for panel in panels)
-    _check(total == AUDIT_LOAD.get(store), "the load of auditors is counted wrong")
-    waiting = sorted(
-        RoundKey(order_id, number_of(leg), number_of(round))
-        for _, order_id, leg, round in WAITING_PANELS.keys(store)
-    )
-    for key in waiting:
-        panel = PANELS.must(store, *key)
-        idle = panel.stage == 0 and panel.load == 0 and not panel.is_settled
-        _check(idle, f"order {key.order_id.hex()} waits for room that it has")
-    counts = Counter(key.order_id for key in waiting)
-    for order in ORDERS.scan(store):
-        count = TALLIES.must(store, order.id).waiting
-        _check(count == counts[order.id], f"order {order.id.hex()} counts who waits wrong")
-    stuck = waiting and not total and not any(e.kind is Due.ROOM for e in get_entries(store))
-    _check(not stuck, "panels wait for room, and nobody has any")
-    for panel in panels:
-        _check(not (panel.is_settled and panel.load), "a panel that is over takes room")
-
-
-def check_duties(store: Overlay) -> None:
-    """Only seats of an open stage that have not revealed have something to do; no pot outlives its round."""
-    for name, order_id, leg, round in PANEL_DUTIES.keys(store):
-        key = RoundKey(order_id, number_of(leg), number_of(round))
-        panel = PANELS.must(store, *key)
-        _check(panel.is_open, f"order {order_id.hex()} wants answers for a stage that is over")
-        seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
-        mine = seat.validator == name.decode() and not seat.revealed
-        _check(mine, f"order {order_id.hex()} has a duty of another seat")
-    for order_id, leg, round in PANEL_POTS.keys(store):
-        closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
-        ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
-        over = ended or closed.void or closed.verified
-        _check(not over, f"order {order_id.hex()} keeps the pot of a panel that is over")
-
-
-def check_book(store: Overlay) -> None:
-    """The index of open orders is the set of open orders, and the indices of bids and live legs are right."""
-    indexed = {order_id for *_, order_id in OPEN_ORDERS.keys(store)}
-    orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
-    _check(indexed == orders, "the book has not exactly the open orders")
-    bids = {bid_id for _, bid_id in BIDS_OF.keys(store)}
-    _check(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
-    live = {(order_id, number_of(n)) for _, order_id, n in LIVE_LEGS.keys(store)}
-    found = {(a.order_id, a.number) for a in LEGS.scan(store) if a.is_live}
-    _check(live == found, "the index of live legs is wrong")
-
-
-def _in_book(store: Overlay, order: Order) -> bool:
-    ending = TALLIES.must(store, order.id).ending != 0
-    return order.state is OrderState.OPEN and not ending
-
-
-OF_WHOLE: tuple[Callable[[Overlay], None], ...] = (
-    check_pots,
-    check_bond_accounts,
-    check_capacity,
-    check_queue,
-    check_deadlines,
-    check_room,
-    check_duties,
-    check_book,
-)
-OF_ORDER: tuple[Callable[[Overlay, Order], None], ...] = (
-    check_escrow,
-    check_rounds,
-    check_state,
-    check_shares,
-    check_panels,
-)
+def check_record(store: Overlay, table: Table[Any], record: Any, rules: Rules = RULES) -> None:
+    """Check what holds of each record of a table."""
+    for component in rules.components:
+        for each in component.invariants.each:
+            if each.table is table:
+                for check in each.checks:
+                    check(store, record)

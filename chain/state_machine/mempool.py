@@ -2,26 +2,29 @@
 
 from functools import lru_cache
 
-from chain.state_machine.ante import apply_ante
 from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS, BlockInfo, Context
 from chain.state_machine.gas import gas_of, out_of_gas
+from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_messages, check_stateless, refused
 from domain.block import TxResult
+from domain.crypto import Crypto
 from domain.errors import Refusal
 from domain.limits import GAS_MAX
-from domain.tx import Tx, VerifySignature
+from domain.tx import Tx
 
 
 class Mempool:
     """What waits on top of one committed state: only fees and sequences, in an overlay that is never committed."""
 
-    def __init__(self, base: Reader, verify: VerifySignature) -> None:
+    def __init__(self, base: Reader, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> None:
         """Start with nothing that waits; ``base`` may be empty until the first transaction is checked."""
         self._overlay = Overlay(base)
-        self._verify = verify
+        self._crypto = crypto
+        self._rulebook = rulebook
         # Made with the first transaction, and the same for all: the ante keeps nothing of a check in it.
         self._ctx: Context | None = None
+        self._rules: Rules | None = None
 
     def check_tx(self, tx: Tx, *, min_gas_price_millionths: int, recheck: bool = False) -> TxResult:
         """Check a transaction: the ante on the overlay, and every message without state.
@@ -29,13 +32,10 @@ class Mempool:
         The sequence advances in the overlay, so that a second transaction of the same account can follow. A recheck
         leaves out the signature.
         """
-        ctx = self._ctx
-        if ctx is None:
-            block = next_block(self._overlay)
-            ctx = self._ctx = Context(self._overlay, block, self._verify, 0, is_check=True)
+        ctx, rules = self._begin()
         try:
-            check_stateless(tx)
-            sender = apply_ante(
+            check_stateless(rules, tx)
+            sender = rules.ante(
                 ctx,
                 tx,
                 min_gas_price_millionths=min_gas_price_millionths,
@@ -45,6 +45,15 @@ class Mempool:
             return refused(refusal, tx.gas_limit, 0, ())
         return _accepted(tx.gas_limit, sender.gas)
 
+    def _begin(self) -> tuple[Context, Rules]:
+        """Return the context of all checks and the rules of the next block."""
+        if self._ctx is None or self._rules is None:
+            overlay = self._overlay
+            self._rules, _ = enter_next(overlay, self._rulebook)
+            block = next_block(overlay)
+            self._ctx = Context(overlay, block, self._crypto, self._rules, 0, is_check=True)
+        return self._ctx, self._rules
+
 
 @lru_cache(maxsize=4096)
 def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
@@ -52,7 +61,19 @@ def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
     return TxResult(0, "", "", gas_wanted, gas_used, ())
 
 
-def simulate_tx(base: Reader, tx: Tx) -> TxResult:
+class _Trusting:
+    """The crypto of a simulation: every signature is right, because the transaction is not signed yet."""
+
+    def signature(self, key: bytes, message: bytes, signature: bytes) -> bool:
+        """Accept any signature."""
+        return True
+
+    def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
+        """Accept any proof."""
+        return True
+
+
+def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult:
     """Try a transaction without signature, fee and sequence, and drop what it changes.
 
     It may use as much gas as any transaction. What it uses is not much less on other nodes, or a block later: what a
@@ -60,20 +81,24 @@ def simulate_tx(base: Reader, tx: Tx) -> TxResult:
     """
     overlay = Overlay(base)
     first_event = NEXT_EVENT.get(overlay)
-    ctx = Context(
-        overlay, next_block(overlay), lambda _key, _message, _signature: True, first_event
-    )
+    rules, _ = enter_next(overlay, rulebook)
+    ctx = Context(overlay, next_block(overlay), _Trusting(), rules, first_event)
     ctx.gas_limit, ctx.gas_used = GAS_MAX, gas_of(tx)
     try:
         if ctx.gas_used > GAS_MAX:
             raise out_of_gas("simulation", GAS_MAX, ctx.gas_used)
-        check_stateless(tx)
-        sender = apply_ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
-        apply_messages(ctx, tx, sender)
+        check_stateless(rules, tx)
+        sender = rules.ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
+        apply_messages(ctx, rules, tx, sender)
     except Refusal as refusal:
         return refused(refusal, tx.gas_limit, ctx.gas_used, ())
     events, responses = tuple(ctx.events), tuple(ctx.responses)
     return TxResult(0, "", "", tx.gas_limit, ctx.gas_used, events, responses)
+
+
+def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
+    """Return the rules of the next block on a committed state, which is migrated for them as that block will do it."""
+    return rulebook.enter(overlay, HEAD.must(overlay).height + 1)
 
 
 def next_block(overlay: Overlay) -> BlockInfo:

@@ -7,49 +7,15 @@ That is harmless, because whoever handles a message looks at its deadlines itsel
 What a message sets off beyond its own effects is due at once: it runs at the end of the block, or in those after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
+from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Part, number_of
 from domain.keys import RoundKey
-
-
-class Due(IntEnum):
-    """What is due; tens are lanes."""
-
-    # Purpose, id of the subject.
-    LOT = 0
-    # Order, leg, round: a part of a panel's stage is over.
-    STAGE = 1
-    # Order, leg, round.
-    WINDOW = 2
-    # Order, leg, round: where voiding has come to.
-    VOID = 3
-    # Order, leg, round, and how many of its shares have theirs back.
-    BONDS = 4
-    # Nothing: there may be audit room.
-    ROOM = 5
-    # Order, leg.
-    ACCEPT = 10
-    PROGRESS = 11
-    # Order.
-    TIME_TO_LIVE = 12
-    ORDER = 13
-    CLOSE = 14
-    # Bid.
-    BID = 20
-    # Owner.
-    WITHDRAWAL = 21
-
-
-LANES = (0, 1, 2)
-
-OF_ORDERS = tuple(kind for kind in Due if kind not in (Due.LOT, Due.ROOM, Due.BID, Due.WITHDRAWAL))
-"""What concerns an order, whose id then comes first."""
 
 # Lane, time, kind, and what the entry concerns.
 DEADLINES = Index(0x48, "deadline")
@@ -57,9 +23,9 @@ DEADLINES = Index(0x48, "deadline")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the queue; ``parts`` are as in the key."""
+    """An entry of the queue; ``kind`` is the number of its :class:`Due`, and ``parts`` are as in the key."""
 
-    kind: Due
+    kind: int
     time: int
     parts: tuple[bytes, ...]
 
@@ -77,20 +43,29 @@ class Entry:
         return self.parts[at].decode()
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The action of one kind of entry, and the gas that it weighs beyond what every entry does."""
+
+    due: Due
+    apply: Callable[[Context, Entry], None]
+    weight: Callable[[Context, Entry], int] | None = None
+
+
 def schedule(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
     """Put an entry into the queue; the same entry twice is one."""
-    DEADLINES.mark(ctx.store, kind // 10, time, int(kind), *parts)
+    DEADLINES.mark(ctx.store, kind.lane, time, kind.number, *parts)
 
 
 def cancel(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
     """Take an entry out of the queue, if it is there."""
-    DEADLINES.delete(ctx.store, kind // 10, time, int(kind), *parts)
+    DEADLINES.delete(ctx.store, kind.lane, time, kind.number, *parts)
 
 
 def get_entries(store: Overlay, *lane: int) -> Iterator[Entry]:
     """Yield all entries, or those of one lane, by lane and time."""
     for _, time, kind, *parts in DEADLINES.keys(store, *lane):
-        yield Entry(Due(number_of(kind)), number_of(time), tuple(parts))
+        yield Entry(number_of(kind), number_of(time), tuple(parts))
 
 
 def get_due(ctx: Context, lane: int, limit: int) -> list[Entry]:
@@ -101,4 +76,4 @@ def get_due(ctx: Context, lane: int, limit: int) -> list[Entry]:
 
 def is_scheduled(ctx: Context, time: int, kind: Due, *parts: Part) -> bool:
     """Tell whether an entry is in the queue."""
-    return DEADLINES.has(ctx.store, kind // 10, time, int(kind), *parts)
+    return DEADLINES.has(ctx.store, kind.lane, time, kind.number, *parts)

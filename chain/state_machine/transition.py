@@ -5,91 +5,90 @@ raised is a bug and stops the block. What happens at the beginning and the end o
 is stored: the changes stay in the overlay until the caller commits them.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
-from types import MappingProxyType
-from typing import Any
 
-from chain.state_machine.ante import apply_ante
 from chain.state_machine.context import (
     HEAD,
     NEXT_EVENT,
     NS,
     PARAMS,
+    SCHEDULE,
     BlockInfo,
     Context,
     Head,
+    Memory,
+    Schedule,
     Sender,
 )
-from chain.state_machine.due import apply_due, apply_lots
+from chain.state_machine.due import apply_due
 from chain.state_machine.gas import check_gas, use_gas
-from chain.state_machine.genesis import write_ledger, write_registry
-from chain.state_machine.handler import Handler
-from chain.state_machine.invariants import check_conservation
-from chain.state_machine.ledger import handlers as ledger
-from chain.state_machine.market import handlers as market
-from chain.state_machine.market.auction import apply_auction
-from chain.state_machine.market.book import LivingBook
-from chain.state_machine.proof import handlers as proof
-from chain.state_machine.registry import handlers as registry
-from chain.state_machine.registry.beacon import apply_reveal
-from chain.state_machine.registry.members import take_updates
+from chain.state_machine.genesis import check_genesis
+from chain.state_machine.invariants import check_block
+from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
+from chain.state_machine.steps import BEGIN, END, POWERS, REVEAL
 from chain.state_machine.store import Overlay
-from domain.beacon import VerifyReveal, first_beacon
+from domain.beacon import first_beacon
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
 from domain.bounds import check
 from domain.codec import encode
+from domain.crypto import Crypto
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
 from domain.messages import signer_of
-from domain.tx import Tx, VerifySignature
-
-HANDLERS: Mapping[type, Handler[Any, Any]] = MappingProxyType(
-    {
-        handler.message: handler
-        for component in (ledger, registry, market, proof)
-        for handler in component.HANDLERS
-    }
-)
+from domain.node.events import RulesChanged
+from domain.tx import Tx
 
 
-def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[ValidatorUpdate, ...]:
+def init_chain(
+    overlay: Overlay, genesis: Genesis, time_ns: int, rulebook: Rulebook = RULEBOOK
+) -> tuple[ValidatorUpdate, ...]:
     """Write the first state and return the validators of the first block.
 
     Raises Refusal for a genesis that does not hold.
     """
     check(genesis)
+    rules = rulebook.at_genesis(genesis)
+    SCHEDULE.put(overlay, Schedule(genesis.rules))
     PARAMS.put(overlay, genesis.params)
     beacon = first_beacon(genesis.chain_id, sha256(encode(genesis)).digest())
     HEAD.put(overlay, Head(genesis.chain_id, genesis.denom, 0, time_ns, 0, bytes(32), beacon))
     NEXT_EVENT.set(overlay, 1)
-    write_ledger(overlay, genesis)
-    return write_registry(overlay, genesis)
+    parts = [c.genesis(overlay, genesis) for c in rules.components if c.genesis is not None]
+    powers = tuple(update for part in parts for update in part)
+    check_genesis(powers != (), "validators", "have no power: stake more")
+    return powers
 
 
 def apply_block(
     overlay: Overlay,
     block: Block,
-    verify: VerifySignature,
-    verify_reveal: VerifyReveal,
-    book: LivingBook | None = None,
+    crypto: Crypto,
+    memory: Memory | None = None,
+    rulebook: Rulebook = RULEBOOK,
 ) -> BlockResult:
-    """Apply a decided block to ``overlay``. A ``book`` that lives saves reading all bids, and changes nothing else."""
-    ctx = advance_clock(overlay, block, verify)
-    revealed = apply_reveal(ctx, block, verify_reveal)
-    begin_block(ctx)
-    results = [] if revealed is None else [revealed]
-    results += [apply_tx(ctx, tx) for tx in block.txs]
-    updates = end_block(ctx, book or LivingBook())
+    """Apply a decided block to ``overlay``, by the rules of its height; where they change, the state is migrated first.
+
+    A ``memory`` of earlier blocks saves reading, and changes nothing else.
+    """
+    rules, are_new = rulebook.enter(overlay, block.height)
+    ctx = advance_clock(overlay, block, crypto, memory or Memory(), rules)
+    if are_new:
+        ctx.emit(RulesChanged(rules.version))
+    results = [result for result in REVEAL(ctx, block) if result is not None]
+    begin_block(ctx, rules)
+    results += [apply_tx(ctx, rules, tx) for tx in block.txs]
+    updates = end_block(ctx, rules)
     return BlockResult(tuple(results), tuple(ctx.events), updates)
 
 
 # --- begin ---------------------------------------------------------------------------------------
 
 
-def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Context:
+def advance_clock(
+    overlay: Overlay, block: Block, crypto: Crypto, memory: Memory, rules: Rules
+) -> Context:
     """Advance the chain clock by the time since the last block, but never by more than its largest step.
 
     So a chain that stood still fails nobody. A header time behind the last one counts as no time at all.
@@ -117,33 +116,38 @@ def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Co
         previous_hash=head.last_hash,
         previous_beacon=head.beacon,
     )
-    return Context(overlay, info, verify, NEXT_EVENT.get(overlay))
+    return Context(overlay, info, crypto, rules, NEXT_EVENT.get(overlay), memory)
 
 
-def begin_block(ctx: Context) -> None:
-    """Draw the lots that this block's beacon completes, and do what is due."""
-    apply_lots(ctx)
-    apply_due(ctx)
+def begin_block(ctx: Context, rules: Rules) -> None:
+    """Take the components' first steps, and do what is due."""
+    BEGIN(ctx)
+    apply_due(ctx, rules)
 
 
 # --- each transaction ----------------------------------------------------------------------------
 
 
-def apply_tx(ctx: Context, tx: Tx | Refusal) -> TxResult:
+def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
     """Apply a transaction: the ante first, then all messages or none."""
     if isinstance(tx, Refusal):  # it could not be decoded
         return refused(tx, 0, 0, ())
+    try:
+        for message in tx.messages:
+            rules.get_handler(message)
+    except Refusal as refusal:  # software without the newer rules cannot decode it
+        return refused(refusal, 0, 0, ())
     block_store, block_events = ctx.store, ctx.events
     ctx.events = []
     try:
-        check_stateless(tx)
-        sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
+        check_stateless(rules, tx)
+        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
         paid_events = ctx.events
         first_event = ctx.next_event
         ctx.gas_limit, ctx.gas_used = tx.gas_limit, sender.gas
         ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
         try:
-            apply_messages(ctx, tx, sender)
+            apply_messages(ctx, rules, tx, sender)
         except Refusal as refusal:  # fee and sequence stay charged
             ctx.next_event = first_event
             return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
@@ -156,27 +160,27 @@ def apply_tx(ctx: Context, tx: Tx | Refusal) -> TxResult:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
 
 
-def check_stateless(tx: Tx) -> None:
+def check_stateless(rules: Rules, tx: Tx) -> None:
     """Refuse what the messages alone show to be wrong; it costs nothing, as what cannot be decoded costs nothing."""
     for message in tx.messages:
-        HANDLERS[type(message)].check_stateless(message, tx.is_bounded)
+        rules.get_handler(message).check_stateless(message, tx.is_bounded)
 
 
-def check_proposed(tx: Tx) -> None:
+def check_proposed(tx: Tx, rules: Rules) -> None:
     """Refuse what a proposal must not hold, whatever the state is.
 
     CheckTx refuses it too. So no honest proposer takes it, nobody votes for who does, and nobody has to pay for it.
     """
     check_gas(tx)
-    check_stateless(tx)
+    check_stateless(rules, tx)
 
 
-def apply_messages(ctx: Context, tx: Tx, sender: Sender) -> None:
+def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: Sender) -> None:
     """Apply the messages in order: check against state, apply."""
     ctx.sender = sender
     for index, message in enumerate(tx.messages):
         ctx.message_index = index
-        handler = HANDLERS[type(message)]
+        handler = rules.get_handler(message)
         found = handler.check_state(ctx, message)
         if handler.weight is not None:
             use_gas(ctx, handler.weight(ctx, message, found), message.URL)
@@ -195,11 +199,14 @@ def refused(
 # --- end -----------------------------------------------------------------------------------------
 
 
-def end_block(ctx: Context, book: LivingBook) -> tuple[ValidatorUpdate, ...]:
-    """Do what the block's transactions made due, run the auction, count the coins; return the changes of power."""
-    apply_due(ctx)
-    apply_auction(ctx, book)
-    updates = take_updates(ctx)
+def end_block(ctx: Context, rules: Rules) -> tuple[ValidatorUpdate, ...]:
+    """Do what the block's transactions made due, take the components' last steps, count the coins.
+
+    Return the changes of power.
+    """
+    apply_due(ctx, rules)
+    END(ctx)
+    updates = tuple(update for part in POWERS(ctx) for update in part)
     ctx.write_event_number()
-    check_conservation(ctx.store)
+    check_block(ctx.store, rules)
     return updates

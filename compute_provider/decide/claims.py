@@ -30,7 +30,7 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         (leg.state is LegState.RUNNING, "the leg is not running"),
         (leg.round == task.key.round, "the round is not the open one"),
         (terms.executor_version == EXECUTOR_VERSION, "another executor version"),
-        (task.key.slot < terms.slots, "the job has no such slot"),
+        (task.key.slot in leg.served_slots, "the leg does not serve the slot"),
         (leg.global_in == task.global_in.root, "global_in is not the chain's"),
         (_local_root(order, task) == task.local_in.root, "local_in is not the slot's"),
         (_job_file(task) == terms.job_id, "job.json is not the order's"),
@@ -95,7 +95,7 @@ def earned(order: OrderResponse, provider: str) -> int:
 
 
 def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
-    """Return the slot's last accepted local state; the order's initial one if there is none."""
+    """Return the slot's last accepted local state; the one that the leg starts from if there is none."""
     accepted = {
         share.claim.round: share.roots
         for share in order.shares
@@ -104,7 +104,7 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
         and share.claim.round < task.key.round
     }
     if not accepted:
-        return order.order.terms.local_root
+        return order.opening_local(task.key.leg, task.key.slot)
     return accepted[max(accepted)].local_out
 
 

@@ -1,124 +1,102 @@
-"""What a provider has to do as long as its state asks for it: values, without a clock.
+"""What a provider does now: (record, look) to (record, actions), as in the validator's daemon.
 
-A duty may be done twice without harm. Who does it sees to it that each is done once at a time, waits a while after a
-failure, and does not follow an outdated look (:mod:`host.lanes`).
+A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered: the
+validator gets the commitment first, and what it hides only once it is on chain under this provider's name. Up to
+``trained``, a share that the validator does not list any more is dropped. From then on a signature may be out in the
+world, so the trace stays until the chain says that it is over.
+
+``decide`` is asked again and again, and returns every action whose outcome is missing. The shell does not start one
+twice while it is under way, waits a while after a failure, and does not follow an outdated picture
+(:mod:`host.lanes`). So a restart needs nothing but the record.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
-from compute_provider.decide.shares import Stage, State
-from domain.keys import ShareKey
+from compute_provider.decide import actions as do
+from compute_provider.decide.actions import Action
+from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.view import Look, Picture
 from link.types import TrainTask
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Be on the chain and in the validator's cluster, with the bond that the owner wants to keep there."""
+def decide(shares: Shares, look: Look) -> tuple[Shares, tuple[Action, ...]]:
+    """Return the record of the shares as it is now, and every action whose outcome is missing."""
+    dropped = [work for work in shares.works if _is_dropped(work, look.picture)]
+    for work in dropped:
+        shares = shares.drop(work.key)
+    if look.picture is not None:
+        for task in look.picture.train:
+            if shares.get(task.key) is None:
+                shares = shares.put(ShareWork(task, Stage.CHECKING))
+    shares = _schedule(shares, look.picture)
+    forgotten = tuple(do.Forget(work.key) for work in dropped)
+    return shares, (*forgotten, *_standing(shares, look), *_of_shares(shares, look))
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
-    """Tell the validator how the shares are doing, and hear what it wants."""
+def _is_dropped(work: ShareWork, picture: Picture | None) -> bool:
+    """Return whether a share is to be forgotten."""
+    task = picture.task(work.key) if picture else None
+    if work.stage is Stage.OVER:
+        # An older picture may still list it, and would bring it back.
+        return task is None
+    if work.signed or picture is None:
+        return False
+    return task is None or not _same(task, work.task)
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Read from the chain what became of the shares that are signed."""
+def _schedule(shares: Shares, picture: Picture | None) -> Shares:
+    """Give the worker the next share when it has none, by deadline: one at a time uses the machine best."""
+    if any(work.stage is Stage.TRAINING for work in shares.works):
+        return shares
+    for work in by_deadline(shares, picture):
+        if work.stage is Stage.READY:
+            return shares.put(replace(work, stage=Stage.TRAINING))
+    return shares
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Write down for people how all is."""
+def by_deadline(shares: Shares, picture: Picture | None) -> list[ShareWork]:
+    """Return the work that has to be there first before the rest; what has no deadline (yet) comes last."""
+    to_train = {work.key for work in shares.works if work.stage < Stage.TRAINED}
+    tasks = picture.train if picture else ()
+    due = sorted((task.seconds_left, task.key) for task in tasks if task.key in to_train)
+    places = {key: place for place, (_, key) in enumerate(due)}
+    return sorted(shares.works, key=lambda work: places.get(work.key, len(places)))
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTask:
-    """Compare the task with the chain, and its trace with the room on the disk."""
-
-    task: TrainTask
-
-    @property
-    def key(self) -> ShareKey:
-        """The share."""
-        return self.task.key
+def _standing(shares: Shares, look: Look) -> Iterator[Action]:
+    """Yield what there is to do whatever the shares are."""
+    yield do.Poll() if look.joined else do.Join()
+    if any(work.signed for work in shares.works):
+        yield do.Watch()
+    yield do.Status()
 
 
-@dataclass(frozen=True, slots=True)
-class Bond:
-    """Have enough free bond for this share beside those that are not committed yet."""
-
-    task: TrainTask
-
-    @property
-    def key(self) -> ShareKey:
-        """The share."""
-        return self.task.key
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Fetch payload and opening states."""
-
-    task: TrainTask
-
-    @property
-    def key(self) -> ShareKey:
-        """The share."""
-        return self.task.key
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Sign the commitment and submit it; asked for by the validator's picture."""
-
-    key: ShareKey
-
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """Upload and show what the commitment on chain hides; asked for by the validator's picture."""
-
-    key: ShareKey
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Upload the states at these boundaries; asked for by the validator's picture."""
-
-    key: ShareKey
-    indices: tuple[int, ...]
-
-
-OfShare = CheckTask | Bond | Fetch | Submit | Deliver | Open
-Duty = Join | Poll | Watch | Status | OfShare
-
-
-def duties(state: State) -> Iterator[Duty]:
-    """Yield what the state asks for."""
-    yield Poll() if state.joined else Join()
-    if any(work.signed for work in state.works):
-        yield Watch()
-    yield Status()
-    yield from of_shares(state)
-
-
-def of_shares(state: State) -> Iterator[OfShare]:
+def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
     """Yield what the shares ask for, what has to be there first before the rest."""
-    for work in state.by_deadline():
+    picture = look.picture
+    for work in by_deadline(shares, picture):
+        listed = picture is not None and picture.task(work.key) is not None
         match work.stage:
             case Stage.CHECKING:
-                yield CheckTask(work.task)
+                yield do.CheckTask(work.task)
             case Stage.BONDING:
-                yield Bond(work.task)
+                yield do.Bond(work.task)
             case Stage.FETCHING:
-                yield Fetch(work.task)
-            # What is listed after it was handed in has not come, or is lost.
-            case Stage.TRAINED | Stage.SUBMITTED if work.listed:
-                yield Submit(work.key)
-            case Stage.COMMITTED | Stage.DELIVERED if work.listed:
-                yield Deliver(work.key)
-    for opening in state.openings:
-        asked = state.get(opening.key)
+                yield do.Fetch(work.task)
+            case Stage.TRAINING if look.training != work.key:
+                yield do.Train(work.task)
+            # A share that is listed after it was handed in has not arrived, or is lost.
+            case Stage.TRAINED | Stage.SUBMITTED if listed:
+                yield do.Submit(work.key)
+            case Stage.COMMITTED | Stage.DELIVERED if listed:
+                yield do.Deliver(work.key)
+    for opening in picture.open if picture else ():
+        asked = shares.get(opening.key)
         if asked is not None and asked.signed:
-            yield Open(opening.key, opening.indices)
+            yield do.Open(opening.key, opening.indices)
+
+
+def _same(one: TrainTask, other: TrainTask) -> bool:
+    """Return whether two tasks ask for the same training; time left and list of files may differ."""
+    return replace(one, seconds_left=0, payload=()) == replace(other, seconds_left=0, payload=())

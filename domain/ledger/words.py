@@ -19,4 +19,6 @@ WORDS = Words(
         PaymentMade,
     ),
     queries=(AccountRequest,),
+    message_packages=("cosmpy.protos.cosmos.bank.v1beta1", "assay.registry.v1"),
+    query_packages=("assay.registry.v1",),
 )

@@ -74,6 +74,33 @@ class ProgressRestarted(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class LegDeadlinesMoved(Change):
+    """The deadlines of a live leg have moved by the time for which its order was held."""
+
+    KIND: ClassVar[str] = "leg.deadlines"
+    order: bytes
+    leg: int
+    accept_deadline: int
+    progress_deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderProven(Change):
+    """The last round is closed, or one in which the job stopped: what remains is that windows pass.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderProven):
+                print("trained in leg", event.leg)
+    """
+
+    KIND: ClassVar[str] = "order.proven"
+    order: bytes
+    leg: int
+
+
+@dataclass(frozen=True, slots=True)
 class OrderDeclined(Change):
     """A validator declined a match, with an ``LegEnd``.
 

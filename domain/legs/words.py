@@ -1,10 +1,12 @@
 """What the legs component says."""
 
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
@@ -26,10 +28,14 @@ WORDS = Words(
         SlotOpened,
         OrderAccepted,
         ProgressRestarted,
+        LegDeadlinesMoved,
+        OrderProven,
         OrderDeclined,
         LegFailed,
         OrderSettled,
         PartReturned,
     ),
     queries=(DutiesRequest,),
+    message_packages=("assay.market.v1",),
+    query_packages=("assay.market.v1",),
 )

@@ -92,6 +92,38 @@ class OrderExcluded(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderHeld(Change):
+    """An order (leg and round 0), or a round of it, is held for a reason until a time on the chain clock at most."""
+
+    KIND: ClassVar[str] = "order.held"
+    order: bytes
+    leg: int
+    round: int
+    reason: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReleased(Change):
+    """An order (leg and round 0), or a round of it, is no longer held for a reason."""
+
+    KIND: ClassVar[str] = "order.released"
+    order: bytes
+    leg: int
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineMoved(Change):
+    """An order stood still, because its panels waited for audit room or it was held: it has that much more time."""
+
+    KIND: ClassVar[str] = "order.deadline_moved"
+    order: bytes
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
 class OrderUnmatched(Change):
     """The auction found none, with one attribute for each condition that bids failed on.
 

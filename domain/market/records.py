@@ -16,6 +16,7 @@ from domain.bounds import (
     Number,
     PositiveMoney,
     PositiveWork,
+    Preferences,
     ProvidersBps,
     PublicKey,
     Range,
@@ -32,7 +33,10 @@ ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
 """Leaves of a state's tree."""
 
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
-"""How many bids failed on which condition."""
+"""Number of bids that fail each condition, in the order of the table of conditions, without zeros.
+
+A bid counts under each condition that it fails. An empty histogram means that no bid stands.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Offer:
     device_class: Name = "cpu"
     memory: ByteCount = 0
     regions: Tags = ()
-    tiers: Tags = ()
+    tiers: Preferences = ()
     min_work: Work = 0
     max_work: Work = 0
     providers_bps: ProvidersBps = 0
@@ -90,14 +94,24 @@ class Bid:
 class Conditions:
     """What an order asks of an offer; an empty string or tuple and 0 mean "any".
 
-    >>> Conditions(device_class="cpu", regions=("eu",), tier="exact").memory
+    ``tiers`` are in the consumer's order of preference.
+
+    >>> Conditions(device_class="cpu", regions=("eu",), tiers=("exact",)).memory
     0
     """
 
     device_class: MaybeName = ""
     memory: ByteCount = 0
     regions: Tags = ()
-    tier: MaybeName = ""
+    tiers: Preferences = ()
+
+    def choose_tier(self, offered: tuple[str, ...]) -> str:
+        """Return the tier in which a bid that offers these serves the order; empty if there is none.
+
+        It is the first of the order's list that the bid offers. An order without a list takes the bid's first.
+        """
+        wanted = (tier for tier in self.tiers or offered if tier in offered)
+        return next(wanted, "")
 
 
 class OrderState(IntEnum):
@@ -122,7 +136,8 @@ class JobTerms:
 
     ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
     and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts,
-    ``global_chunks`` and ``local_chunks`` the leaves of their trees.
+    ``update_bytes`` those of the update that a slot makes in a round, ``global_chunks`` and ``local_chunks`` the leaves
+    of the states' trees.
 
     Example::
 
@@ -144,6 +159,7 @@ class JobTerms:
     outer_work: Work  # one aggregation of all slots
     global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
+    update_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     global_chunks: ChunkCount
     local_chunks: ChunkCount
     executor_version: Annotated[int, Range(1, 2**32 - 1)]

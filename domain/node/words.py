@@ -1,13 +1,16 @@
 """What the node component says."""
 
+from domain.node.events import RulesChanged
 from domain.node.queries import EventsRequest, ParamsRequest, StatusRequest
 from domain.words import Words
 
 WORDS = Words(
     name="node",
+    events=(RulesChanged,),
     queries=(
         StatusRequest,
         ParamsRequest,
         EventsRequest,
     ),
+    query_packages=("assay.registry.v1",),
 )

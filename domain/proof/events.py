@@ -8,22 +8,6 @@ from domain.keys import RoundKey, ShareKey
 
 
 @dataclass(frozen=True, slots=True)
-class OrderProven(Change):
-    """The last round is closed, or one in which the job stopped: what remains is that windows pass.
-
-    Example::
-
-        for event in order.events():
-            if isinstance(event, assay.OrderProven):
-                print("trained in leg", event.leg)
-    """
-
-    KIND: ClassVar[str] = "order.proven"
-    order: bytes
-    leg: int
-
-
-@dataclass(frozen=True, slots=True)
 class OrderVerified(Change):
     """Every closed round is verified: the order ends at ``settles_at`` on the chain clock.
 
@@ -38,15 +22,6 @@ class OrderVerified(Change):
     order: bytes
     leg: int
     settles_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlineMoved(Change):
-    """An order's panels waited for audit room, and it has that much more time."""
-
-    KIND: ClassVar[str] = "order.deadline_moved"
-    order: bytes
-    deadline: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +242,14 @@ class StageEnded(Change):
     round: RoundKey
     stage: int
     wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSkipped(Change):
+    """The draw left a closed round without a panel, as its leg's tier allows."""
+
+    KIND: ClassVar[str] = "panel.skipped"
+    round: RoundKey
 
 
 @dataclass(frozen=True, slots=True)

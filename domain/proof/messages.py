@@ -78,7 +78,7 @@ class MsgCloseRound(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(Message):
-    """Commit to the answers of a seat (:func:`pol.rules.panels.answer_commitment`), before anybody's are known."""
+    """Commit to the answers of a seat (:func:`pol.rules.tiers.answers.answer_commitment`), before any are known."""
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
     SIGNER: ClassVar[str] = "auditor"

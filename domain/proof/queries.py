@@ -1,9 +1,20 @@
 """Queries that the proof component answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from domain.bounds import Address, Count, Duration, Hash, Length, Many, MaybeHash, Money, Number
+from domain.bounds import (
+    Address,
+    Count,
+    Duration,
+    Hash,
+    Length,
+    Many,
+    MaybeHash,
+    Money,
+    Name,
+    Number,
+)
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
 from domain.legs.records import Leg, SlotOpening
@@ -97,7 +108,7 @@ class PanelResponse:
     """A panel with all that a seat needs to know of its round, whatever its order's history.
 
     ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, the seats of a stage have
-    ``commit_seconds`` to commit, ``shares`` are accepted ones by slot.
+    ``commit_seconds`` to commit, ``shares`` are accepted ones by slot, ``tier`` is the leg's.
     """
 
     terms: JobTerms
@@ -108,6 +119,7 @@ class PanelResponse:
     panel: Panel
     shares: Annotated[tuple[Share, ...], Many]
     accept_rate: Rate
+    tier: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +197,7 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     after_order: MaybeHash = b""
     after_leg: Count = 0
     after_round: Count = 0
+
+    def after(self, duty: PanelDuty) -> "PanelDutiesRequest":
+        """Return the request for the page behind the one that ended with a duty."""
+        return replace(self, after_order=duty.order_id, after_leg=duty.leg, after_round=duty.round)

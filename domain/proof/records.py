@@ -244,7 +244,7 @@ class SeatAnswer:
 
     ``root`` is the recomputed root, or for ``UNAVAILABLE`` the blob that was not served where its hash is known.
     ``step`` is the inner step of the job that stopped, 0 for an aggregation. ``digest`` covers what was recomputed
-    (:func:`pol.rules.panels.answer_digest`); none for ``UNAVAILABLE``.
+    (:func:`pol.rules.tiers.answers.answer_digest`); none for ``UNAVAILABLE``.
     """
 
     place: Annotated[int, Range(0, ANSWERS_MAX - 1)]  # its number in the panel

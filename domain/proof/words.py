@@ -3,11 +3,10 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -43,9 +42,7 @@ WORDS = Words(
         MsgRevealAnswer,
     ),
     events=(
-        OrderProven,
         OrderVerified,
-        DeadlineMoved,
         ShareCommitted,
         ShareSkipped,
         ShareRejected,
@@ -59,6 +56,7 @@ WORDS = Words(
         RoundVoid,
         StageOpened,
         StageEnded,
+        PanelSkipped,
         PanelWaits,
         RoomTaken,
         PlaceDrawn,
@@ -78,4 +76,6 @@ WORDS = Words(
         SeatsRequest,
         PanelDutiesRequest,
     ),
+    message_packages=("assay.pol.v1",),
+    query_packages=("assay.market.v1",),
 )

@@ -54,4 +54,6 @@ WORDS = Words(
         ProvidersRequest,
         ProviderRequest,
     ),
+    message_packages=("assay.registry.v1",),
+    query_packages=("assay.registry.v1",),
 )

@@ -131,8 +131,16 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
     writer.put_out()
     constants = np.frombuffer(bytes(written.constants) or bytes(_ALIGNED), np.uint8)
     replacing, first = _replacing(program, written.instructions)
-    parts, arena = _laid_out(written.instructions, written.sizes, first)
-    return Tape(*parts, constants, arena, program.output_types(), written.moving, replacing)
+    (reading, writing), arena = _laid_out(written.instructions, written.sizes, first)
+    return Tape(
+        reading=reading,
+        writing=writing,
+        constants=constants,
+        arena=arena,
+        outputs=program.output_types(),
+        moving=written.moving,
+        replacing=replacing,
+    )
 
 
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:

@@ -117,6 +117,12 @@ def local_size(job: Costed) -> int:
     return encoded_size(job.local_tensors)
 
 
+def update_size(job: Costed) -> int:
+    """Return the bytes of a slot's update in canonical form: the global tensors that a step changes."""
+    changed = job.step.changed_outputs()
+    return encoded_size([spec for spec in job.global_tensors if f"global.{spec.name}" in changed])
+
+
 def running_size(job: Costed) -> int:
     """Return the bytes that a step has at once on any executor: batch, sample order, and what its program needs."""
     batch = sum(value.size for value in batch_types(job.columns, job.batch).values())

@@ -126,28 +126,7 @@ typedef struct {
     int32_t high[ROWS][COLUMNS]; /* the sum is high x 2^16 + low */
 } Tile;
 
-static inline int64_t form_size(int bits)
-{
-    (void)bits;
-    return 2 * BLOCK;
-}
-
-static inline int32_t form(Form *lane, int bits)
-{
-    (void)lane, (void)bits;
-    return 0;
-}
-
-static inline ALWAYS void put_right(const Operand *x, const Scales *s, int64_t lane, int64_t k, int64_t summed, int bits,
-                                    char *panel)
-{
-    Form lanes[LANES];
-    (void)bits;
-    block_of(x, s, lane, k, summed, lanes);
-    for (int j = 0; j < BLOCK; j++)
-        for (int i = 0; i < LANES; i++)
-            memcpy(panel + UNIT * (j * COLUMNS + i), &lanes[i].integers[j], UNIT);
-}
+#include "narrow_int16.h"
 
 #define ADD_PRODUCT(k)                                                                                    \
     first = vmlal_laneq_s16(first, vget_low_s16(lines[k]), row, k);                                       \

@@ -5,7 +5,7 @@
 #ifndef ASSAY_NARROW_PORTABLE_H
 #define ASSAY_NARROW_PORTABLE_H
 
-#include "narrow_plain.h"
+#include "narrow.h"
 
 #define ROWS 3
 #define COLUMNS 16
@@ -16,28 +16,7 @@ typedef struct {
     int32_t low[ROWS][COLUMNS], high[ROWS][COLUMNS]; /* the sum is high x 2^16 + low */
 } Tile;
 
-static inline int64_t form_size(int bits)
-{
-    (void)bits;
-    return 2 * BLOCK;
-}
-
-static inline int32_t form(Form *lane, int bits)
-{
-    (void)lane, (void)bits;
-    return 0;
-}
-
-static inline ALWAYS void put_right(const Operand *x, const Scales *s, int64_t lane, int64_t k, int64_t summed, int bits,
-                                    char *panel)
-{
-    Form lanes[LANES];
-    (void)bits;
-    block_of(x, s, lane, k, summed, lanes);
-    for (int p = 0; p < BLOCK / 2; p++)
-        for (int i = 0; i < LANES; i++)
-            memcpy(panel + 4 * (p * COLUMNS + i), &lanes[i].integers[2 * p], 4);
-}
+#include "narrow_int16.h"
 
 static inline ALWAYS void multiply_tile(const char *left, const char *right, int64_t blocks, int bits, Tile *tile)
 {

@@ -11,18 +11,18 @@ from domain.errors import (
     UNSUPPORTED,
     Refusal,
 )
-from domain.limits import EXECUTOR_VERSION, TIERS
+from domain.limits import EXECUTOR_VERSION
 from domain.market.records import Conditions, JobTerms
 from domain.params import OrderParams, Params
 from pol.rules.panels import (
     Promised,
-    audit_floor,
     compute_audit_ms,
     compute_window,
     is_eligible,
     largest_segment,
 )
 from pol.rules.schedule import check_terms, total_work
+from pol.rules.tiers.table import check_names, highest_floor
 
 LEAST_ELIGIBLE = 2
 """Validators who could audit an order, at least: whoever wins it is none of them."""
@@ -38,12 +38,7 @@ def check_job(terms: JobTerms, conditions: Conditions) -> None:
         reason = f"{terms.executor_version} is not run here"
         remedy = f"build the job for version {EXECUTOR_VERSION}"
         raise Refusal(UNSUPPORTED, "terms.executor_version", reason, remedy)
-    if conditions.tier not in ("", *TIERS):
-        reason, remedy = (
-            f"{conditions.tier!r} is not run here",
-            f"take {' or '.join(TIERS)}, or none for any",
-        )
-        raise Refusal(UNSUPPORTED, "conditions.tier", reason, remedy)
+    check_names(conditions.tiers, "conditions.tiers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +83,15 @@ def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
     return max(window, fetch)
 
 
-def least_deposit(terms: JobTerms, price_limit: int, params: Params) -> int:
+def least_deposit(
+    terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()
+) -> int:
     """Return what an order has to lock (``uassay``), and never less than ``order_min``.
 
-    All work at the price limit, and beside it the least audit fee of each round.
+    All work at the price limit, and beside it the least audit fee of each round, in the dearest of the ``tiers`` that
+    the order allows (none named: of all).
     """
-    audits = terms.rounds * audit_floor(terms, price_limit, params.for_order())
+    audits = terms.rounds * highest_floor(tiers, terms, price_limit, params.for_order())
     return max(params.order_min, price_ceil(total_work(terms), price_limit) + audits)
 
 
@@ -115,7 +113,7 @@ def check_order(
     if time_to_live > params.ttl_max:
         reason = f"{time_to_live} s is longer than an order waits"
         raise Refusal(BAD_FIELD, "time_to_live", reason, f"at most {params.ttl_max} s")
-    needed = least_deposit(terms, price_limit, params)
+    needed = least_deposit(terms, price_limit, params, conditions.tiers)
     if deposit < needed:
         reason = f"{deposit} is less than all work and audits at the price limit, or than the smallest order"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")

@@ -1,22 +1,19 @@
-"""Panels: what is recomputed of a closed round, by whom, in what time, for how much; and rulings (protocol section 5).
+"""Panels: what is recomputed of a closed round, by whom, in what time, for how much (protocol section 5).
 
 Always drawn are the aggregation, the update of one share and ``audit_segments`` segments; more segments as far as the
-fee and the time go. Everything here is a function of the order's terms and parameters, of what validators promise, and
-of what seats answered. Times of auditors are milliseconds; the chain's are seconds.
+fee and the time go. Everything here is a function of the order's terms and parameters, and of what validators promise.
+Times of auditors are milliseconds; the chain's are seconds. Which of it a tier uses, and what answers decide, is the
+tier's (:mod:`pol.rules.tiers`).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from hashlib import sha256
 
 from domain.amount import BPS, PFLOP, ceil_div, price_ceil, price_floor
-from domain.hashing import encode_fields, hash_fields, u32, u64
-from domain.keys import RoundKey
+from domain.hashing import hash_fields
 from domain.market.records import JobTerms
 from domain.params import OrderParams
-from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Ruling, SeatAnswer
+from domain.proof.records import AuditKind, Place
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments
 from pol.rules.stops import AGGREGATION
@@ -76,7 +73,8 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
     """
     state = terms.global_bytes + terms.local_bytes
     states = (least_segments(terms, params) + 2) * state
-    return terms.delivered_bytes + states + (terms.slots + 1) * terms.global_bytes
+    aggregation = terms.slots * terms.update_bytes + terms.global_bytes
+    return terms.delivered_bytes + states + aggregation
 
 
 def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
@@ -262,174 +260,6 @@ def batch_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
     return max(window, stage_seconds(params, audit_ms)) if params.auditors else window
 
 
-# --- answers -------------------------------------------------------------------------------------
-
-
-def answer_digest(
-    seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]
-) -> bytes:
-    """Return the digest of an answer: of the stage's seed, the roots inside the place, and what was recomputed.
-
-    ``inner_roots`` are the boundary roots behind each inner step of a segment; none for an update or aggregation.
-    ``state`` are the bytes of the recomputed state, in any pieces: of a segment the canonical global and then local
-    state behind it, of an update the update and then the local state, of an aggregation the next global state. Of
-    ``STOPPED`` the state before the step that stopped. Nobody knows it before the draw, and no trace has it.
-    """
-    digest = sha256(encode_fields("assay/panel/digest", seed, b"".join(inner_roots)))
-    for piece in state:
-        digest.update(piece)
-    return digest.digest()
-
-
-def answer_commitment(
-    chain_id: str,
-    key: RoundKey,
-    stage: int,
-    auditor: str,
-    salt: bytes,
-    answers: Iterable[SeatAnswer],
-) -> bytes:
-    """Return the hash by which a seat commits to its answers; another seat's cannot be copied."""
-    order_id, leg, round = key.order_id, key.leg, key.round
-    parts = [
-        encode_fields(
-            "assay/panel/answer",
-            u32(answer.place),
-            u32(int(answer.kind)),
-            answer.root,
-            answer.digest,
-            u64(answer.step),
-        )
-        for answer in answers
-    ]
-    return hash_fields(
-        "assay/panel/commitment",
-        chain_id,
-        order_id,
-        u32(leg),
-        u32(round),
-        u32(stage),
-        auditor,
-        salt,
-        *parts,
-    )
-
-
-# --- rulings -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Vote:
-    """What a seat of a stage said of a place, None where it was silent; ``stake`` is the seat's."""
-
-    stage: int
-    stake: int
-    answer: SeatAnswer | None
-
-
-class Verdict(Enum):
-    """What the ruling of a place makes of a seat's answer."""
-
-    RIGHT = 1
-    DIFFERENT = 2
-    UNKNOWN = 3  # the ruling's root, and nobody can tell whether the seat computed it
-    SILENT = 4
-
-
-def finding_of(answer: SeatAnswer) -> Finding:
-    """Return what an answer says; which blob was unavailable makes no difference."""
-    root = answer.root if answer.kind is AnswerKind.FINISHED else b""
-    return Finding(answer.kind, root, answer.step)
-
-
-def decide(
-    votes: Sequence[Vote], *, auditors: int, eligible: int, stake: int, is_last: bool
-) -> Finding | None:
-    """Return what is decided of a place at the end of a stage, None where nothing is.
-
-    More than two thirds of all seats that revealed on it so far, and at least ``auditors`` of them, or all ``eligible``
-    where these are fewer, gave the same answer: root and digest together, where seats of one stage are concerned. In
-    the last stage: seats with more than half of the ``stake`` of all eligible did, the silent counted.
-    """
-    if is_last:
-        stakes = _count(votes, by_stake=True)
-        return next((found for found, part in stakes.items() if 2 * part > stake), None)
-    revealed = sum(vote.answer is not None for vote in votes)
-    needed = max(1, min(auditors, eligible))
-    counts = _count(votes, by_stake=False)
-    return next(
-        (found for found, count in counts.items() if 3 * count > 2 * revealed and count >= needed),
-        None,
-    )
-
-
-def judge(votes: Sequence[Vote], found: Finding) -> tuple[Verdict, ...]:
-    """Return what a ruling makes of each seat's answer.
-
-    Of seats of one stage that gave the ruling's root those are right whose digest more than two thirds of them share:
-    a root can be read from a trace, a digest cannot.
-    """
-    digests: dict[int, Counter[bytes]] = {}
-    for vote in votes:
-        if vote.answer is not None and finding_of(vote.answer) == found:
-            digests.setdefault(vote.stage, Counter())[vote.answer.digest] += 1
-    right = {
-        (stage, digest)
-        for stage, counts in digests.items()
-        for digest, count in counts.items()
-        if 3 * count > 2 * counts.total()
-    }
-    settled = {stage for stage, _ in right}
-    return tuple(_verdict(vote, found, right, settled) for vote in votes)
-
-
-def _verdict(
-    vote: Vote, found: Finding, right: set[tuple[int, bytes]], settled: set[int]
-) -> Verdict:
-    if vote.answer is None:
-        return Verdict.SILENT
-    if finding_of(vote.answer) != found:
-        return Verdict.DIFFERENT
-    if (vote.stage, vote.answer.digest) in right:
-        return Verdict.RIGHT
-    return Verdict.DIFFERENT if vote.stage in settled else Verdict.UNKNOWN
-
-
-def differ(votes: Sequence[Vote]) -> bool:
-    """Tell whether seats that revealed on a place said different things."""
-    said = [(vote.stage, vote.answer) for vote in votes if vote.answer is not None]
-    digests = {(stage, finding_of(answer), answer.digest) for stage, answer in said}
-    findings = {finding_of(answer) for _, answer in said}
-    return len(findings) > 1 or len(digests) > len({stage for stage, *_ in digests})
-
-
-def ruling_of(found: Finding | None, claim: bytes, *, stops: bool = False) -> Ruling:
-    """Return the ruling that a finding makes of what the chain claims; an empty claim was never shown.
-
-    Where the chain has it that the job ``stops``, that it does is all there is to find.
-    """
-    if found is None:
-        return Ruling.UNDECIDED
-    if stops:
-        return Ruling.RIGHT if found.kind is AnswerKind.STOPPED else Ruling.WRONG
-    same = found.kind is AnswerKind.FINISHED and claim != b"" and found.root == claim
-    return Ruling.RIGHT if same else Ruling.WRONG
-
-
 def next_seats(seats: int, silent: int, *, answers_differ: bool) -> int:
     """Return how many seats the next stage wants: twice those so far if answers differ, else one for each silent."""
     return 2 * seats if answers_differ else max(1, silent)
-
-
-def _count(votes: Sequence[Vote], *, by_stake: bool) -> dict[Finding, int]:
-    """Return how many seats, or what stake, gave each answer; of a stage those who share the commonest digest."""
-    groups: dict[tuple[Finding, int], dict[bytes, int]] = {}
-    for vote in votes:
-        if vote.answer is not None:
-            group = groups.setdefault((finding_of(vote.answer), vote.stage), {})
-            digest = vote.answer.digest
-            group[digest] = group.get(digest, 0) + (vote.stake if by_stake else 1)
-    counts: dict[Finding, int] = {}
-    for (found, _), group in groups.items():
-        counts[found] = counts.get(found, 0) + max(group.values())
-    return counts

@@ -5,6 +5,9 @@ a segment is ``segment_steps`` of them. Inner step i of the job is the same for 
 i x slots + k of the job's stream of samples. Every division here is exact for terms that passed :func:`check_terms`.
 """
 
+from dataclasses import replace
+from typing import Protocol
+
 from domain.amount import WORK_MAX, ceil_div, critical_work
 from domain.bounds import check, inside
 from domain.errors import BAD_FIELD, Refusal
@@ -13,6 +16,28 @@ from domain.market.records import JobTerms
 
 PROGRESS_SLACK = 3
 """How often a round may take what it takes at the bid's slot speed and slots."""
+
+
+class Served(Protocol):
+    """A part of an order, as much of it as its rounds and slots count."""
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds."""
+
+    @property
+    def slots(self) -> int:
+        """The number of slots in each of them."""
+
+
+def served_terms(terms: JobTerms, part: Served) -> JobTerms:
+    """Return the terms of an order as one part of it has them: with its own number of rounds and slots.
+
+    They are for work, times and money. Batches and hand-over rounds are those of the whole order.
+    """
+    if (terms.rounds, terms.slots) == (part.rounds, part.slots):
+        return terms
+    return replace(terms, rounds=part.rounds, slots=part.slots)
 
 
 def boundary_work(terms: JobTerms) -> int:
@@ -108,6 +133,12 @@ def check_terms(terms: JobTerms) -> None:
         terms.result_chunks <= RESULT_CHUNKS_MAX,
         "local_chunks",
         f"makes more than {RESULT_CHUNKS_MAX} chunks of the states of all slots together",
+    )
+    _check(
+        terms.update_bytes <= terms.global_bytes,
+        "update_bytes",
+        f"is more than the {terms.global_bytes} bytes of the global state, whose tensors an update holds",
+        "give the bytes of the tensors that a step changes",
     )
     _check(total_work(terms) <= WORK_MAX, "step_work", f"makes more than {WORK_MAX} FLOPs")
 

@@ -108,12 +108,6 @@ def tan(x: Value) -> Value:
     return is_odd.where(-cosine, sine) / is_odd.where(sine, cosine)
 
 
-def cos_of_turns(u: Value) -> Value:
-    """Return cos(2 pi u) for u in [0, 1)."""
-    turns = round_even(u * 4)
-    return _at(turns + 1, (u * 4 - turns) * (math.pi / 2))
-
-
 def atan(x: Value) -> Value:
     """Return the arc tangent: beyond tan(pi/8) by that of (x - 1) / (x + 1), beyond tan(3 pi/8) of -1 / x."""
     size = abs(x)

@@ -149,6 +149,14 @@ def _next_correction(before: torch.Tensor, beta: float) -> torch.Tensor:
     return before * beta + (1.0 - beta)
 
 
+def _next_means(
+    of: Parameter, gradient: torch.Tensor, beta1: "float | torch.Tensor", beta2: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mean of the gradients and that of their squares, with this step's gradient in both."""
+    mean = beta1 * of.state["exp_avg"] + (1.0 - beta1) * gradient
+    return mean, beta2 * of.state["exp_avg_sq"] + (1.0 - beta2) * (gradient * gradient)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adam(_Decoupled):
     """``torch.optim.Adam`` and ``AdamW``."""
@@ -181,9 +189,8 @@ class Adam(_Decoupled):
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Move by the mean gradient, relative to the root of the mean square."""
         value, gradient = self.split(of, now)
-        beta1, beta2 = now.option("beta1", self.betas[0]), self.betas[1]
-        mean = beta1 * of.state["exp_avg"] + (1.0 - beta1) * gradient
-        square = beta2 * of.state["exp_avg_sq"] + (1.0 - beta2) * (gradient * gradient)
+        beta1 = now.option("beta1", self.betas[0])
+        mean, square = _next_means(of, gradient, beta1, self.betas[1])
         kept, largest = {"exp_avg": mean, "exp_avg_sq": square}, square
         if self.amsgrad:
             largest = torch.maximum(of.state["max_exp_avg_sq"], square)
@@ -231,9 +238,7 @@ class NAdam(_Decoupled):
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Adam with Nesterov's momentum."""
         value, gradient = self.split(of, now)
-        beta1, beta2 = self.betas
-        mean = beta1 * of.state["exp_avg"] + (1.0 - beta1) * gradient
-        square = beta2 * of.state["exp_avg_sq"] + (1.0 - beta2) * (gradient * gradient)
+        mean, square = _next_means(of, gradient, *self.betas)
         root = torch.sqrt(square) / common["scale"] + self.eps
         moved = value - (common["of_gradient"] * gradient + common["of_mean"] * mean) / root
         return moved, {"exp_avg": mean, "exp_avg_sq": square}
@@ -280,9 +285,7 @@ class RAdam(_Decoupled):
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Adam where the variance is known, else momentum alone."""
         value, gradient = self.split(of, now)
-        beta1, beta2 = self.betas
-        mean = beta1 * of.state["exp_avg"] + (1.0 - beta1) * gradient
-        square = beta2 * of.state["exp_avg_sq"] + (1.0 - beta2) * (gradient * gradient)
+        mean, square = _next_means(of, gradient, *self.betas)
         factor = now.varying["rectified"]
         adaptive = factor / (torch.sqrt(square) + self.eps)
         moved = value - common["size"] * mean * torch.where(factor > 0, adaptive, 1.0)

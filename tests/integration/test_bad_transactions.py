@@ -12,7 +12,7 @@ import pytest
 from chain.app.interfaces import CommittedBlock
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError
-from chain.state_machine.queries import get_account, get_balance
+from chain.state_machine.ledger.queries import get_account, get_balance
 from domain.block import BroadcastResult, TxResult
 from domain.errors import TX_IN_CACHE, TX_TOO_LARGE, WRONG_SEQUENCE, Code
 from domain.limits import TX_BYTES_MAX

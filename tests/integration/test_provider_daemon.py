@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from compute_provider.daemon import Daemon
-from compute_provider.decide.shares import State
+from compute_provider.decide.records import Shares, name_of
 from compute_provider.interfaces import Behaviour, ProviderError
-from compute_provider.store import Store, name_of, read_status
+from compute_provider.store import Store, read_status
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import WorkOrder
 from domain.keys import ShareKey
@@ -438,7 +438,7 @@ def test_a_crash_between_dropping_a_share_and_deleting_it_leaves_nothing(world: 
         world.answers.shares.get(timeout=WAIT)
     world.answers.tasks = ()
     store = Store(world.home)
-    store.save(store.load(), State())  # and there it was killed
+    store.save(store.load(), Shares())  # and there it was killed
     store.close()
     assert list((world.home / "blobs" / "complete").glob("*/*"))
     with daemon(world):

@@ -13,7 +13,7 @@ from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
-from chain.state_machine.queries import get_balance
+from chain.state_machine.ledger.queries import get_balance
 from domain.ledger.records import Coin
 from tests.support.small_chain import (
     COINS,

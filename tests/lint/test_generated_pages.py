@@ -7,7 +7,7 @@ import pytest
 
 from tools.references.pages import FOLDER, PAGES
 
-TABLES = ("commands.md", "configuration.md", "metrics.md", "parameters.md", "reasons.md")
+TABLES = ("commands.md", "configuration.md", "gas.md", "metrics.md", "parameters.md", "reasons.md")
 
 
 @pytest.mark.parametrize(("name", "make"), PAGES.items(), ids=PAGES)
@@ -20,6 +20,8 @@ def test_a_page_is_what_the_code_says(name: str, make: Callable[[], str]) -> Non
 def test_nothing_is_without_a_word(name: str) -> None:
     """Every option, parameter and reason has a meaning, every message, event and public name a sentence."""
     lines = (FOLDER / name).read_text().splitlines()
+    heads = [at for at, line in enumerate(lines) if line.startswith("| ---")]
+    assert not [lines[at - 1] for at in heads if not lines[at + 1].startswith("|")], "empty tables"
     tables = [at for at, line in enumerate(lines) if line.endswith("| meaning |")]
     rows = [row for at in tables for row in _rows(lines[at + 2 :])]
     if name.removeprefix("reference/") in TABLES:

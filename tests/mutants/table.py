@@ -24,9 +24,11 @@ JOB = f"{_VECTORS}[job]"
 _BLOBS = "tests/unit/link/test_blobs.py"
 _SERVICE = "tests/unit/validator/test_service.py"
 _SEATS = "tests/unit/validator/test_seats.py"
+_OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
+_EXACT = "tests/unit/pol/rules/tiers/test_exact.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
 _OUTGOING = "tests/unit/validator/test_outgoing.py"
-_SHARES = "tests/unit/compute_provider/decide/test_shares.py"
+_SHARES = "tests/unit/compute_provider/decide/test_duties.py"
 _RECEIVING = "tests/unit/link/test_receiving.py"
 _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
@@ -69,7 +71,7 @@ MUTANTS = (
     Mutant(
         "lot-block-hash",
         "lots are drawn from a block hash, which its proposer chooses",
-        "chain/state_machine/due.py",
+        "chain/state_machine/proof/lots.py",
         "apply_lot(ctx, lot, ctx.revealed)",
         "apply_lot(ctx, lot, ctx.block.previous_hash)",
         (_LOTS, MARKET),
@@ -118,7 +120,7 @@ MUTANTS = (
         "reveal-any-vote",
         "a node votes for a proposal whatever it reveals",
         "chain/app/application.py",
-        "if reveal is None or not verify_reveal(duty.pub_key, duty.message, reveal.proof):",
+        "if reveal is None or not self._crypto.reveal(duty.pub_key, duty.message, reveal.proof):",
         "if reveal is None:",
         (_REVEALS,),
     ),
@@ -126,7 +128,7 @@ MUTANTS = (
         "reveal-any-block",
         "a decided block makes a beacon of whatever it reveals",
         "chain/state_machine/registry/beacon.py",
-        "if duty is None or not verify(duty.pub_key, duty.message, proof):",
+        "if duty is None or not ctx.crypto.reveal(duty.pub_key, duty.message, proof):",
         "if duty is None:",
         (_BEACON,),
     ),
@@ -218,19 +220,19 @@ MUTANTS = (
         "declared-gas",
         "a proposal may hold what declares less than it needs",
         "chain/state_machine/transition.py",
-        "    check_gas(tx)\n    check_stateless(tx)\n",
-        "    check_stateless(tx)\n",
+        "    check_gas(tx)\n    check_stateless(rules, tx)\n",
+        "    check_stateless(rules, tx)\n",
         (f"{_BLOCK_GAS}::test_what_declares_less_than_it_needs_whatever_happens_is_not_voted_for",),
     ),
     Mutant(
         "alone-and-wrong",
         "what contradicts itself pays its fee in a block",
         "chain/state_machine/transition.py",
-        """        check_stateless(tx)
-        sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
+        """        check_stateless(rules, tx)
+        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
 """,
-        """        sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
-        check_stateless(tx)
+        """        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
+        check_stateless(rules, tx)
 """,
         (f"{_BLOCK_GAS}::test_what_shows_alone_to_be_wrong_is_not_voted_for_and_costs_nothing",),
     ),
@@ -253,7 +255,7 @@ MUTANTS = (
     Mutant(
         "lane-share",
         "a lane does in a block whatever is due",
-        "chain/state_machine/due.py",
+        "chain/state_machine/gas.py",
         "if used and used + weight > ctx.block.params.due_gas * percent // 100:",
         "if used and used + weight > ctx.block.params.due_gas * 10**9:",
         (
@@ -264,7 +266,7 @@ MUTANTS = (
     Mutant(
         "heavy-entry",
         "an entry that is heavier than its lane's share waits for ever",
-        "chain/state_machine/due.py",
+        "chain/state_machine/gas.py",
         "if used and used + weight > ctx.block.params.due_gas * percent // 100:",
         "if used + weight > ctx.block.params.due_gas * percent // 100:",
         (f"{_GAS}::test_what_is_heavier_than_its_lanes_share_runs_alone",),
@@ -272,8 +274,8 @@ MUTANTS = (
     Mutant(
         "one-budget",
         "the lanes share one budget",
-        "chain/state_machine/due.py",
-        "used = ctx.due_gas.get(lane, 0)",
+        "chain/state_machine/gas.py",
+        "used = ctx.due_gas.get(part, 0)",
         "used = sum(ctx.due_gas.values())",
         (f"{_GAS}::test_a_flood_in_one_lane_holds_up_no_other",),
     ),
@@ -466,7 +468,7 @@ MUTANTS = (
     Mutant(
         "emptied-book",
         "whoever declines loses its bid",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/ends.py",
         "    if reason is LegEnd.DECLINED_NO_CAPACITY:\n",
         "    if reason:\n",
         (f"{_MATCHED}::test_one_order_that_is_never_delivered_does_not_empty_the_book",),
@@ -474,7 +476,7 @@ MUTANTS = (
     Mutant(
         "blame-for-ever",
         "an order that is never delivered goes round all validators",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/ends.py",
         "        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)\n"
         "        fee = order.params.payload_fee\n",
         "        fee = order.params.payload_fee\n",
@@ -483,7 +485,7 @@ MUTANTS = (
     Mutant(
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/money.py",
         "source, paid = order.id.hex(), min(cut, lost)",
         "source, paid = order.id.hex(), cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
@@ -491,9 +493,9 @@ MUTANTS = (
     Mutant(
         "deadline-in-a-match",
         "the order's deadline ends a match without fault",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/ends.py",
         "        miss_accept(ctx, order, leg)\n    elif",
-        "        end_order(ctx, order, CloseReason.DEADLINE)\n    elif",
+        "        end_with_leg(ctx, order, leg, CloseReason.DEADLINE)\n    elif",
         (
             f"{_MATCHED}::test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance",
         ),
@@ -501,7 +503,7 @@ MUTANTS = (
     Mutant(
         "proven-unpaid",
         "a proven order is closed at its deadline",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/market/orders.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
         "        return\n    last =",
         "if order.state is OrderState.PROVEN:\n"
@@ -576,9 +578,9 @@ MUTANTS = (
     Mutant(
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
-        "chain/state_machine/proof/handlers/commit_traces.py",
-        "LOCAL_ROOTS.get(ctx.store, order.id, leg, slot) or order.terms.local_root",
-        "order.terms.local_root",
+        "chain/state_machine/legs/slots.py",
+        "    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
+        "    left = None\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
     Mutant(
@@ -636,7 +638,7 @@ MUTANTS = (
     Mutant(
         "false-stop-holds",
         "a place that has a result verifies the claim that the job stops there",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/votes.py",
         "        return Ruling.RIGHT if found.kind is AnswerKind.STOPPED else Ruling.WRONG\n",
         "        return Ruling.RIGHT\n",
         (f"{_STOPS}::test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does",),
@@ -690,7 +692,7 @@ MUTANTS = (
     Mutant(
         "end-unchecked",
         "a validator takes a provider's word that the job stops",
-        "validator/work/numerics.py",
+        "validator/work/checks/exact.py",
         '    return ReplayOutcome(ShareReason.NOT_STOPPED, b"")\n',
         '    return ReplayOutcome(ShareReason.NONE, b"")\n',
         (
@@ -754,17 +756,17 @@ MUTANTS = (
     Mutant(
         "part-kept",
         "what was withheld is the validator's also where the leg has failed",
-        "chain/state_machine/market/orders.py",
-        "        _lose_part(ctx, order, leg)\n        # What failed",
-        "        pay_part(ctx, order.id, leg.validator)\n        # What failed",
+        "chain/state_machine/legs/ends.py",
+        "    lose_part(ctx, order, leg)\n    end_order",
+        "    pay_part(ctx, order.id, leg.validator)\n    end_order",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(
         "part-returned-twice",
         "what returns to the deposit is made good by the job bond once more",
-        "chain/state_machine/proof/legs.py",
-        "compute_round_cost(order, leg) - part",
-        "compute_round_cost(order, leg)",
+        "chain/state_machine/legs/money.py",
+        "cost - without_panel - part",
+        "cost - without_panel",
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
@@ -778,7 +780,7 @@ MUTANTS = (
     Mutant(
         "made-good-twice",
         "each round of a leg that is found wrong pays for what the consumer lost once",
-        "chain/state_machine/proof/legs.py",
+        "chain/state_machine/legs/money.py",
         "max(0, paid - tally.made_good)",
         "max(0, paid)",
         (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),
@@ -834,7 +836,7 @@ MUTANTS = (
     Mutant(
         "part-to-oneself",
         "a validator that is going to stop pays its own people out of its part",
-        "chain/state_machine/market/orders.py",
+        "chain/state_machine/legs/money.py",
         "    of_bond = min(taken, row.amount if row else 0)\n",
         "    taken = 0\n    of_bond = min(taken, row.amount if row else 0)\n",
         (f"{REJECTIONS[0]}::test_a_validator_cannot_pay_itself_out_of_its_part_and_stop",),
@@ -911,8 +913,8 @@ MUTANTS = (
         "missing-slot",
         "a round closes without its last slots",
         "chain/state_machine/proof/handlers/close_round.py",
-        "if missing < slots:",
-        "if missing < len(shares):",
+        "if missing is not None:",
+        "if missing is not None and shares:",
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
@@ -1540,9 +1542,9 @@ MUTANTS = (
     Mutant(
         "trained-by-id",
         "a provider trains an order with a low id while the time of another one runs out",
-        "compute_provider/decide/shares.py",
-        "    for work in state.by_deadline():\n        if work.stage is Stage.READY:\n",
-        "    for work in state.works:\n        if work.stage is Stage.READY:\n",
+        "compute_provider/decide/duties.py",
+        "    for work in by_deadline(shares, picture):\n        if work.stage is Stage.READY:\n",
+        "    for work in shares.works:\n        if work.stage is Stage.READY:\n",
         (f"{_SHARES}::test_what_has_to_be_there_first_is_trained_first",),
     ),
     Mutant(
@@ -1630,9 +1632,9 @@ MUTANTS = (
     Mutant(
         "digest-of-any-stage",
         "a digest of one stage can be shown in the next",
-        "validator/work/numerics.py",
-        "    digest = answer_digest(seed, inner, _pieces(*states))\n",
-        '    digest = answer_digest(b"", inner, _pieces(*states))\n',
+        "validator/work/checks/exact.py",
+        "    digest = EXACT.digest(seed, inner, pieces_of(*states))\n",
+        '    digest = EXACT.digest(b"", inner, pieces_of(*states))\n',
         ("tests/unit/validator/test_numerics.py",),
     ),
     Mutant(
@@ -1685,39 +1687,71 @@ MUTANTS = (
     Mutant(
         "one-answer-is-enough",
         "one accomplice verifies where the honest are kept silent",
-        "pol/rules/panels.py",
-        "needed = max(1, min(auditors, eligible))",
+        "pol/rules/tiers/votes.py",
+        "needed = max(1, min(quorum.auditors, quorum.eligible))",
         "needed = 1",
         (f"{_PANELS}::test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either",),
     ),
     Mutant(
         "silence-verifies",
         "in the last stage the silent do not count",
-        "pol/rules/panels.py",
-        "if 2 * part > stake), None)",
-        "if 2 * part > sum(stakes.values())), None)",
+        "pol/rules/tiers/votes.py",
+        "if 2 * part > quorum.stake), None)",
+        "if 2 * part > sum(part for _, part in stakes)), None)",
         (f"{_PANELS}::test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either",),
     ),
     Mutant(
         "two-thirds",
         "two thirds decide, and not more than two thirds",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/votes.py",
         "if 3 * count > 2 * revealed and count >= needed),",
         "if 3 * count >= 2 * revealed and count >= min(2, needed)),",
-        (_RULES_OF_PANELS,),
+        (_EXACT,),
     ),
     Mutant(
         "root-is-enough",
         "an answer needs no digest",
-        "pol/rules/panels.py",
-        "counts[found] = counts.get(found, 0) + max(group.values())",
-        "counts[found] = counts.get(found, 0) + sum(group.values())",
-        (_RULES_OF_PANELS, f"{_PANELS}::test_the_root_without_the_work_is_another_answer"),
+        "pol/rules/tiers/votes.py",
+        "counts[finding] = counts.get(finding, 0) + max(group.values())",
+        "counts[finding] = counts.get(finding, 0) + sum(group.values())",
+        (_EXACT, f"{_PANELS}::test_the_root_without_the_work_is_another_answer"),
+    ),
+    Mutant(
+        "tier-is-equality",
+        "rejected shares are compared by equality, whatever the tier",
+        "chain/state_machine/proof/rejections.py",
+        "if not tier_of(leg).is_same_share(claim.commitment, made):",
+        "if claim.commitment != made:",
+        (f"{_OTHER_TIER}::test_a_rejected_share_is_compared_as_the_tier_says",),
+    ),
+    Mutant(
+        "every-round-is-drawn",
+        "a round gets a panel that was not drawn",
+        "chain/state_machine/proof/panels.py",
+        "    if number < rate:\n",
+        "    if rate:\n",
+        (f"{_OTHER_TIER}::test_an_order_settles_whatever_is_drawn",),
+    ),
+    Mutant(
+        "undrawn-audit-is-paid",
+        "the audit's part of a round that had none is paid to nobody",
+        "chain/state_machine/proof/settlement.py",
+        "audit_bps=order.params.audit_bps if audited else 0,",
+        "audit_bps=order.params.audit_bps,",
+        (f"{_OTHER_TIER}::test_a_round_that_is_not_drawn_costs_its_work_and_no_audit",),
+    ),
+    Mutant(
+        "undrawn-audit-is-made-good",
+        "a consumer gets back the audit of a round that had none",
+        "chain/state_machine/legs/money.py",
+        "cost - without_panel - part",
+        "cost - part",
+        (f"{_OTHER_TIER}::test_a_consumer_whose_leg_fails_gets_back_what_it_paid",),
     ),
     Mutant(
         "digest-without-seed",
         "a digest can be known before the draw",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/answers.py",
         'encode_fields("assay/panel/digest", seed, b"".join(inner_roots))',
         'encode_fields("assay/panel/digest", b"".join(inner_roots))',
         (COMMITMENTS,),
@@ -1725,10 +1759,10 @@ MUTANTS = (
     Mutant(
         "copied-commitment",
         "another seat's commitment can be copied",
-        "pol/rules/panels.py",
+        "pol/rules/tiers/answers.py",
         "        u32(stage),\n        auditor,\n        salt,\n",
         "        u32(stage),\n        salt,\n",
-        (COMMITMENTS, _RULES_OF_PANELS),
+        (COMMITMENTS, _EXACT),
     ),
     Mutant(
         "aggregation-drawn",
@@ -1744,9 +1778,9 @@ MUTANTS = (
     Mutant(
         "unshown-is-right",
         "a segment is right whose leaf nobody was given",
-        "pol/rules/panels.py",
-        'claim != b"" and found.root == claim',
-        "found.root == (claim or found.root)",
+        "pol/rules/tiers/votes.py",
+        'claim != b"" and counted.agree(found, claimed)',
+        'claim == b"" or counted.agree(found, claimed)',
         (f"{_PANELS}::test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault",),
     ),
     Mutant(
@@ -1832,7 +1866,7 @@ MUTANTS = (
     Mutant(
         "far-ahead",
         "any number of rounds is closed and not verified",
-        "chain/state_machine/proof/rounds.py",
+        "chain/state_machine/legs/checks.py",
         "return leg.round - leg.next_round >= order.params.rounds_ahead",
         "return False",
         (
@@ -2379,15 +2413,15 @@ MUTANTS = (
         "trial-lie",
         "a job may take a thousand times its work, as long as it is finite",
         "validator/decide/trial.py",
-        "if round > most or terms.rounds * round > left:",
-        "if terms.rounds * round > left:",
+        "if round > most or leg.rounds * round > left:",
+        "if leg.rounds * round > left:",
         (f"{_TRIAL}::test_operations_that_cost_a_thousand_times_their_work_are_too_slow",),
     ),
     Mutant(
         "trial-deadline",
         "a job is accepted that will miss the order's deadline",
         "validator/decide/trial.py",
-        "if round > most or terms.rounds * round > left:",
+        "if round > most or leg.rounds * round > left:",
         "if round > most:",
         (f"{_TRIAL}::test_a_job_has_to_fit_the_orders_deadline",),
     ),
@@ -2485,7 +2519,7 @@ MUTANTS = (
     Mutant(
         "event-progress",
         "no event tells of a progress deadline that starts again",
-        "chain/state_machine/market/orders.py",
+        "chain/state_machine/legs/progress.py",
         "    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))\n",
         "",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
@@ -2711,7 +2745,7 @@ MUTANTS = (
         "joined-and-stale",
         "the status of a provider that has joined says that it waits",
         "compute_provider/daemon.py",
-        "        if after.joined != before.joined:\n",
+        "        if seen.joined != before.joined:\n",
         "        if False:\n",
         ("tests/integration/test_provider_daemon.py",),
     ),

@@ -42,6 +42,15 @@ def value_of(fill: Fill) -> int:
     return ceil(Fraction(fill.work * fill.price, 10**15))
 
 
+def tier_of(order: Asked, offer: Standing) -> str:
+    """Return the first tier of the order's list that the bid offers, of an order without a list the bid's first."""
+    offered = offer.bid.offer.tiers
+    if not order.conditions.tiers:
+        return offered[0] if offered else ""
+    common = [tier for tier in order.conditions.tiers if tier in offered]
+    return common[0] if common else ""
+
+
 def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) -> list[str]:
     """Return why the bid cannot take the order after ``fills``; nothing means that it can."""
     bid, terms, wanted = offer.bid, offer.bid.offer, order.conditions
@@ -64,7 +73,7 @@ def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) ->
         failed.append("memory")
     if wanted.regions and (not terms.regions or not set(terms.regions) <= set(wanted.regions)):
         failed.append("regions")
-    if wanted.tier and wanted.tier not in terms.tiers:
+    if not tier_of(order, offer):
         failed.append("tier")
     if not order.work >= terms.min_work:
         failed.append("min_work")
@@ -141,6 +150,7 @@ def twin_match(
                     order.work,
                     bid.offer.price,
                     bond_of(order, best),
+                    tier_of(order, best),
                 )
             )
         else:
@@ -238,7 +248,7 @@ def random_order(random: Random, validators: list[str], easy: bool = False) -> A
         device_class=random.choice(("", "", *DEVICES)),
         memory=random.choice((0, 0, 9)),
         regions=() if easy else some(random, REGIONS, 0.6),
-        tier=random.choice(("", *TIERS)),
+        tiers=random.choice(((), TIERS[:1], TIERS[1:], TIERS, TIERS[::-1])),
     )
     rounds, slots, share_work, outer_work = random.choice(SHAPES)
     return Asked(

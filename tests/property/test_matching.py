@@ -120,7 +120,9 @@ ORDERS = st.lists(
             device_class=st.sampled_from(["", "cpu"]),
             memory=st.integers(0, 3),
             regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
-            tier=st.sampled_from(["", "exact"]),
+            tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2, unique=True).map(
+                tuple
+            ),
         ),
         excluded=st.lists(st.sampled_from(["a", "b"]), max_size=1).map(tuple),
         seconds_left=st.integers(0, 30),
@@ -343,7 +345,14 @@ def test_the_seed_decides_ties_fairly() -> None:
     order = Asked(b"order", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 0, 1)
     offers = [
         Standing(
-            Bid(b"%s%d" % (name, n), name.decode(), Offer(price=5, slot_speed=PFLOP), 0, 99, 0),
+            Bid(
+                b"%s%d" % (name, n),
+                name.decode(),
+                Offer(price=5, slot_speed=PFLOP, tiers=("exact",)),
+                0,
+                99,
+                0,
+            ),
             False,
             9 * PFLOP,
             0,

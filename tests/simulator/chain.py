@@ -4,14 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from chain.state_machine import queries
-from chain.state_machine.invariants import (
-    OF_WHOLE,
-    check_all,
-    check_conservation,
-    check_order,
-)
+from chain.state_machine.invariants import check_all, check_record
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALLIES
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
     PANEL_POTS,
     PANELS,
@@ -20,6 +16,7 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STANDING_ISSUES,
 )
+from chain.state_machine.rules import RULES
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Space, parts_of
 from domain.market.records import OrderState
@@ -109,7 +106,7 @@ class LiveChain(Chain):
         self._living = LiveStore()
         self._closed: set[bytes] = set()
         self._gone: set[int] = set()
-        self._seen: dict[Callable[[Overlay], None], set[int]] = {}
+        self._seen: dict[Callable[..., None], set[int]] = {}
         self._answers: dict[Any, tuple[set[int], Any]] = {}
         return LiveStore()
 
@@ -151,7 +148,7 @@ class LiveChain(Chain):
         self._check_whole({key[0] for key in self.changed} | self._gone)
         for order_id in self.touched:
             assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
-            check_order(living, ORDERS.must(living, order_id))
+            check_record(living, ORDERS, ORDERS.must(living, order_id))
         for order_id in self.touched:
             if ORDERS.must(store, order_id).state is OrderState.CLOSED:
                 self._closed.add(order_id)
@@ -161,9 +158,12 @@ class LiveChain(Chain):
 
     def _check_whole(self, changed: set[int]) -> None:
         """Check what holds of the whole, but nothing again that read only what has not changed since it held."""
-        for check in (check_conservation, *OF_WHOLE):
-            if check not in self._seen or not changed.isdisjoint(self._seen[check]):
+        invariants = [component.invariants for component in RULES.components]
+        for check in (check for found in invariants for check in found.block):
+            check(Overlay(self._living))
+        for whole in (whole for found in invariants for whole in found.whole):
+            if whole not in self._seen or not changed.isdisjoint(self._seen[whole]):
                 store = Noting(self._living)
-                check(store)
-                self._seen[check] = store.seen
+                whole(store, RULES)
+                self._seen[whole] = store.seen
         self._gone = set()

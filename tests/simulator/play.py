@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from chain.state_machine.invariants import InvariantBroken
+from chain.state_machine.invariant import InvariantBroken
 from domain.market.reasons import CloseReason
 from tests.simulator.scenario import Kind, Shape, make_setup
 from tests.simulator.world import World

@@ -76,6 +76,7 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
         outer_work=random.randrange(1, 20_000_000),
         global_bytes=200_000,
         local_bytes=100_000,
+        update_bytes=150_000,
         global_chunks=2,
         local_chunks=1,
         executor_version=1,
@@ -90,7 +91,7 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
     conditions = Conditions(
         regions=random.choice(((), (), (), (REGIONS[0],), REGIONS)),
         memory=random.choice((0, 10**8, 10**9)),
-        tier=random.choice(("", "exact")),
+        tiers=random.choice(((), ("exact",))),
     )
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
     message = submit(

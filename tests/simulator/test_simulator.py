@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chain.state_machine.invariants import InvariantBroken
+from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.market.reasons import CloseReason

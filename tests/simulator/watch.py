@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import LOTS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from chain.state_machine.context import HEAD, NS
-from chain.state_machine.market.tables import LEGS
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -252,7 +252,7 @@ class World:
         for daemon in self.validators.values():
             daemon.wake(self.network.delay())
         for provider in self.providers.values():
-            if provider.state.works:
+            if provider.shares.works:
                 provider.wake(self.network.delay())
         for order in self.orders:
             if order.order_id and not order.over:

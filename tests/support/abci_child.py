@@ -69,8 +69,10 @@ def plant(death: str) -> None:
     if death == "bug-in-finalize":
         real = transition.apply_block
 
-        def apply_block(overlay: Any, block: Any, *rest: Any) -> Any:
-            return (raise_bug if block.height == DEADLY_HEIGHT else real)(overlay, block, *rest)
+        def apply_block(overlay: Any, block: Any, *rest: Any, **more: Any) -> Any:
+            return (raise_bug if block.height == DEADLY_HEIGHT else real)(
+                overlay, block, *rest, **more
+            )
 
         patch.object(application, "apply_block", apply_block).start()
 

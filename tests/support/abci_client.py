@@ -11,10 +11,10 @@ from cosmpy.protos.tendermint.abci import types_pb2 as abci
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chain.app.abci_server import frame, read_varint
+from chain.app.comet_version import VERSION as COMETBFT_VERSION
 from domain import codec
 from domain.genesis import Genesis
 from tests.support.small_chain import GENESIS_TIME_NS, genesis, reveal
-from tools.setup.cometbft import VERSION as COMETBFT_VERSION
 
 DEADLINE_SECONDS = 20.0
 

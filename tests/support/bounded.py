@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from domain.bounds import (
     ADDRESS,
     MAYBE_ADDRESS,
+    Distinct,
     Form,
     Length,
     Many,
@@ -68,7 +69,8 @@ def _tuples(items: st.SearchStrategy[Any], marks: tuple[Any, ...]) -> st.SearchS
     length = next((mark for mark in marks if isinstance(mark, Length)), Many)
     most = min(length.high, max(length.low, _TUPLE_MAX))
     ascending = any(isinstance(mark, Sorted) for mark in marks)
-    made = st.lists(items, min_size=length.low, max_size=most, unique=ascending)
+    unique = ascending or any(isinstance(mark, Distinct) for mark in marks)
+    made = st.lists(items, min_size=length.low, max_size=most, unique=unique)
     return made.map(lambda parts: tuple(sorted(parts) if ascending else parts))
 
 
@@ -172,7 +174,7 @@ def _outside(kind: Any, mark: Any, value: Any) -> Iterator[Any]:
                 yield value[:1] * (high + 1)
             if low:
                 yield value[: low - 1]
-        case Sorted():
+        case Sorted() | Distinct():
             yield value[:1] * 2
         case Visible():
             yield value + "\n"

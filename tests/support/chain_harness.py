@@ -13,19 +13,22 @@ from typing import Any
 
 from chain.state_machine import queries
 from chain.state_machine import store as state_store
-from chain.state_machine.context import HEAD, NS, PARAMS
+from chain.state_machine.context import HEAD, NS, PARAMS, Memory
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
+from chain.state_machine.ledger.queries import get_account, get_balance
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS
+from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.rules import RULEBOOK, RULES, Rulebook
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Table
-from chain.state_machine.transition import HANDLERS, apply_block, init_chain
+from chain.state_machine.transition import apply_block, init_chain
 from domain.amount import ceil_div
 from domain.beacon import Reveal, next_beacon, reveal_message
 from domain.block import Block, BlockResult, TxResult
@@ -79,12 +82,23 @@ def pub_key(address: str) -> bytes:
 
 
 def sign(key: bytes, message: bytes) -> bytes:
-    """Return the signature that :func:`verify` accepts."""
+    """Return the signature that :class:`TestCrypto` accepts."""
     return sha256(key + message).digest() * 2
 
 
-def verify(key: bytes, message: bytes, signature: bytes) -> bool:
-    return signature == sign(key, message)
+class TestCrypto:
+    """The crypto of this chain: what :func:`sign` and :func:`prove` return, and nothing else, is right."""
+
+    __test__ = False
+
+    def signature(self, key: bytes, message: bytes, signature: bytes) -> bool:
+        return signature == sign(key, message)
+
+    def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
+        return proof == prove(key, message, proof[:33])
+
+
+CRYPTO = TestCrypto()
 
 
 def beacon_key(operator: str) -> bytes:
@@ -93,12 +107,8 @@ def beacon_key(operator: str) -> bytes:
 
 
 def prove(key: bytes, message: bytes, value: bytes) -> bytes:
-    """Return the proof that :func:`verify_reveal` accepts, for any value of 33 bytes."""
+    """Return the proof that :class:`TestCrypto` accepts, for any value of 33 bytes."""
     return value + sign(key, message + value)
-
-
-def verify_reveal(key: bytes, message: bytes, proof: bytes) -> bool:
-    return proof == prove(key, message, proof[:33])
 
 
 def cons_key(operator: str) -> bytes:
@@ -143,7 +153,8 @@ def make_genesis(
 
 def enough_gas(tx: Tx) -> int:
     """Return the gas that a transaction needs, with room for what its messages find in the state."""
-    finds = any(HANDLERS[type(message)].weight is not None for message in tx.messages)
+    handlers = [RULES.handlers.get(type(message)) for message in tx.messages]
+    finds = any(handler is not None and handler.weight is not None for handler in handlers)
     return gas_of(tx) + (GAS_ROOM if finds else 0)
 
 
@@ -171,8 +182,11 @@ def prove_key(message: Message, sequence: int, index: int) -> Message:
 class Chain:
     """A chain in memory. ``block`` makes one block and commits it; ``checked`` runs all invariants after each."""
 
-    def __init__(self, genesis: Genesis, *, checked: bool = True) -> None:
+    def __init__(
+        self, genesis: Genesis, *, checked: bool = True, rulebook: Rulebook = RULEBOOK
+    ) -> None:
         self.genesis = genesis
+        self.rulebook = rulebook
         self.checked = checked
         self.store: Any = self.make_store()
         self.book = LivingBook()
@@ -186,7 +200,7 @@ class Chain:
         self.reveal_result: TxResult | None = None
         self.fees: dict[str, int] = {}  # paid by each account
         overlay = Overlay(self.store)
-        self.first_validators = init_chain(overlay, genesis, self.time_ns)
+        self.first_validators = init_chain(overlay, genesis, self.time_ns, rulebook)
         self.commit(overlay)
 
     def make_store(self) -> Reader:
@@ -269,7 +283,7 @@ class Chain:
             reveal=reveal or (self.reveal(operator, value) if reveals else None),
         )
         overlay = Overlay(self.store)
-        result = apply_block(overlay, block, verify, verify_reveal, self.book)
+        result = apply_block(overlay, block, CRYPTO, Memory(self.book), self.rulebook)
         self.reveal_result = None
         if block.reveal is not None:
             self.reveal_result, *results = result.tx_results
@@ -293,7 +307,7 @@ class Chain:
 
     def check_state(self) -> None:
         """Check the invariants over the committed state."""
-        check_all(self.store)
+        check_all(self.store, self.rulebook.at(self.overlay(), self.height))
 
     def check_books(self) -> None:
         """Check that the events alone tell all that the state has."""
@@ -381,7 +395,7 @@ class Chain:
         self.pass_time(clock - self.clock)
 
     def mempool(self) -> Mempool:
-        return Mempool(self.store, verify)
+        return Mempool(self.store, CRYPTO, self.rulebook)
 
     def check(self, tx: Tx, mempool: Mempool | None = None, *, recheck: bool = False) -> TxResult:
         """Check a transaction as the mempool does."""
@@ -389,7 +403,7 @@ class Chain:
         return mempool.check_tx(tx, min_gas_price_millionths=0, recheck=recheck)
 
     def simulate(self, tx: Tx) -> TxResult:
-        return simulate_tx(self.store, tx)
+        return simulate_tx(self.store, tx, self.rulebook)
 
     # --- looking ---
 
@@ -425,10 +439,10 @@ class Chain:
         return account.sequence if account else 0
 
     def account(self, address: str) -> Account | None:
-        return queries.get_account(self.store, address)
+        return get_account(self.store, address)
 
     def balance(self, address: str) -> int:
-        return queries.get_balance(self.store, address, DENOM)
+        return get_balance(self.store, address, DENOM)
 
     def bond(self, address: str) -> int:
         """Return the free coins of a bond account."""
@@ -436,7 +450,7 @@ class Chain:
         return free
 
     def ask(self, request: Any) -> Any:
-        return queries.answer(self.store, request)
+        return queries.answer(self.store, request, self.rulebook)
 
     def order(self, order_id: bytes) -> Order:
         found: Order = self.ask(OrderRequest(order_id)).order

@@ -11,8 +11,10 @@ from hashlib import sha256
 from typing import Any
 
 from chain.state_machine import gas
-from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.queue import DEADLINES, Due
+from chain.state_machine.ledger.gas import PAY_GAS
+from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
+from chain.state_machine.market.tables import ORDER_DUE, ORDERS
+from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
 from domain.block import BlockResult
 from domain.hashing import merkle_path
@@ -58,9 +60,9 @@ from pol.rules.commitment import (
     update_claim,
 )
 from pol.rules.orders import handover_seconds
-from pol.rules.panels import answer_commitment
 from pol.rules.schedule import first_step, is_handover, share_segments
 from pol.rules.stops import find_stop
+from pol.rules.tiers.answers import answer_commitment
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 CONSUMER = "carol"
@@ -72,9 +74,9 @@ OFFERED = {field.name for field in fields(Offer)}
 
 def due_gas(*, entries: int = 0, tries: int = 0, fills: int = 0) -> int:
     """Return the ``due_gas`` with which a block takes so many ends of orders, or tries or matches so many orders."""
-    of_orders = entries * (gas.DUE_GAS + gas.PAY_GAS) * 100 // gas.LANE_PERCENT[1]
-    auction = max(tries * (gas.TRY_GAS + 8 * gas.TRY_BID_GAS), fills * gas.FILL_GAS)
-    return max(of_orders, 2 * auction * 100 // gas.AUCTION_PERCENT)
+    of_orders = entries * (gas.DUE_GAS + PAY_GAS) * 100 // gas.LANE_PERCENT[1]
+    auction = max(tries * (TRY_GAS + 8 * TRY_BID_GAS), fills * FILL_GAS)
+    return max(of_orders, 2 * auction * 100 // AUCTION_PERCENT)
 
 
 def digest(*parts: object) -> bytes:
@@ -100,6 +102,7 @@ def make_terms(**changes: Any) -> JobTerms:
         outer_work=4_000_000,
         global_bytes=600_000,
         local_bytes=400_000,
+        update_bytes=500_000,
         global_chunks=3,
         local_chunks=2,
         executor_version=1,
@@ -266,8 +269,8 @@ class Market:
 
         def move(overlay: Overlay) -> None:
             moved = ORDERS.update(overlay, order_id, deadline=deadline)
-            kind = Due.ORDER
-            DEADLINES.mark(overlay, kind // 10, moved.deadline, int(kind), order_id)
+            kind = ORDER_DUE
+            DEADLINES.mark(overlay, kind.lane, moved.deadline, kind.number, order_id)
 
         self.chain.change(move)
 
@@ -320,14 +323,14 @@ class Market:
         return replace(claim, **changes)
 
     def local_in(self, order_id: bytes, slot: int) -> bytes:
-        """Return the local state that the slot's last accepted share left, or the order's initial one."""
+        """Return the local state that the slot's last accepted share left, or the one that the slot starts from."""
         leg = self.order(order_id).legs
         left = [
             share.roots.local_out
             for share in self.shares(order_id)
             if share.roots and (share.claim.leg, share.claim.slot) == (leg, slot)
         ]
-        return left[-1] if left else self.order(order_id).terms.local_root
+        return left[-1] if left else self.all_of(order_id).opening_local(leg, slot)
 
     def trace(
         self,
@@ -351,7 +354,7 @@ class Market:
 
     def traces_of_round(self, order_id: bytes) -> list[Trace]:
         """Return a trace that holds for each slot of the open round."""
-        return [self.trace(order_id, slot) for slot in range(self.order(order_id).terms.slots)]
+        return [self.trace(order_id, slot) for slot in self.leg(order_id).served_slots]
 
     def commit_message(
         self,
@@ -579,8 +582,8 @@ class Market:
 
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, audits, windows, hand-over."""
-        rounds = self.order(order_id).terms.rounds
-        for round in range(self.leg(order_id).round, rounds):
+        leg = self.leg(order_id)
+        for round in range(leg.round, leg.end_round):
             self.train_round(order_id)
             self.answer_all(order_id, round)
         self.chain.pass_time(self.order(order_id).window + 2)

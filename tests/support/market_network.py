@@ -21,7 +21,8 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.jobs import read_job
-from consumer.submit import Request, submit
+from consumer.request import Request
+from consumer.submit import submit
 from consumer.watch import POLL_SECONDS, Delivery
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.records import Leg
@@ -180,7 +181,7 @@ class MarketNetwork:
         deliver: bool = True,
     ) -> MarketOrder:
         """Submit an order for bids inside ``regions``, and follow it."""
-        conditions = Conditions(regions=tuple(sorted(regions)), tier="exact")
+        conditions = Conditions(regions=tuple(sorted(regions)), tiers=("exact",))
         request = Request(conditions, price_limit, time_to_live, deadline)
         made = submit(self.client, self._sender, self.key, self.job, request)
         order = MarketOrder(self, made.order_id, made.deposit, deliver)

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.market.tables import BIDS, LEGS, ORDERS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
@@ -31,10 +32,12 @@ from domain.ledger.records import (
     Withdrawal,
 )
 from domain.legs.events import (
+    LegDeadlinesMoved,
     LegFailed,
     OrderAccepted,
     OrderDeclined,
     OrderMatched,
+    OrderProven,
     OrderSettled,
     PartReturned,
     ProgressRestarted,
@@ -46,23 +49,26 @@ from domain.market.events import (
     BidChanged,
     BidClosed,
     BidPlaced,
+    DeadlineMoved,
     OrderClosed,
     OrderExcluded,
+    OrderHeld,
     OrderOpened,
+    OrderReleased,
     OrderSubmitted,
     OrderUnmatched,
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
+from domain.node.events import RulesChanged
 from domain.params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
-    DeadlineMoved,
     LeafShown,
-    OrderProven,
     OrderVerified,
     PanelEnded,
+    PanelSkipped,
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
@@ -151,6 +157,7 @@ class Rebuilt:
     """The records of a chain as its events tell them, by the parts of their keys."""
 
     def __init__(self, genesis: Genesis) -> None:
+        self.rules = genesis.rules[0].version
         self.validators = {
             v.operator: Validator(
                 operator=v.operator,
@@ -209,6 +216,12 @@ class Rebuilt:
     def take(self, change: Change) -> None:
         """Change the books as an event tells."""
         raise AssertionError(f"nobody books {type(change).__name__}")
+
+    # Rules
+
+    @take.register
+    def _(self, change: RulesChanged) -> None:
+        self.rules = change.version
 
     # Members
 
@@ -441,6 +454,19 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderVerified) -> None:
         self._leg(change.order, change.leg, settles_at=change.settles_at)
+
+    @take.register
+    def _(self, change: OrderHeld | OrderReleased) -> None:
+        """Nothing that others read tells of holds, but the events."""
+
+    @take.register
+    def _(self, change: LegDeadlinesMoved) -> None:
+        self._leg(
+            change.order,
+            change.leg,
+            accept_deadline=change.accept_deadline,
+            progress_deadline=change.progress_deadline,
+        )
 
     @take.register
     def _(self, change: DeadlineMoved) -> None:
@@ -700,6 +726,10 @@ class Rebuilt:
     def _seat(self, key: RoundKey, auditor: str, **changes: Any) -> None:
         seat = self._seat_of(key, auditor)
         self.seats[key, seat.number] = replace(seat, **changes)
+
+    @take.register
+    def _(self, change: PanelSkipped) -> None:
+        del self.panels[change.round]
 
     @take.register
     def _(self, change: PanelWaits) -> None:

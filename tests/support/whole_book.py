@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from domain.amount import price_ceil
 from domain.hashing import hash_fields
-from matching_engine.book import Histogram
+from domain.market.records import Histogram
 from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.match import Matched, SimulatedMatch
 from matching_engine.records import Asked, Fill, Standing
@@ -48,7 +48,15 @@ def match(
             continue
         bid, price = ranked[0].bid, ranked[0].bid.offer.price
         bond = order.job_bond(price)
-        fill = Fill(order.order_id, bid.id, bid.validator, order.work, price, bond)
+        fill = Fill(
+            order.order_id,
+            bid.id,
+            bid.validator,
+            order.work,
+            price,
+            bond,
+            order.conditions.choose_tier(bid.offer.tiers),
+        )
         fills.append(fill)
         rows = [_after(fill, row) for row in rows]
     carried = tuple(order.order_id for order in queue[orders_max:])

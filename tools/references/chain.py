@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from domain.params import Params, local_params
 from domain.vocabulary import COMPONENTS
+from pol.rules.tiers.table import all_tiers, default_tier
 from tools.references.markdown import code, first_sentence, page, table
 from tools.references.source import ROOT, Described, class_of, classes
 
@@ -32,6 +33,37 @@ def parameters_page() -> str:
         table(("parameter", "public networks", "local networks, where different", "meaning"), rows),
         "An order keeps these for life, as they were when it was submitted: " + kept + ".",
         source="domain/params.py",
+    )
+
+
+def tiers_page() -> str:
+    """Return the page of the verification tiers, from the tiers themselves."""
+    rows = [
+        (
+            code(tier.name),
+            tier.description.arithmetic,
+            tier.description.recomputed,
+            tier.description.agreement,
+            f"{tier.penalty} times the cost of the place",
+        )
+        for tier in all_tiers()
+    ]
+    columns = (
+        "tier",
+        "arithmetic",
+        "recomputed",
+        "two findings agree",
+        "a seat that is silent or differs loses",
+    )
+    return page(
+        "Tiers",
+        "How the work of an order is verified. An order names the tiers that it allows, the preferred one first"
+        f" (`--tier`; by default {code(default_tier().name)}); a bid names those that it offers. The auction fixes the"
+        " tier of a leg: the first of the order's list that the bid offers. If the order names none, it is the first of"
+        " the bid.",
+        table(columns, rows),
+        "[To add a tier](../architecture.md#to-add-a-tier) says what makes one.",
+        source="pol/rules/tiers/",
     )
 
 

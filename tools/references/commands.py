@@ -83,6 +83,8 @@ def _options(options: Any) -> str:
         kind = "" if option.is_flag else code(option.make_metavar(context))
         default = option.default
         is_said = default is not None and not option.is_flag and option.show_default
+        if isinstance(default, tuple):
+            default = ",".join(default)
         shown = code(str(default)) if is_said and not callable(default) else ""
         rows.append((names, kind, shown, option.help or ""))
     return table(("option", "value", "default", "meaning"), rows)

@@ -3,7 +3,7 @@
 import chain.app.metrics
 import compute_provider.metrics
 import validator.metrics
-from assay.cli.configuration import SETTINGS
+from assay.settings.configuration import SETTINGS
 from host.metrics import Metric
 from tools.references.markdown import code, page, table
 
@@ -46,7 +46,7 @@ def configuration_page() -> str:
     rows = [
         (
             code(setting.name),
-            code(_kind(setting.kind)),
+            code(setting.kind.name),
             "" if setting.default is None else code(str(setting.default)),
             code(setting.option),
             code(setting.variable),
@@ -65,16 +65,5 @@ def configuration_page() -> str:
         "metrics_port = 9465\n```",
         "`ASSAY_HOME` names the home, and `ASSAY_PASSPHRASE` the passphrase of keys, for programs. CometBFT has a file"
         " of its own in `node/config/config.toml`.",
-        source="assay/cli/configuration.py",
+        source="assay/settings/configuration.py",
     )
-
-
-def _kind(kind: object) -> str:
-    """Return what a value may be, as help pages write it."""
-    choices = getattr(kind, "choices", None)
-    if choices:
-        return "|".join(choices)
-    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
-    if low is not None:
-        return f"{low} to {high}" if high is not None else f"{low} or more"
-    return str(getattr(kind, "name", "text"))

@@ -9,8 +9,10 @@ from tools.references.chain import (
     messages_page,
     parameters_page,
     reasons_page,
+    tiers_page,
 )
 from tools.references.commands import commands_page
+from tools.references.gas import gas_page
 from tools.references.library import library_page
 from tools.references.money import money_page
 from tools.references.operator import configuration_page, metrics_page
@@ -29,6 +31,8 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "reference/messages.md": messages_page,
         "reference/events.md": events_page,
         "reference/reasons.md": reasons_page,
+        "reference/gas.md": gas_page,
+        "reference/tiers.md": tiers_page,
     }
 )
 """File name under docs/ to what makes its text."""

@@ -3,7 +3,7 @@
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Line:
-    """A field of a class or a member of an enum: its name, type, value, and what its comment says."""
+    """A field of a class, a member of an enum or a constant: its name, type, value and comment."""
 
     name: str
     hint: str
@@ -38,8 +38,16 @@ def classes(path: str) -> Iterator[Described]:
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef):
             bases = tuple(ast.unparse(base) for base in node.bases)
-            lines = tuple(_lines(node, comments, rows))
-            yield Described(node.name, bases, ast.get_docstring(node) or "", lines)
+            lines = tuple(_lines(node.body, comments, rows))
+            yield Described(
+                name=node.name, bases=bases, doc=ast.get_docstring(node) or "", lines=lines
+            )
+
+
+def constants(path: str) -> Iterator[Line]:
+    """Yield the legs at the top of a file of the project, in their order."""
+    text = (ROOT / path).read_text()
+    yield from _lines(ast.parse(text).body, _comments(text), text.splitlines())
 
 
 def class_of(path: str, name: str) -> Described:
@@ -91,8 +99,8 @@ def _constructor(node: ast.ClassDef) -> str:
     return f"{node.name}({', '.join(parts)})"
 
 
-def _lines(node: ast.ClassDef, comments: dict[int, str], rows: list[str]) -> Iterator[Line]:
-    for line in node.body:
+def _lines(body: Iterable[ast.stmt], comments: dict[int, str], rows: list[str]) -> Iterator[Line]:
+    for line in body:
         if isinstance(line, ast.AnnAssign):
             name, hint = ast.unparse(line.target), ast.unparse(line.annotation)
         elif isinstance(line, ast.Assign) and len(line.targets) == 1:
@@ -100,7 +108,12 @@ def _lines(node: ast.ClassDef, comments: dict[int, str], rows: list[str]) -> Ite
         else:
             continue
         value = "" if line.value is None else ast.get_source_segment("\n".join(rows), line.value)
-        yield Line(name, hint, (value or "").strip(), _comment_of(line, comments, rows))
+        yield Line(
+            name=name,
+            hint=hint,
+            value=(value or "").strip(),
+            comment=_comment_of(line, comments, rows),
+        )
 
 
 def _comment_of(line: ast.stmt, comments: dict[int, str], rows: list[str]) -> str:

@@ -8,9 +8,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from chain.app.comet_version import VERSION
 from tools.setup.steps import BIN, Command, Stop, run
 
-VERSION = "0.38.25"
 MODULE = f"github.com/cometbft/cometbft/cmd/cometbft@v{VERSION}"
 OLDEST_GO = (1, 22, 11)
 BINARY = BIN / "cometbft"

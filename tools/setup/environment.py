@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from chain.app.comet_version import VERSION
 from tools.setup import bytecode, cometbft, native, protos
 from tools.setup.steps import BIN, ROOT, VENV, Command, Stop, digest, run, say, step
 
@@ -57,7 +58,7 @@ def set_up(lock: Path) -> None:
     step("modules of packages", done, is_venv, lambda: bytecode.compile_packages(programs))
     step("modules", digest([done, *bytecode.sources()]), is_venv, bytecode.compile_project)
     step("native kernels", native.key(), native.are_built, lambda: native.install(UV))
-    step("cometbft", cometbft.VERSION, cometbft.is_installed, lambda: cometbft.install(UV))
+    step("cometbft", VERSION, cometbft.is_installed, lambda: cometbft.install(UV))
 
 
 @contextmanager

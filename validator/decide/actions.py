@@ -10,9 +10,9 @@ from domain.market.records import JobTerms, Order
 from domain.messages import Message
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import Place, Share
-from link.types import PayloadFile
+from link.types import PayloadFile, StateRef
 from validator.decide.probe import Measured
-from validator.decide.records import LegKey, SeatKey, VerdictRow
+from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
 
 
 class Lane(StrEnum):
@@ -76,6 +76,17 @@ class TryJob:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOpenings:
+    """Hold states of another leg of the order that this one starts from: the global one, and those of slots."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    leg: LegKey
+    opening: StateRef | None
+    slots: tuple[SlotLocal, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckSegment:
     """Replay a segment of a share in the pool, or the update where ``segment`` is n."""
 
@@ -83,6 +94,7 @@ class CheckSegment:
     key: str
     share: ShareKey
     segment: int
+    tier: str  # of the leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +210,7 @@ class ReplayPlace:
     shares: tuple[Share, ...]
     global_in: bytes
     until: int
+    tier: str  # of the leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +266,7 @@ Action = (
     SendTx
     | SendNotice
     | TryJob
+    | TakeOpenings
     | CheckSegment
     | VerifyOpening
     | Recompute

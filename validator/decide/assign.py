@@ -6,9 +6,9 @@ from dataclasses import replace
 from domain.hashing import hash_fields, u32
 from domain.legs.records import Leg
 from domain.proof.reasons import ShareReason
-from link.types import StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work
+from validator.decide.openings import opening_state
 from validator.decide.pace import paced, unshown
 from validator.decide.plan import Worker, plan_slots, spread_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
@@ -28,17 +28,11 @@ def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
     round = leg.round
     if any(known.round == round for known in local.rounds):
         return local
-    opening = _opening_state(local, round)
+    opening = opening_state(local, leg)
     if opening is None or not _usable(local, view):
         return local
     planned = LocalRound(round, opening, (), None, (), 0, None)
     return replace(local, rounds=(*local.rounds, planned))
-
-
-def _opening_state(local: LocalOrder, round: int) -> StateRef | None:
-    if round == 0:
-        return local.payload.initial_global
-    return next((r.next_global for r in local.rounds if r.round == round - 1), None)
 
 
 def _usable(local: LocalOrder, view: View) -> list[Worker]:
@@ -193,8 +187,7 @@ def give_out(
             others = [worker for worker in least if worker.address != failed.provider]
             for provider in plan_slots([slot], others or least, waiting, {}, room).values():
                 give(slot, provider, failed.issue + 1)
-    slots = range(view.on_chain.order.terms.slots)
-    unserved = [slot for slot in slots if slot not in latest]
+    unserved = [slot for slot in leg.served_slots if slot not in latest]
     last = {work.slot: work.provider for known in local.rounds for work in known.works}
     plan = plan_slots(unserved, least, waiting, last, room)
     for slot, provider in spread_slots(plan, least, waiting, unshown(least, local), room).items():

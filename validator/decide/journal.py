@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from domain.proof.reasons import ShareReason
 from validator.decide.duties import Record
-from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork, find_round
+from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork
 
 
 def tell(before: Record | None, after: Record) -> Iterator[str]:
@@ -22,7 +22,7 @@ def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
         why = f" ({after.payload.text})" if after.payload.text else ""
         yield f"{name}: payload {after.payload.stage.name.lower()}{why}"
     for current in after.rounds:
-        known = find_round(before, current.round)
+        known = before.find(current.round)
         for line in _of_round(known, current):
             yield f"{name} round {current.round}{line}"
 

@@ -9,7 +9,16 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import OrderState
 from domain.messages import Message
 from pol.rules.schedule import trial_work
-from validator.decide.actions import Action, Forget, NoteVerdicts, SendTx, Tidy, TryJob
+from validator.decide.actions import (
+    Action,
+    Forget,
+    NoteVerdicts,
+    SendTx,
+    TakeOpenings,
+    Tidy,
+    TryJob,
+)
+from validator.decide.openings import lacking, openings_from, refusal
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs
 from validator.decide.rounds import decide_round, verdict_rows
@@ -52,6 +61,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
         return local, ()  # the node is behind what it said before
     prefix = str(local.key)
     if leg.state == LegState.MATCHED:
+        local = refuse_foreign(local, view, leg)
         return local, _decide_matched(local, view, leg, prefix)
     local = fold(local, on_chain, view.panels, view.clock)
     actions: list[Action] = []
@@ -62,6 +72,16 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
         local, found = decide_audited(local, view, prefix)
         actions += found
     return local, tuple(actions)
+
+
+def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
+    """Note why a leg cannot be served that starts from states of another leg, or has some of the slots alone."""
+    text = refusal(local, view.on_chain, leg, view.held)
+    if not text or local.payload.stage is PayloadStage.BAD:
+        return local
+    decline = int(LegEnd.DECLINED_BY_CHOICE)
+    payload = replace(local.payload, stage=PayloadStage.BAD, decline=decline, text=text)
+    return replace(local, payload=payload)
 
 
 def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[Action, ...]:
@@ -84,13 +104,17 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
         message = MsgDeclineOrder(view.me, local.order_id, local.leg, reason)
         return send("decline", message)
 
+    foreign = lacking(local, view.on_chain, leg)
     match local.payload.stage:
         case _ if view.clock >= deadline:
             return ()
-        case PayloadStage.LOADED:
-            return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)
+        case _ if foreign:
+            opening, slots = openings_from(view.on_chain, leg, view.held)
+            return (TakeOpenings(f"{prefix}/openings", local.key, opening, slots),)
+        case PayloadStage.LOADED:
+            return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.COMPLETE:
             if view.clock >= deadline - margin:
                 return (decline(LegEnd.DECLINED_NO_CAPACITY),)

@@ -32,17 +32,21 @@ def payload_quota(on_chain: OrderResponse) -> int:
 def provider_quota(
     local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str
 ) -> Allowance:
-    """Return what a provider may send for a leg: of a share it has not delivered an update and a local state,
-    of a boundary it is asked for both states, and a few more. Nothing where it was given no share.
+    """Return the allowance of a provider for a leg; a provider that was given no share has none.
 
-    A provider whose time is over may still send: that it came late is worth knowing.
+    It may send an update and a local state for each share that it has not delivered, both states of each boundary that
+    it is asked for, and a few boundaries more. A provider whose time is over may still send: that it came late is
+    worth knowing.
     """
-    states = (local.payload.initial_global, local.payload.initial_local)
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
-    sizes = [state.blob.size for state in states if state is not None]
-    if not works or not sizes:
+    if not works:
         return Allowance()
+    terms = on_chain.order.terms
     shares = sum(work.packet is None for work in works)
     asked = sum(len(task.indices) for task in open_tasks(local, on_chain, panels, provider))
-    pairs = shares + asked + SPARE_BOUNDARIES
-    return Allowance(pairs * len(sizes), pairs * sum(sizes), max(sizes))
+    delivered = _pairs(shares, terms.update_bytes, terms.local_bytes)
+    return delivered + _pairs(asked + SPARE_BOUNDARIES, terms.global_bytes, terms.local_bytes)
+
+
+def _pairs(count: int, *sizes: int) -> Allowance:
+    return Allowance(count * len(sizes), count * sum(sizes), max(sizes) if count else 0)

@@ -24,16 +24,10 @@ from validator.decide.records import (
     CheckedSegment,
     LocalOrder,
     Opening,
-    Payload,
     PayloadStage,
     SealedResult,
     SlotWork,
     exclude,
-    find_round,
-    find_share,
-    find_work,
-    replace_round,
-    replace_work,
 )
 from validator.decide.traces import check_packet
 
@@ -99,10 +93,10 @@ def share_received(
 ) -> tuple[LocalOrder, ShareReason]:
     """Take the commitment to a share, or say what is wrong with it; one that is wrong on its face ends its issue."""
     claim = submission.claim
-    work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
-    assigned = (local.order_id, local.leg) == (claim.order_id, claim.leg)
-    if work is None or work.provider != claim.provider or not assigned:
+    at = local.share(claim.key)
+    if at is None or at.work.provider != claim.provider:
         return local, ShareReason.MALFORMED
+    work = at.work
     if work.signed is not None:
         return local, ShareReason.NONE if work.signed == submission else ShareReason.SLOT_TAKEN
     if work.verdict:
@@ -110,54 +104,51 @@ def share_received(
     reason = ShareReason.NONE if signature_holds() else ShareReason.BAD_SIGNATURE
     ended = replace(work, verdict=reason, settled=True)
     changed = ended if reason else replace(work, signed=submission)
-    return replace_work(local, claim.round, changed), reason
+    return at.put(changed), reason
 
 
 def share_delivered(
     local: LocalOrder, terms: JobTerms, chain_id: str, provider: str, packet: ShareDelivery
 ) -> tuple[LocalOrder, ShareReason]:
     """Take what a commitment hides, or say what is wrong with it; what does not hash to it ends its issue."""
-    key = packet.key
-    current = find_round(local, key.round)
-    work = find_work(current, key.slot, key.issue)
-    if current is None or work is None or work.provider != provider or work.signed is None:
+    at = local.share(packet.key)
+    if at is None or at.work.provider != provider or at.work.signed is None:
         return local, ShareReason.MALFORMED
+    work = at.work
     if work.packet is not None:
         return local, ShareReason.NONE if work.packet == packet else ShareReason.SLOT_TAKEN
     if work.verdict:
         return local, ShareReason.LATE
-    opening = (current.global_in.root, work.local_in.root)
-    reason = check_packet(chain_id, terms, work.signed.claim, opening, packet)
-    if reason == ShareReason.NONE and not _sizes_hold(local.payload, packet):
+    opening = (at.current.global_in.root, work.local_in.root)
+    reason = check_packet(chain_id, terms, at.work.signed.claim, opening, packet)
+    if reason == ShareReason.NONE and not _sizes_hold(terms, packet):
         reason = ShareReason.MALFORMED
     changed = replace(work, verdict=reason) if reason else replace(work, packet=packet)
-    return replace_work(local, key.round, changed), reason
+    return at.put(changed), reason
 
 
-def _sizes_hold(payload: Payload, packet: ShareDelivery) -> bool:
-    """Tell whether the blobs can be an update and a local state, so that no worker reads a huge one."""
-    if payload.initial_global is None or payload.initial_local is None:
-        return False
+def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
+    """Tell whether the blobs have the sizes of an update and a local state, so that no worker reads a huge one."""
     if packet.update is None or packet.local_out is None:
         return True  # the share ends where the job stopped
-    fits = packet.update.size <= payload.initial_global.blob.size
-    return fits and packet.local_out.size == payload.initial_local.blob.size
+    sizes = packet.update.size, packet.local_out.size
+    return sizes == (terms.update_bytes, terms.local_bytes)
 
 
 def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
     """Tell whether a commitment came for an issue that was given up because nothing had come."""
-    claim = submission.claim
-    work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
-    return work is not None and work.signed is None and ShareReason(work.verdict) in SILENCES
+    at = local.share(submission.claim.key)
+    if at is None or at.work.signed is not None:
+        return False
+    return ShareReason(at.work.verdict) in SILENCES
 
 
 def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
     """Record that an answer came after all, too late: the issue ended with NO_ANSWER until now."""
-    claim = submission.claim
-    work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
-    if work is None or work.verdict != ShareReason.NO_ANSWER or work.signed is not None:
+    at = local.share(submission.claim.key)
+    if at is None or at.work.verdict != ShareReason.NO_ANSWER or at.work.signed is not None:
         return local
-    return replace_work(local, claim.round, replace(work, verdict=ShareReason.LATE))
+    return at.put(replace(at.work, verdict=ShareReason.LATE))
 
 
 def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
@@ -165,38 +156,35 @@ def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkip
 
     A commitment that went out twice skips what the first one committed: ``on_chain`` is what the chain says now.
     """
-    key = skipped.share
-    work = find_share(local, key)
-    if work is None or work.verdict or on_chain.share(key) is not None:
+    at = local.share(skipped.share)
+    if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
         return local
-    changed = replace(work, verdict=skipped.reason, settled=True)
-    return replace_work(local, key.round, changed)
+    return at.put(replace(at.work, verdict=skipped.reason, settled=True))
 
 
 def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrder | None:
     """Record the states at a boundary; None if the share is not known, or they have not the size of states."""
-    payload, key = local.payload, opening.key
-    work = find_share(local, key)
-    if work is None or payload.initial_global is None or payload.initial_local is None:
+    payload, at = local.payload, local.share(opening.key)
+    if at is None or payload.initial_global is None or payload.initial_local is None:
         return None
     sizes = (payload.initial_global.blob.size, payload.initial_local.blob.size)
     if (opening.global_state.size, opening.local_state.size) != sizes:
         return None
-    if any(held.index == opening.index for held in work.openings):
+    if any(held.index == opening.index for held in at.work.openings):
         return local
     brought = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
-    return replace_work(local, key.round, _with_opening(work, brought))
+    return at.put(_with_opening(at.work, brought))
 
 
 def opening_verified(local: LocalOrder, key: ShareKey, index: int, *, holds: bool) -> LocalOrder:
     """Record whether states that a provider brought hash to its leaf; if not, they go, and so does the provider."""
-    work = find_share(local, key)
-    if work is None:
+    at = local.share(key)
+    if at is None:
         return local
     if holds:
-        return replace_work(local, key.round, _with_verified(work, index))
-    kept = tuple(held for held in work.openings if held.index != index or held.verified)
-    return exclude(replace_work(local, key.round, replace(work, openings=kept)), work.provider)
+        return at.put(_with_verified(at.work, index))
+    kept = tuple(held for held in at.work.openings if held.index != index or held.verified)
+    return exclude(at.put(replace(at.work, openings=kept)), at.work.provider)
 
 
 def state_recomputed(
@@ -207,26 +195,27 @@ def state_recomputed(
     Such a share was wrong where nobody had drawn. Its round is closed, so nothing can be told to the chain any more
     (disputes come later), but its provider gets no more work in this order.
     """
-    work = find_share(local, key)
-    if work is None:
+    at = local.share(key)
+    if at is None:
         return local
     if states is None:
-        broken = tuple(sorted({*work.broken, index}))
-        return exclude(replace_work(local, key.round, replace(work, broken=broken)), work.provider)
+        broken = tuple(sorted({*at.work.broken, index}))
+        return exclude(at.put(replace(at.work, broken=broken)), at.work.provider)
     opening = Opening(index, *states, verified=True)
-    return replace_work(local, key.round, _with_opening(work, opening))
+    return at.put(_with_opening(at.work, opening))
 
 
 def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -> LocalOrder:
     """Record the outcome of a replay; unless the opening was wrong, it may be handed on from now on."""
-    work = find_share(local, key)
-    if work is None or any(done.segment == checked.segment for done in work.checked):
+    at = local.share(key)
+    if at is None or any(done.segment == checked.segment for done in at.work.checked):
         return local
+    work = at.work
     if checked.reason != ShareReason.OPENING_MISMATCH:
         # The opening of segment i is at boundary i.
         work = _with_verified(work, checked.segment)
     done = sorted((*work.checked, checked), key=lambda done: done.segment)
-    return replace_work(local, key.round, replace(work, checked=tuple(done)))
+    return at.put(replace(work, checked=tuple(done)))
 
 
 def _with_opening(work: SlotWork, opening: Opening) -> SlotWork:
@@ -244,5 +233,5 @@ def _with_verified(work: SlotWork, index: int) -> SlotWork:
 
 def sealed(local: LocalOrder, round: int, result: SealedResult) -> LocalOrder:
     """Record the encrypted states that a round leaves."""
-    current = find_round(local, round)
-    return local if current is None else replace_round(local, replace(current, sealed=result))
+    current = local.find(round)
+    return local if current is None else local.put(replace(current, sealed=result))

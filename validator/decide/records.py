@@ -109,6 +109,16 @@ class LocalRound:
     # For the consumer, where it is a hand-over round: before it is closed.
     sealed: SealedResult | None
 
+    def find(self, slot: int, issue: int) -> SlotWork | None:
+        """Return the work of one issue of a slot."""
+        return next((w for w in self.works if (w.slot, w.issue) == (slot, issue)), None)
+
+    def put(self, changed: SlotWork) -> "LocalRound":
+        """Return the round with one issue of a slot replaced."""
+        name = (changed.slot, changed.issue)
+        works = tuple(changed if (w.slot, w.issue) == name else w for w in self.works)
+        return replace(self, works=works)
+
 
 @dataclass(frozen=True, slots=True)
 class SlotLocal:
@@ -161,11 +171,52 @@ class LocalOrder:
     failures: tuple[Failures, ...]
     # Chain clock when this daemon first saw that the order is closed; 0 before.
     closed_at: int
+    # The global state that the leg starts from, if it is of another leg.
+    opening: StateRef | None = None
 
     @property
     def key(self) -> LegKey:
         """The leg."""
         return LegKey(self.order_id, self.leg)
+
+    def find(self, round: int) -> LocalRound | None:
+        """Return the record of a round."""
+        return next((known for known in self.rounds if known.round == round), None)
+
+    def put(self, changed: LocalRound) -> "LocalOrder":
+        """Return the record with one round replaced."""
+        rounds = tuple(changed if r.round == changed.round else r for r in self.rounds)
+        return replace(self, rounds=rounds)
+
+    def at(self, round: int, slot: int, issue: int) -> "WorkAt | None":
+        """Return the work of one issue of a slot, at its place in this record."""
+        current = self.find(round)
+        work = current.find(slot, issue) if current else None
+        return None if current is None or work is None else WorkAt(self, current, work)
+
+    def share(self, key: ShareKey) -> "WorkAt | None":
+        """Return the work of a share, at its place in this record; None if it is of another leg."""
+        if (key.order_id, key.leg) != (self.order_id, self.leg):
+            return None
+        return self.at(key.round, key.slot, key.issue)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAt:
+    """The work of one issue of a slot, with its round and the record that it stands in."""
+
+    local: LocalOrder
+    current: LocalRound
+    work: SlotWork
+
+    @property
+    def key(self) -> ShareKey:
+        """The name of the share."""
+        return share_key(self.local, self.current, self.work)
+
+    def put(self, work: SlotWork) -> LocalOrder:
+        """Return the record with the work replaced."""
+        return self.local.put(self.current.put(work))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,46 +370,10 @@ def new_order(order_id: bytes, leg: int) -> LocalOrder:
     return LocalOrder(order_id, leg, EMPTY_PAYLOAD, (), (), (), (), 0)
 
 
-def find_round(local: LocalOrder, round: int) -> LocalRound | None:
-    """Return the record of a round."""
-    for current in local.rounds:
-        if current.round == round:
-            return current
-    return None
-
-
-def find_work(current: LocalRound | None, slot: int, issue: int) -> SlotWork | None:
-    """Return the work of one issue of a slot."""
-    works = current.works if current else ()
-    return next((w for w in works if (w.slot, w.issue) == (slot, issue)), None)
-
-
-def find_share(local: LocalOrder, key: ShareKey) -> SlotWork | None:
-    """Return the work of a share of this leg."""
-    return find_work(find_round(local, key.round), key.slot, key.issue)
-
-
 def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:
     """Return the latest issue of every slot, in slot order."""
     latest = {work.slot: work for work in current.works}
     return tuple(latest[slot] for slot in sorted(latest))
-
-
-def replace_round(local: LocalOrder, changed: LocalRound) -> LocalOrder:
-    """Return the record with one round replaced."""
-    rounds = tuple(changed if r.round == changed.round else r for r in local.rounds)
-    return replace(local, rounds=rounds)
-
-
-def replace_work(local: LocalOrder, round: int, changed: SlotWork) -> LocalOrder:
-    """Return the record with one issue of a slot replaced."""
-    current = find_round(local, round)
-    if current is None:
-        return local
-    works = tuple(
-        changed if (w.slot, w.issue) == (changed.slot, changed.issue) else w for w in current.works
-    )
-    return replace_round(local, replace(current, works=works))
 
 
 def exclude(local: LocalOrder, *providers: str) -> LocalOrder:

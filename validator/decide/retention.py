@@ -16,10 +16,6 @@ from validator.decide.records import (
     LocalOrder,
     LocalRound,
     SlotWork,
-    find_round,
-    find_work,
-    replace_round,
-    share_key,
 )
 from validator.decide.view import OwnPanel, View
 
@@ -112,6 +108,8 @@ def _needed(
         yield from _of_round(known)
     if live:
         yield from (item.state.blob for item in local.locals)
+        if local.opening is not None:
+            yield local.opening.blob
         if local.rounds and local.rounds[-1].next_global is not None:
             yield local.rounds[-1].next_global.blob
 
@@ -141,12 +139,12 @@ def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
     for key, about in panels.items():
         if (key.order_id, key.leg) != (local.order_id, local.leg):
             continue
-        current = find_round(local, key.round)
+        current = local.find(key.round)
         if current is None or not about.panel.is_open:
             continue  # nobody asks now
         for number in about.panel.undecided:
             place = about.panel.places[number].place
-            work = find_work(current, place.slot, place.issue)
+            work = current.find(place.slot, place.issue)
             if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
                 continue  # boundary 0 is the round's own opening, which is held
             if place.segment not in {held.index for held in work.openings if held.verified}:
@@ -159,10 +157,10 @@ def wanted_of_provider(local: LocalOrder, panels: Panels) -> Boundaries:
     """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
     wanted: Boundaries = {}
     for (round, slot, issue), indices in audited_boundaries(local, panels).items():
-        work = find_work(find_round(local, round), slot, issue)
-        if work is None or work.provider in local.excluded:
+        at = local.at(round, slot, issue)
+        if at is None or at.work.provider in local.excluded:
             continue
-        missing = indices - {held.index for held in work.openings} - set(work.broken)
+        missing = indices - {held.index for held in at.work.openings} - set(at.work.broken)
         if missing:
             wanted[round, slot, issue] = missing
     return wanted
@@ -181,16 +179,16 @@ def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrd
     """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
     actions: list[Action] = []
     for (round, slot, issue), indices in sorted(audited_boundaries(local, view.panels).items()):
-        current = find_round(local, round)
-        work = find_work(current, slot, issue)
-        if current is None or work is None:
+        at = local.at(round, slot, issue)
+        if at is None:
             continue
+        current, work = at.current, at.work
         if not current.audit_by:
             current = replace(current, audit_by=view.clock + ask_seconds(view))
-            local = replace_round(local, current)
+            local = local.put(current)
         asked = _is_asked(local, work, view) and view.clock < current.audit_by
         brought = {held.index for held in work.openings}
-        key, share = f"{prefix}/{round}/{slot}/{issue}", share_key(local, current, work)
+        key, share = f"{prefix}/{round}/{slot}/{issue}", at.key
         for index in sorted(indices):
             if index in brought:
                 name = f"{key}/verify/{index}"

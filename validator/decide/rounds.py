@@ -40,8 +40,6 @@ from validator.decide.records import (
     VerdictRow,
     accepted_works,
     exclude,
-    find_round,
-    replace_round,
     share_key,
 )
 from validator.decide.view import View
@@ -63,7 +61,7 @@ def decide_round(
 ) -> tuple[LocalOrder, list[Action]]:
     """Plan the open round if need be, move every share on, and close the round when all hold."""
     local = open_round(local, view, leg)
-    current = find_round(local, leg.round)
+    current = local.find(leg.round)
     if current is None:
         return local, []
     key = f"{prefix}/{current.round}"
@@ -72,11 +70,11 @@ def decide_round(
     works: list[SlotWork] = []
     for work in current.works:
         share = shares.get((work.slot, work.issue))
-        advanced, found = _advance(local, current, work, share, view, key)
+        advanced, found = _advance(local, current, work, share, view, key, leg.tier)
         works.append(advanced)
         actions += found
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
-    local = exclude(replace_round(local, replace(current, works=tuple(works))), *bad)
+    local = exclude(local.put(replace(current, works=tuple(works))), *bad)
     proven = {
         (work.slot, work.issue)
         for work in works
@@ -84,10 +82,10 @@ def decide_round(
     }
     works += give_out(local, view, leg, works, proven)
     current = replace(current, works=tuple(works))
-    local = replace_round(local, current)
+    local = local.put(current)
     actions += _commit(local, view, current, shares, key)
-    current = _suspect_stop(current, view, shares)
-    local = replace_round(local, current)
+    current = _suspect_stop(current, view, leg, shares)
+    local = local.put(current)
     actions += _close(local, view, leg, current, shares, key)
     return local, actions
 
@@ -99,6 +97,7 @@ def _advance(
     share: Share | None,
     view: View,
     key: str,
+    tier: str,
 ) -> tuple[SlotWork, list[Action]]:
     """Move one share on, from its arrival to its verdict, and the verdict to where the chain knows it."""
     work = note_handed_in(work, view)
@@ -122,7 +121,7 @@ def _advance(
         return _await_delivery(work, view), []
     if not share.drawn:
         return work, []
-    return _verify(local, current, work, share, view, key)
+    return _verify(local, current, work, share, view, key, tier)
 
 
 def _await_delivery(work: SlotWork, view: View) -> SlotWork:
@@ -135,7 +134,13 @@ def _await_delivery(work: SlotWork, view: View) -> SlotWork:
 
 
 def _verify(
-    local: LocalOrder, current: LocalRound, work: SlotWork, share: Share, view: View, key: str
+    local: LocalOrder,
+    current: LocalRound,
+    work: SlotWork,
+    share: Share,
+    view: View,
+    key: str,
+    tier: str,
 ) -> tuple[SlotWork, list[Action]]:
     """Ask for what the duty and the own picks need, and replay what has arrived."""
     segments = segments_to_check(current, work, share)
@@ -157,7 +162,7 @@ def _verify(
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
-            actions.append(CheckSegment(name, share_key(local, current, work), segment))
+            actions.append(CheckSegment(name, share_key(local, current, work), segment, tier))
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
@@ -245,11 +250,11 @@ def _commit(
     return [_send(f"{key}/commit", message, local, view)]
 
 
-def _are_done(current: LocalRound, view: View, shares: Shares) -> bool:
-    """Tell whether every slot has a share of which all that is replayed of any share was, and held."""
+def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
+    """Tell whether every slot of the leg has a share of which all that is replayed of any share was, and held."""
     accepted = accepted_works(current)
     found = ((work, shares.get((work.slot, work.issue))) for work in accepted)
-    every = len(accepted) == view.on_chain.order.terms.slots
+    every = tuple(work.slot for work in accepted) == tuple(leg.served_slots)
     return every and all(
         share and _holds(work, share, duty_of(work, share)) for work, share in found
     )
@@ -267,9 +272,9 @@ def _first_stop(current: LocalRound, view: View) -> Place:
     )
 
 
-def _suspect_stop(current: LocalRound, view: View, shares: Shares) -> LocalRound:
+def _suspect_stop(current: LocalRound, view: View, leg: Leg, shares: Shares) -> LocalRound:
     """Suspect the first share that ends where the job stops, once all that is replayed of any share holds."""
-    if not _are_done(current, view, shares):
+    if not _are_done(current, leg, shares):
         return current
     stop = _first_stop(current, view)
     if stop == AGGREGATION:
@@ -312,7 +317,7 @@ def _close(
     is closed with the place at which the job stops, when everything that leads there was replayed, or the time is over
     for that: a share's wrong segment would end the order.
     """
-    if not _are_done(current, view, shares):
+    if not _are_done(current, leg, shares):
         return []
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
@@ -369,7 +374,7 @@ def _has_room(local: LocalOrder, view: View) -> bool:
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:
     """Record the aggregation of a round, and the local states that its slots go on with."""
-    current = find_round(local, round)
+    current = local.find(round)
     if current is None:
         return local
     after = {item.slot: item for item in local.locals}
@@ -378,16 +383,16 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
             state = StateRef(work.packet.roots.local_out, work.packet.local_out)
             after[work.slot] = SlotLocal(work.slot, state)
     local = replace(local, locals=tuple(after[slot] for slot in sorted(after)))
-    return replace_round(local, replace(current, next_global=next_global))
+    return local.put(replace(current, next_global=next_global))
 
 
 def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
     """Record that a round's updates lead to no next state: every place of its shares is replayed now."""
-    current = find_round(local, round)
+    current = local.find(round)
     if current is None:
         return local
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted_works(current))
-    return replace_round(local, suspect(current, refs))
+    return local.put(suspect(current, refs))
 
 
 def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow, ...]:

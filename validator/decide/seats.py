@@ -27,6 +27,7 @@ from domain.proof.records import (
     AnswerKind,
     AuditKind,
     Place,
+    Ruling,
     SeatAnswer,
     Share,
     ShareRoots,
@@ -34,7 +35,9 @@ from domain.proof.records import (
 )
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
-from pol.rules.panels import STAGE_TIMES, answer_commitment
+from pol.rules.panels import STAGE_TIMES
+from pol.rules.tiers.answers import finding_of
+from pol.rules.tiers.table import tier_named
 from validator.decide.actions import (
     Action,
     AskOpening,
@@ -104,16 +107,31 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
     sealed, clock = seat.sealed, look.chain.clock
     if sealed is None or not sealed.answers:
         return ()
-    where = (look.me, key.order_id, key.leg, key.round, key.stage)
     message: MsgCommitAnswer | MsgRevealAnswer
     if not duty.commitment:
         if clock >= duty.commits_end:
             return ()
-        message = MsgCommitAnswer(*where, sealed.commitment)
+        message = MsgCommitAnswer(
+            auditor=look.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            stage=key.stage,
+            commitment=sealed.commitment,
+        )
         return (SendAnswer(f"{key}/commit", message, sealed.agreed, duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
         return ()
-    message = MsgRevealAnswer(*where, sealed.salt, sealed.answers, sealed.leaves)
+    message = MsgRevealAnswer(
+        auditor=look.me,
+        order_id=key.order_id,
+        leg=key.leg,
+        round=key.round,
+        stage=key.stage,
+        salt=sealed.salt,
+        answers=sealed.answers,
+        leaves=sealed.leaves,
+    )
     return (SendAnswer(f"{key}/reveal", message, sealed.agreed, duty.reveals_end),)
 
 
@@ -141,6 +159,7 @@ def _steps(
                 shares,
                 subject.round.global_in,
                 until,
+                subject.tier,
             )
             steps.append(replay)
     return steps
@@ -320,7 +339,8 @@ def _seal(
         agreed = agreed and answer is not None and agrees(asked, answer, place, subject)
     salt = make_salt(look.secret, look.chain_id, key)
     answers = tuple(found)
-    commitment = answer_commitment(look.chain_id, key.panel, key.stage, look.me, salt, answers)
+    commit = tier_named(subject.tier).commitment
+    commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, answers)
     return SealedAnswers(salt, answers, tuple(leaves), commitment, agreed)
 
 
@@ -374,15 +394,20 @@ def _stops(subject: PanelResponse, asked: NumberedPlace) -> bool:
 def agrees(
     asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse
 ) -> bool:
-    """Tell whether an answer is what the chain has; of a segment it has no root, but a leaf in the trace."""
-    place = asked.place
-    if _stops(subject, asked):
-        return answer.kind is AnswerKind.STOPPED
-    if answer.kind is not AnswerKind.FINISHED or known.opening is None:
-        return False
-    if place.kind == AuditKind.SEGMENT:
-        return answer.root == known.opening.leaves[-1].boundary_root
-    if place.kind == AuditKind.AGGREGATION:
-        return answer.root == subject.round.next_root
-    roots = _roots(*_shares(subject, place))
-    return answer.root == update_claim(roots.update_root, roots.local_out)
+    """Tell whether an answer rules for what the chain has, by the leg's tier."""
+    stops = _stops(subject, asked)
+    claim = b"" if stops else _claim(asked.place, known, subject)
+    return tier_named(subject.tier).rule(finding_of(answer), claim, stops) is Ruling.RIGHT
+
+
+def _claim(place: Place, known: SeatPlace, subject: PanelResponse) -> bytes:
+    """Return the root that the chain has for a place; of a segment it has none, but a leaf in the trace."""
+    match place.kind:
+        case AuditKind.SEGMENT:
+            leaves = known.opening.leaves if known.opening is not None else ()
+            return leaves[-1].boundary_root if leaves else b""
+        case AuditKind.AGGREGATION:
+            return subject.round.next_root
+        case AuditKind.UPDATE:
+            roots = _roots(*_shares(subject, place))
+            return update_claim(roots.update_root, roots.local_out)

@@ -19,8 +19,6 @@ from validator.decide.records import (
     LocalRound,
     SlotWork,
     accepted_works,
-    find_round,
-    find_work,
     share_key,
 )
 from validator.decide.retention import Panels, wanted_of_provider
@@ -37,7 +35,7 @@ def train_tasks(
     leg = on_chain.leg(local.leg)
     if leg is None or leg.state != LegState.RUNNING:
         return []
-    current = find_round(local, leg.round)
+    current = local.find(leg.round)
     if current is None:
         return []
     return [
@@ -60,38 +58,35 @@ def open_tasks(
     wanted = wanted_of_provider(local, panels)
     for share in on_chain.shares:
         claim = share.claim
-        current = find_round(local, claim.round)
-        if claim.leg != local.leg or current is None or not share.drawn:
+        at = local.share(claim.key)
+        if at is None or at.work.provider != provider or not share.drawn:
             continue
-        work = find_work(current, claim.slot, claim.issue)
-        if work is None or work.provider != provider:
-            continue
+        work = at.work
         if work.verdict or share.state != ShareState.COMMITTED:
             continue
         held = {opening.index for opening in work.openings}
-        segments = segments_to_check(current, work, share)
+        segments = segments_to_check(at.current, work, share)
         missing = {opening_index(segment) for segment in segments} - held - {0}
         if missing:
             wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
     tasks: list[OpenTask] = []
     for (round, slot, issue), indices in sorted(wanted.items()):
-        current = find_round(local, round)
-        work = find_work(current, slot, issue)
-        if current and work and work.provider == provider:
+        at = local.at(round, slot, issue)
+        if at is not None and at.work.provider == provider:
             # Once these are here, the others are asked for.
             first = tuple(sorted(indices)[:INDICES_MAX])
-            tasks.append(OpenTask(share_key(local, current, work), first))
+            tasks.append(OpenTask(at.key, first))
     return tasks
 
 
 def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
     """Return what a seat needs to replay a place, or "ask again later"."""
-    current = find_round(local, round)
+    current = local.find(round)
     if current is None:
         return not_ready(RETRY_MS)
     if place.kind == AuditKind.AGGREGATION:
         return _aggregation(local, current)
-    work = find_work(current, place.slot, place.issue)
+    work = current.find(place.slot, place.issue)
     if work is None or work.packet is None:
         return not_ready(RETRY_MS)
     segments = len(work.packet.boundaries)

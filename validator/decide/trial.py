@@ -28,9 +28,11 @@ _ENDS = 2
 """Segments that are replayed of every share whatever is drawn: the first and the last."""
 
 
-def trial_slot(secret: bytes, leg: LegKey, slots: int) -> int:
-    """Return the slot that is tried: the same after a restart, and nothing that a consumer can know."""
-    return int.from_bytes(hash_fields("assay/trial-slot", secret, str(leg))) % slots
+def trial_slot(secret: bytes, leg: Leg) -> int:
+    """Return the slot of a leg that is tried: the same after a restart, and nothing that a consumer can know."""
+    name = str(LegKey(leg.order_id, leg.number))
+    drawn = int.from_bytes(hash_fields("assay/trial-slot", secret, name))
+    return leg.first_slot + drawn % leg.slots
 
 
 def trial_seconds(terms: JobTerms, slot_speed: int) -> int:

@@ -7,7 +7,7 @@ from domain.keys import RoundKey
 from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.records import Validator
-from link.types import Machine
+from link.types import Machine, StateRef
 from validator.decide.plan import Worker
 from validator.decide.probe import Measured
 from validator.decide.records import SeatKey
@@ -61,7 +61,8 @@ class View:
 
     ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
     ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks, ``panels``
-    are those about this validator's rounds that are not over.
+    are those about this validator's rounds that are not over. ``held`` are states of other legs, by root, that matched
+    legs start from.
     """
 
     on_chain: OrderResponse
@@ -72,6 +73,7 @@ class View:
     workers: tuple[Worker, ...]
     secret: bytes
     panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
+    held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Look:
 
     ``seats`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
     probes found, and ``doubted`` are providers whose results do not fit what they are certified for; ``endpoint`` and
-    ``certificate`` are where this daemon can be reached.
+    ``certificate`` are where this daemon can be reached. ``held`` are states of other legs, by root, that matched legs
+    start from.
     """
 
     chain: ChainView
@@ -95,16 +98,18 @@ class Look:
     seats: tuple[SeatKey, ...] = ()
     measured: tuple[Measured, ...] = ()
     doubted: frozenset[str] = frozenset()
+    held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return what is seen of one order."""
         return View(
-            on_chain,
-            self.chain.clock,
-            self.since,
-            self.me,
-            self.chain_id,
-            self.workers,
-            self.secret,
-            self.chain.panels,
+            on_chain=on_chain,
+            clock=self.chain.clock,
+            since=self.since,
+            me=self.me,
+            chain_id=self.chain_id,
+            workers=self.workers,
+            secret=self.secret,
+            panels=self.chain.panels,
+            held=self.held,
         )

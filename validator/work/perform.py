@@ -34,19 +34,18 @@ from validator.decide.records import (
     CheckedSegment,
     LegKey,
     LocalOrder,
-    LocalRound,
     PayloadStage,
     ReplayOutcome,
-    SlotWork,
+    WorkAt,
     accepted_works,
-    find_round,
-    find_work,
 )
 from validator.decide.rounds import aggregated, not_aggregated
 from validator.decide.traces import metrics_at, root_at
 from validator.decide.trial import died, judged, overdue, trial_seconds, trial_slot
 from validator.ledger import Ledger
 from validator.work import numerics
+from validator.work.checks.check import Checks
+from validator.work.checks.table import checks_of
 from validator.work.files import materialise, places_in
 from validator.work.requests import (
     OpenedStates,
@@ -78,14 +77,17 @@ def work_of(table: Table, action: do.Action) -> Work:
 class _HeldShare:
     """A share that was delivered, with the round and the record that it is in."""
 
-    local: LocalOrder
-    current: LocalRound
-    work: SlotWork
+    at: WorkAt
     packet: ShareDelivery
+
+    @property
+    def part(self) -> RoundSlot:
+        """The round and the slot of the share."""
+        return RoundSlot(self.at.current.round, self.at.work.slot)
 
     def root_at(self, index: int) -> bytes:
         """Return the root of one of its boundaries."""
-        return root_at(self.current, self.work, self.packet, index)
+        return root_at(self.at.current, self.at.work, self.packet, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Performer:
         request = TrialRequest(
             directory=self._directory(local),
             terms=terms,
-            slot=trial_slot(self.secret, action.leg, terms.slots),
+            slot=trial_slot(self.secret, leg),
             memory=self._memory_of(leg),
             backend=self.backend,
         )
@@ -169,26 +171,26 @@ class Performer:
         found = self._share(action.share)
         if found is None:
             return
-        outcome = self._checked(found, action.segment)
+        outcome = self._checked(found, action.segment, checks_of(action.tier))
         if outcome is None:
             return
         checked = CheckedSegment(action.segment, int(outcome.reason), outcome.root)
         self._change(
-            found.local.key, partial(receive.segment_checked, key=action.share, checked=checked)
+            found.at.local.key, partial(receive.segment_checked, key=action.share, checked=checked)
         )
 
-    def _checked(self, share: _HeldShare, segment: int) -> ReplayOutcome | None:
+    def _checked(self, share: _HeldShare, segment: int, checks: Checks) -> ReplayOutcome | None:
         """Return what replaying a segment of a share finds; None if its opening states are no longer held."""
         start = self._opened(share, segment)
         if start is None:
             return None
         roots, boundaries = share.packet.roots, share.packet.boundaries
-        directory = self._directory(share.local)
-        part = RoundSlot(share.current.round, share.work.slot)
+        directory = self._directory(share.at.local)
+        part = share.part
         if segment < len(boundaries):
             end_root = share.root_at(segment + 1)
             return self.run(
-                numerics.check_segment,
+                checks.check_segment,
                 SegmentCheck(
                     directory=directory,
                     part=part,
@@ -198,10 +200,10 @@ class Performer:
                     backend=self.backend,
                 ),
             )
-        round_opening = self._path(share.current.global_in.blob)
+        round_opening = self._path(share.at.current.global_in.blob)
         if not roots.is_whole:
             return self.run(
-                numerics.check_stop,
+                checks.check_stop,
                 StopCheck(
                     directory=directory,
                     part=part,
@@ -213,7 +215,7 @@ class Performer:
             )
         update, local_out = map(self._path, share.packet.blobs)
         return self.run(
-            numerics.check_update,
+            checks.check_update,
             UpdateCheck(
                 directory=directory,
                 round_opening=round_opening,
@@ -231,11 +233,13 @@ class Performer:
         opened = self._opened(share, action.index) if share else None
         if share is None or opened is None:
             return
-        holds = self.run(numerics.opening_holds, OpeningCheck(self._directory(share.local), opened))
+        holds = self.run(
+            numerics.opening_holds, OpeningCheck(self._directory(share.at.local), opened)
+        )
         if not holds:
-            _log.warning("%s sent other states than it committed to", share.work.provider)
+            _log.warning("%s sent other states than it committed to", share.at.work.provider)
         self._change(
-            share.local.key,
+            share.at.local.key,
             partial(receive.opening_verified, key=action.share, index=action.index, holds=holds),
         )
 
@@ -244,7 +248,7 @@ class Performer:
         share = self._share(action.share)
         if share is None:
             return
-        held = (o.index for o in share.work.openings if o.verified and o.index < action.index)
+        held = (o.index for o in share.at.work.openings if o.verified and o.index < action.index)
         start = max(held, default=0)
         files = self._files(share, start)
         if files is None:
@@ -254,8 +258,8 @@ class Performer:
             written = self.run(
                 numerics.recompute_states,
                 StatesReplay(
-                    directory=self._directory(share.local),
-                    part=RoundSlot(share.current.round, share.work.slot),
+                    directory=self._directory(share.at.local),
+                    part=share.part,
                     start=start,
                     index=action.index,
                     states=files,
@@ -271,13 +275,13 @@ class Performer:
         keep = partial(
             receive.state_recomputed, key=action.share, index=action.index, states=states
         )
-        self._change(share.local.key, keep, *(states or ()))
+        self._change(share.at.local.key, keep, *(states or ()))
 
     def aggregate(self, action: do.Aggregate) -> None:
         """Aggregate a round."""
         leg, round = _leg_of(action.round), action.round.round
         local = self._find(leg)
-        current = find_round(local, round) if local else None
+        current = local.find(round) if local else None
         if local is None or current is None:
             return
         updates = tuple(
@@ -308,7 +312,7 @@ class Performer:
         """Encrypt the states that a round leaves: the global one, and the local ones in slot order."""
         leg, round = _leg_of(action.round), action.round.round
         local = self._find(leg)
-        current = find_round(local, round) if local else None
+        current = local.find(round) if local else None
         if current is None or current.next_global is None:
             return
         packets = (work.packet for work in accepted_works(current))
@@ -366,11 +370,10 @@ class Performer:
     def _share(self, key: ShareKey) -> _HeldShare | None:
         """Return a share with what it is in; None if it left the record since it was asked for."""
         local = self.ledger.load(key.order_id, key.leg)
-        current = find_round(local, key.round) if local else None
-        work = find_work(current, key.slot, key.issue)
-        if local is None or current is None or work is None or work.packet is None:
+        at = local.share(key) if local else None
+        if at is None or at.work.packet is None:
             return None
-        return _HeldShare(local, current, work, work.packet)
+        return _HeldShare(at, at.work.packet)
 
     def _directory(self, local: LocalOrder) -> Path:
         return materialise(local.payload.files, self.blobs, self.jobs)
@@ -388,9 +391,9 @@ class Performer:
     def _files(self, share: _HeldShare, index: int) -> StateFiles | None:
         """Return the files of the states at a boundary of a share; None if they are no longer held."""
         if index == 0:
-            global_in, local_in = share.current.global_in, share.work.local_in
+            global_in, local_in = share.at.current.global_in, share.at.work.local_in
             return StateFiles(self._path(global_in.blob), self._path(local_in.blob))
-        opening = next((held for held in share.work.openings if held.index == index), None)
+        opening = next((held for held in share.at.work.openings if held.index == index), None)
         if opening is None:
             return None
         return StateFiles(self._path(opening.global_state), self._path(opening.local_state))

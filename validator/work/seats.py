@@ -35,6 +35,7 @@ from validator.decide.seats import (
 )
 from validator.ledger import Ledger
 from validator.work import numerics
+from validator.work.checks.table import checks_of
 from validator.work.files import is_materialised, materialise
 from validator.work.perform import Table
 from validator.work.requests import (
@@ -188,7 +189,7 @@ class Auditor:
         if place.kind == AuditKind.UPDATE:
             return self._run(
                 action,
-                numerics.recompute_update,
+                checks_of(action.tier).recompute_update,
                 UpdateAudit(
                     directory=directory,
                     round_opening=RootedFile(states[0].global_state, action.global_in),
@@ -204,7 +205,7 @@ class Auditor:
             start = opening.leaves[0].boundary_root
         return self._run(
             action,
-            numerics.recompute_segment,
+            checks_of(action.tier).recompute_segment,
             SegmentAudit(
                 directory=directory,
                 part=RoundSlot(share.claim.round, share.claim.slot),
@@ -225,7 +226,7 @@ class Auditor:
         )
         return self._run(
             action,
-            numerics.recompute_aggregation,
+            checks_of(action.tier).recompute_aggregation,
             AggregationAudit(
                 directory=directory,
                 opening=RootedFile(start, action.global_in),

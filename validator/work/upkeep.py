@@ -34,6 +34,7 @@ class Keeper:
             do.NoteVerdicts: self.note,
             do.Tidy: lambda action: self.ledger.tidy(action.leg, action.needed),
             do.Forget: self.forget,
+            do.TakeOpenings: self.take_openings,
             do.Clean: self.clean,
         }
 
@@ -44,6 +45,10 @@ class Keeper:
         if new:
             self.ledger.store.save_verdicts(new)
         self._written[action.leg] = rows
+
+    def take_openings(self, action: do.TakeOpenings) -> None:
+        """Hold the states of another leg that a leg starts from."""
+        self.ledger.take_openings(action.leg, action.opening, action.slots)
 
     def forget(self, action: do.Forget) -> None:
         """Forget a leg."""

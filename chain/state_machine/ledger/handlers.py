@@ -6,8 +6,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.balances import is_module
-from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
-from chain.state_machine.queue import Due, schedule
+from chain.state_machine.ledger.tables import BOND_ACCOUNTS, WITHDRAWAL_DUE, get_bond_account
+from chain.state_machine.queue import schedule
 from domain.errors import INSUFFICIENT_BOND, INVALID_COINS, LIMIT_REACHED, UNAUTHORIZED, Refusal
 from domain.ledger.events import BondWithdrawing
 from domain.ledger.messages import MsgSend, MsgWithdrawBond
@@ -62,7 +62,7 @@ def apply_withdraw_bond(ctx: Context, message: MsgWithdrawBond, account: BondAcc
     withdrawals = (*account.withdrawals, Withdrawal(message.amount, release_at))
     changed = replace(account, free=account.free - message.amount, withdrawals=withdrawals)
     BOND_ACCOUNTS.put(ctx.store, changed)
-    schedule(ctx, release_at, Due.WITHDRAWAL, message.owner)
+    schedule(ctx, release_at, WITHDRAWAL_DUE, message.owner)
     ctx.emit(BondWithdrawing(message.owner, message.amount, release_at))
 
 

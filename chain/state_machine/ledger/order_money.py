@@ -34,7 +34,6 @@ def apply_payments(
 
     The records that the coins come from (rows of depositors, or the bond ``row``) are changed by the caller.
     """
-    bond = (row.leg, row.slot, row.issue) if row is not None else (0, 0, 0)
     tally = TALLIES.must(ctx.store, order_id)
     paid, number = 0, tally.payments
     for transfer in transfers:
@@ -48,7 +47,16 @@ def apply_payments(
         payment = Payment(to, transfer.move.value, transfer.amount, round)
         PAYMENTS.put_at(ctx.store, payment, order_id, number)
         ctx.emit(
-            PaymentMade(order_id, payment.to, payment.kind, payment.amount, payment.round, *bond)
+            PaymentMade(
+                order=order_id,
+                to=payment.to,
+                kind=payment.kind,
+                amount=payment.amount,
+                round=payment.round,
+                leg=row.leg if row is not None else 0,
+                slot=row.slot if row is not None else 0,
+                issue=row.issue if row is not None else 0,
+            )
         )
         number += 1
         paid += transfer.amount

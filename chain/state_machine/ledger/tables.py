@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Numbers, Table
 from domain.ledger.records import Account, BondAccount, BondRow, Escrow, Payment
@@ -16,6 +17,8 @@ class Tally:
     held: int = 0
     # Payments listed.
     payments: int = 0
+    # Verified rounds of the current leg without a panel.
+    unaudited: int = 0
     # What rejected shares that were right took of what is withheld in the current leg (uassay).
     righted: int = 0
     # CloseReason that is decided and waits for the return of bonds, else 0.
@@ -45,6 +48,9 @@ ESCROWS = Table(0x40, "escrow", Escrow, lambda r: (r.order_id,))
 BOND_ROWS = Table(0x41, "bond", BondRow)
 # Order, number.
 PAYMENTS = Table(0x42, "payment", Payment)
+
+# Owner.
+WITHDRAWAL_DUE = Due("withdrawal", 21, lane=2)
 
 
 def get_bond_account(store: Overlay, owner: str) -> BondAccount:

@@ -9,44 +9,39 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
-from chain.state_machine.ledger.order_money import lock_bond
-from chain.state_machine.ledger.tables import ESCROWS, TALLIES
+from chain.state_machine.ledger.tables import ESCROWS
 from chain.state_machine.market.book import LivingBook, Version
-from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
+from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
+from chain.state_machine.market.hooks import MATCHED, Match
+from chain.state_machine.market.orders import exclude, get_parties, leave_book
 from chain.state_machine.market.tables import (
     BIDS,
     DIRTY_ORDERS,
-    LEGS,
     OPEN_ORDERS,
     ORDERS,
-    ORDERS_OF_VALIDATOR,
     SWEEP,
     Sweep,
 )
-from chain.state_machine.queue import Due, schedule
 from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
-from domain.ledger.records import BondKind, BondRow
-from domain.legs.events import OrderMatched
-from domain.legs.records import Leg, LegState
-from domain.limits import TIERS
 from domain.market.events import OrderUnmatched
-from domain.market.records import Conditions, JobTerms, Offer, Order, OrderState
+from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
-from pol.rules.panels import audit_floor, batch_seconds, is_eligible, verify_seconds
+from pol.rules.panels import batch_seconds, verify_seconds
 from pol.rules.schedule import share_work, trial_work
+from pol.rules.tiers.table import highest_floor, tier_named
 
 
-def apply_auction(ctx: Context, book: LivingBook) -> None:
+def apply_auction(ctx: Context) -> None:
     """Match what can be matched, and tell the others why not."""
     if SWEEP.get(ctx.store) is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
+    book = ctx.memory.of(LivingBook)
     standing = book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash))
     share = ctx.block.params.due_gas * AUCTION_PERCENT // 100
     orders = take_orders(ctx, max(1, share // 2 // (TRY_GAS + TRY_BID_GAS * len(standing))))
@@ -121,7 +116,8 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     """Return an open order as the auction sees it: never more than its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
     asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
-    audits = order.terms.rounds * audit_floor(order.terms, order.price_limit, order.params)
+    floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
+    audits = order.terms.rounds * floor
     return replace(
         asked,
         order_id=order.id,
@@ -162,89 +158,25 @@ def make_asked(
     )
 
 
-def _has_auditor(ctx: Context, order: Order, validator: str) -> bool:
-    """Tell whether somebody could audit an order who is no party to it when ``validator`` wins it."""
+def _has_auditor(ctx: Context, order: Order, validator: str, tier: str) -> bool:
+    """Tell whether somebody could audit an order in a tier who is no party to it when ``validator`` wins it."""
     if not order.params.auditors:
         return True
     parties = get_parties(ctx, order, validator)
+    may_sit = tier_named(tier).may_sit
     return any(
-        found.operator not in parties
-        and is_eligible(order.terms, order.params, order.audit_ms, found.speed, found.rate)
+        found.operator not in parties and may_sit(order, found.speed, found.rate)
         for found in get_promised(ctx.store)
     )
 
 
-def get_tier(conditions: Conditions, offer: Offer) -> str:
-    """Return the tier that a match fixes: the one that the order names, or else the first that the bid offers."""
-    offered = (tier for tier in TIERS if tier in offer.tiers)
-    return conditions.tier or next(offered, TIERS[0])
-
-
 def apply_fill(ctx: Context, fill: Fill) -> None:
-    """Match an order: the job bond moves, the bid's capacity is reserved, the time to accept runs."""
+    """Match an order: it leaves the book, and what serves it opens."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
-    if not _has_auditor(ctx, order, bid.validator):
+    if not _has_auditor(ctx, order, bid.validator, fill.tier):
         # Everybody who could audit it is the validator's kin, a depositor or the consumer.
         exclude(ctx, order, bid.validator)
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
-    number = order.legs + 1
-    order = ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
-    TALLIES.update(ctx.store, order.id, made_good=0)
-    terms = order.terms
-    asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
-    wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
-    leg = Leg(
-        order_id=order.id,
-        number=number,
-        bid_id=bid.id,
-        validator=bid.validator,
-        price=fill.price,
-        tier=get_tier(order.conditions, bid.offer),
-        first_round=0,
-        rounds=terms.rounds,
-        first_slot=0,
-        slots=terms.slots,
-        work=fill.work,
-        job_bond=fill.job_bond,
-        providers_bps=bid.offer.providers_bps,
-        slot_speed=bid.offer.slot_speed,
-        slots_at_once=bid.offer.slots,
-        state=LegState.MATCHED,
-        end_reason=0,
-        matched_at=ctx.clock,
-        accept_deadline=ctx.clock + wait,
-        progress_deadline=0,
-        round=0,
-        verified=0,
-        void=0,
-        opening_root=terms.global_root,
-        global_in=terms.global_root,
-        settles_at=0,
-    )
-    LEGS.put(ctx.store, leg)
-    take_capacity(ctx, leg)
-    ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
-    schedule(ctx, leg.accept_deadline, Due.ACCEPT, order.id, number)
-    ctx.emit(
-        OrderMatched(
-            order=order.id,
-            leg=number,
-            validator=bid.validator,
-            bid=bid.id,
-            price=leg.price,
-            job_bond=leg.job_bond,
-            work=leg.work,
-            tier=leg.tier,
-            first_round=leg.first_round,
-            rounds=leg.rounds,
-            first_slot=leg.first_slot,
-            slots=leg.slots,
-            opening_root=leg.opening_root,
-            matched_at=leg.matched_at,
-            accept_deadline=leg.accept_deadline,
-        )
-    )
-    row = BondRow(BondKind.JOB, bid.validator, number, 0, 0, 0, fill.job_bond)
-    lock_bond(ctx, order.id, row)
+    MATCHED(ctx, Match(order, bid, fill.price, fill.job_bond, fill.tier))

@@ -8,12 +8,13 @@ from typing import NamedTuple
 from chain.state_machine.context import HEAD, Context
 from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
-from chain.state_machine.market.tables import BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
-from chain.state_machine.queue import Due, Entry, cancel
+from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
+from chain.state_machine.queue import Entry, cancel
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
+from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
 from domain.ledger.records import BondRow
 from domain.market.events import BidClosed
@@ -39,7 +40,15 @@ def get_standing(store: Overlay) -> list[Standing]:
 
 
 def _standing(bid: Bid, backing: Backing) -> Standing:
-    return Standing(bid, backing[0], bid.free, *backing[1:])
+    jailed, free_bond, free_stake, worsened_height = backing
+    return Standing(
+        bid=bid,
+        jailed=jailed,
+        free_capacity=bid.free,
+        free_bond=free_bond,
+        free_stake=free_stake,
+        worsened_height=worsened_height,
+    )
 
 
 def _backing(store: Overlay, operator: str) -> Backing:
@@ -194,6 +203,30 @@ def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     mark_if_bidder(ctx, row.owner)
 
 
+# --- capacity ------------------------------------------------------------------------------------
+
+
+def reserve(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
+    """Reserve the capacity that work at a price takes of a bid and of its validator."""
+    bid = BIDS.must(ctx.store, bid_id)
+    BIDS.update(ctx.store, bid_id, reserved=bid.reserved + work)
+    _add_load(ctx, validator, work, price_ceil(work, price))
+
+
+def release(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
+    """Release capacity that was reserved; its bid may have left the book meanwhile."""
+    _add_load(ctx, validator, -work, -price_ceil(work, price))
+    bid = BIDS.get(ctx.store, bid_id)
+    if bid is not None:
+        BIDS.update(ctx.store, bid.id, reserved=bid.reserved - work)
+    mark_if_bidder(ctx, validator)
+
+
+def _add_load(ctx: Context, validator: str, work: int, value: int) -> None:
+    load = get_load(ctx.store, validator)
+    LOADS.put(ctx.store, replace(load, work=load.work + work, value=load.value + value))
+
+
 # --- bids ----------------------------------------------------------------------------------------
 
 
@@ -217,7 +250,7 @@ def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
     """Take a bid out of the book; running legs go on."""
     BIDS.delete(ctx.store, bid.id)
     BIDS_OF.delete(ctx.store, bid.validator, bid.id)
-    cancel(ctx, bid.expires_at, Due.BID, bid.id)
+    cancel(ctx, bid.expires_at, BID_DUE, bid.id)
     ctx.emit(BidClosed(bid.id, bid.validator, reason))
 
 

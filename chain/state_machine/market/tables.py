@@ -1,11 +1,11 @@
-"""What the market keeps: bids, orders and their legs, with the indices that the auction and the queries walk."""
+"""What the market keeps: bids and orders, with the indices that the auction and the queries walk."""
 
 from dataclasses import dataclass
 
+from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
 from domain.amount import MONEY_MAX
-from domain.legs.records import Leg, SlotOpening
 from domain.market.records import Bid, Order
 
 
@@ -36,10 +36,40 @@ class Sweep:
     order_id: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reason for which an order (leg and round 0) does not settle, or a round is not verified."""
+
+    order_id: bytes
+    leg: int
+    round: int
+    reason: str
+    since: int
+    # When the queue takes it off.
+    until: int
+
+    @property
+    def key(self) -> tuple[bytes, int, int, str]:
+        """The order, the leg, the round and the reason."""
+        return self.order_id, self.leg, self.round, self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTime:
+    """How many holds an order and its rounds have, since when at least one, and the seconds of those before."""
+
+    order_id: bytes
+    holds: int = 0
+    since: int = 0
+    total: int = 0
+
+
 LOADS = Table(0x1B, "load", Load, lambda r: (r.validator,))
 BIDS = Table(0x20, "bid", Bid, lambda r: (r.id,))
 # Validator, bid.
 BIDS_OF = Index(0x21, "bid of a validator")
+HOLDS = Table(0x24, "hold", Hold, lambda r: r.key)
+HELD_TIMES = Table(0x25, "held time", HeldTime, lambda r: (r.order_id,))
 ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
 # Consumer, order.
 ORDERS_OF_CONSUMER = Index(0x29, "order of a consumer")
@@ -50,11 +80,15 @@ OPEN_ORDERS = Index(0x2B, "open order")
 # Open orders that the auction has not tried yet: the height that opened it, order.
 DIRTY_ORDERS = Index(0x2C, "order that was not tried")
 SWEEP = Table(0x2D, "sweep", Sweep, lambda _: ())
-LEGS = Table(0x30, "leg", Leg, lambda r: (r.order_id, r.number))
-# Local states that slots of a leg start from, where these are not the order's own.
-SLOT_OPENINGS = Table(0x2F, "opening of a slot", SlotOpening, lambda r: (r.order_id, r.leg, r.slot))
-# Validator, order, leg.
-LIVE_LEGS = Index(0x31, "live leg")
+
+# Order.
+TIME_TO_LIVE_DUE = Due("time to live", 12, lane=1, of_order=True)
+ORDER_DUE = Due("order", 13, lane=1, of_order=True)
+CLOSE_DUE = Due("close", 14, lane=1, of_order=True)
+# Order, leg, round, reason.
+HOLD_DUE = Due("hold", 15, lane=1, of_order=True)
+# Bid.
+BID_DUE = Due("bid", 20, lane=2)
 
 
 def open_key(order: Order) -> tuple[int, int, bytes]:

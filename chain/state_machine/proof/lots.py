@@ -9,7 +9,7 @@ Blocks that begin with no reveal do not count.
 **What a block costs.** Lots with the same parties are one group. With the last reveals of all validators, newest first,
 it is one walk for a group to find the height below which its lots are complete; how many lots wait does not matter. A
 block looks at ``GROUPS_PER_BLOCK`` groups in turn, and draws ``LOTS_PER_BLOCK`` lots, as far as the gas for draws goes
-(:mod:`chain.state_machine.due`). What does not fit is looked at in a later block, and has that block's beacon for a
+(``LOTS_PERCENT``). What does not fit is looked at in a later block, and has that block's beacon for a
 seed.
 """
 
@@ -18,8 +18,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import DUE_GAS, take_due_gas
+from chain.state_machine.proof.gas import LOTS_PERCENT
 from chain.state_machine.proof.tables import (
     LAST_GROUP,
+    LOT_DUE,
     LOT_GROUPS,
     LOTS,
     WAITING_LOTS,
@@ -28,7 +31,7 @@ from chain.state_machine.proof.tables import (
     Subject,
     lot_key,
 )
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import LAST_REVEALS, VALIDATORS
 from chain.state_machine.tables import number_of
@@ -54,7 +57,7 @@ def open_lot(ctx: Context, subject: Subject, parties: Iterable[str], lot_wait: i
     lot = Lot(subject, group_id, ctx.height, ctx.clock + max(1, lot_wait))
     LOTS.put(ctx.store, lot)
     WAITING_LOTS.mark(ctx.store, group_id, lot.height, *lot_key(subject))
-    schedule(ctx, lot.deadline, Due.LOT, *lot_key(subject))
+    schedule(ctx, lot.deadline, LOT_DUE, *lot_key(subject))
 
 
 def close_lot(ctx: Context, lot: Lot) -> None:
@@ -67,14 +70,14 @@ def close_lot(ctx: Context, lot: Lot) -> None:
         LOT_GROUPS.delete(ctx.store, group.id)
     else:
         LOT_GROUPS.put(ctx.store, LotGroup(group.id, group.parties, group.waiting - 1))
-    cancel(ctx, lot.deadline, Due.LOT, *key)
+    cancel(ctx, lot.deadline, LOT_DUE, *key)
 
 
 def put_off_lot(ctx: Context, lot: Lot) -> None:
     """Let a lot wait another second, because no block has revealed anything."""
     deadline = ctx.clock + 1
     LOTS.put(ctx.store, replace(lot, deadline=deadline))
-    schedule(ctx, deadline, Due.LOT, *lot_key(lot.subject))
+    schedule(ctx, deadline, LOT_DUE, *lot_key(lot.subject))
 
 
 def drop_lot(ctx: Context, subject: Subject) -> None:
@@ -82,6 +85,44 @@ def drop_lot(ctx: Context, subject: Subject) -> None:
     lot = LOTS.get(ctx.store, *lot_key(subject))
     if lot is not None:
         close_lot(ctx, lot)
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def apply_lots(ctx: Context) -> None:
+    """Draw the lots that this block's beacon completes, as far as the gas for draws goes."""
+    for lot in take_complete(ctx):
+        # Else one before it dropped it.
+        if LOTS.has(ctx.store, *lot_key(lot.subject)):
+            weight = DUE_GAS + ctx.rules.draws[type(lot.subject)].weight(ctx, lot.subject)
+            if not take_due_gas(ctx, "lots", LOTS_PERCENT, weight):
+                return
+            apply_lot(ctx, lot, ctx.revealed)
+
+
+def apply_lot(ctx: Context, lot: Lot, beacon: bytes) -> None:
+    """Draw what the lot was opened for, once."""
+    close_lot(ctx, lot)
+    ctx.rules.draws[type(lot.subject)].apply(ctx, lot.subject, beacon)
+
+
+def on_lot(ctx: Context, entry: Entry) -> None:
+    """Draw with the beacon that there is, because the lot has waited long enough; without any it goes on waiting."""
+    lot = LOTS.get(ctx.store, entry.text(0), entry.parts[1])
+    if lot is None:
+        return
+    beacon = get_late_beacon(ctx, lot)
+    if beacon:
+        apply_lot(ctx, lot, beacon)
+    else:
+        put_off_lot(ctx, lot)
+
+
+def weigh_lot(ctx: Context, entry: Entry) -> int:
+    """Return what the draw weighs."""
+    lot = LOTS.get(ctx.store, entry.text(0), entry.parts[1])
+    return 0 if lot is None else ctx.rules.draws[type(lot.subject)].weight(ctx, lot.subject)
 
 
 # --- what a block's beacon completes -------------------------------------------------------------

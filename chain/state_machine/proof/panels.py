@@ -1,5 +1,8 @@
 """Panels of closed rounds: their stages, and what they decide (protocol sections 5.1 and 5.3).
 
+The tier of the leg says how likely a round gets a panel. Where that is not certain, it is drawn after the close. A
+round that is not drawn is verified when its window is over, as on a chain without auditors.
+
 A stage begins with its seed, and seats strangers by stake; each commits, then reveals. At its end every place is
 decided on which enough of all who revealed so far say the same. For the others the next stage seats new ones. The last
 stage seats everybody who is left, and only more than half of the stake of all who could ever sit decides: silence
@@ -9,17 +12,19 @@ verifies nothing, and neither does a lucky accomplice.
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import BOND_GAS, READ_GAS, SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
+from chain.state_machine.legs.ends import void_leg
+from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.money import cut_for_consumer
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import LEGS, ORDERS
-from chain.state_machine.proof.fees import compute_audit_fee
-from chain.state_machine.proof.legs import cut_for_consumer, void_leg
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import ask_room, take_room
+from chain.state_machine.proof.room import ask_room, take_room, weigh_ask
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
-    PENALTY_TIMES,
     cut_seat,
     get_votes,
     settle_panel,
@@ -28,22 +33,26 @@ from chain.state_machine.proof.seats import (
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share, weigh_open_round
 from chain.state_machine.proof.tables import (
+    AUDIT_STAGE,
     PANEL_DUTIES,
     PANELS,
     ROUNDS,
     SEATS,
     SHARES,
+    STAGE_DUE,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
+from domain.amount import BPS
 from domain.keys import ShareKey
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
 from domain.market.records import JobTerms, Order
 from domain.proof.events import (
+    PanelSkipped,
     PlaceDrawn,
     PlaceRuled,
     SeatSilent,
@@ -65,30 +74,28 @@ from domain.proof.records import (
 )
 from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
-from pol.rules.lots import draw_weighted, duty_segments, seed
+from pol.rules.lots import draw, draw_weighted, duty_segments, seed
 from pol.rules.panels import (
     STAGES,
     Extent,
     commit_seconds,
-    decide,
-    differ,
-    draw_places,
-    is_eligible,
     next_seats,
-    place_cost,
     reveal_seconds,
-    ruling_of,
     segment_count,
 )
-from pol.rules.schedule import share_segments
+from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stops import stop_of
+from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.tier import Quorum
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     """Open the panel of a round that was just closed; without auditors (a genesis choice) there is none."""
-    if order.params.auditors == 0:
-        return
     key = closed.key
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    rate = tier_of(leg).rate(order, leg, closed)
+    if order.params.auditors == 0 or rate == 0:
+        return
     panel = Panel(
         order_id=key.order_id,
         leg=key.leg,
@@ -111,11 +118,30 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
         load=0,
     )
     PANELS.put(ctx.store, panel)
-    ask_room(ctx, order, panel)
+    if rate >= BPS:
+        ask_room(ctx, order, panel)
+    else:
+        _wait_for_seed(ctx, order, leg, panel, AUDIT_STAGE)
 
 
-def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
-    subject = PanelSubject(panel.key, panel.stage + 1)
+def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
+    """Draw whether a closed round gets its panel; if not, the panel that waited for that is gone."""
+    key = subject.round
+    order, panel = ORDERS.must(ctx.store, key.order_id), PANELS.must(ctx.store, *key)
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    rate = tier_of(leg).rate(order, leg, ROUNDS.must(ctx.store, *key))
+    (number,) = draw(seed("panel/audit", subject.id, beacon), BPS, 1)
+    if number < rate:
+        ask_room(ctx, order, panel)
+        return
+    PANELS.delete(ctx.store, *key)
+    ctx.emit(PanelSkipped(key))
+    # Its window may be over.
+    advance(ctx, ORDERS.must(ctx.store, key.order_id))
+
+
+def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int) -> None:
+    subject = PanelSubject(panel.key, stage)
     open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
 
 
@@ -124,6 +150,9 @@ def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
 
 def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     """Begin the next stage: seat as many as it wants of those who are left, and at the first one draw the places."""
+    if subject.stage == AUDIT_STAGE:
+        _draw_audit(ctx, subject, beacon)
+        return
     key = subject.round
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
@@ -173,11 +202,13 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
             panel.stake,
         )
     )
-    schedule(ctx, panel.commits_end, Due.STAGE, *key)
+    schedule(ctx, panel.commits_end, STAGE_DUE, *key)
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
     """Return the gas of a draw: the validators who are looked at, of whom each may get a seat, and the seats so far."""
+    if subject.stage == AUDIT_STAGE:
+        return weigh_ask(ctx)
     panel = PANELS.must(ctx.store, *subject.round)
     validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
     is_last = subject.stage == STAGES or panel.wanted > validators - panel.seats
@@ -198,19 +229,14 @@ def _get_left(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> l
     """Return the validators who may sit and never did in this panel, by operator."""
     parties = get_parties(ctx, order, leg.validator)
     seated = {seat.validator for seat in seats}
+    may_sit = tier_of(leg).may_sit
     return [
         validator
         for validator in VALIDATORS.scan(ctx.store)
         if validator.operator not in seated
         and validator.operator not in parties
         and is_active(validator)
-        and is_eligible(
-            order.terms,
-            order.params,
-            order.audit_ms,
-            validator.audit_speed,
-            validator.audit_rate,
-        )
+        and may_sit(order, validator.audit_speed, validator.audit_rate)
     ]
 
 
@@ -226,7 +252,7 @@ def _draw_seats(
 def _draw_places(
     ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg
 ) -> tuple[PanelPlace, ...]:
-    closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
+    closed, terms = ROUNDS.must(ctx.store, *subject.round), served_terms(order.terms, leg)
     fee = compute_audit_fee(order, leg, closed.work)
     segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     shares = _get_extents(ctx, closed, terms)
@@ -238,12 +264,22 @@ def _draw_places(
         PanelPlace(
             place, _get_claim(ctx, closed, place, stops), Ruling.OPEN, 0, None, place in stops
         )
-        for place in draw_places(lot, shares, segments, closed.stopped)
+        for place in tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
     )
     for number, found in enumerate(drawn):
         place = found.place
-        where = (int(place.kind), place.slot, place.issue, place.segment)
-        ctx.emit(PlaceDrawn(closed.key, number, *where, found.stops, found.claim))
+        ctx.emit(
+            PlaceDrawn(
+                round=closed.key,
+                place=number,
+                kind=int(place.kind),
+                slot=place.slot,
+                issue=place.issue,
+                segment=place.segment,
+                stops=found.stops,
+                claim=found.claim,
+            )
+        )
     return drawn
 
 
@@ -309,7 +345,7 @@ def on_stage(ctx: Context, entry: Entry) -> None:
     if panel.revealed == panel.committed or ctx.clock >= panel.reveals_end:
         end_stage(ctx, panel)
     else:
-        schedule(ctx, panel.reveals_end, Due.STAGE, *panel.key)
+        schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
 
 
 def weigh_stage(ctx: Context, entry: Entry) -> int:
@@ -325,7 +361,7 @@ def weigh_stage(ctx: Context, entry: Entry) -> int:
 def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide what can be decided, let the silent pay, and go on with what is left."""
     key = panel.key
-    cancel(ctx, panel.reveals_end, Due.STAGE, *key)
+    cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
@@ -341,28 +377,24 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         _end_void(ctx, order, panel)
     elif Ruling.OPEN in rulings:
         leg = LEGS.must(ctx.store, key.order_id, key.leg)
-        _wait_for_seed(ctx, order, leg, panel)
+        _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
     else:
-        advance(ctx, key.order_id)
+        advance(ctx, order)
 
 
 def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
     """Decide the places that can be, and tell whether answers differ on one that cannot."""
     places, answers_differ = list(panel.places), False
+    tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
+    quorum = Quorum(order.params.auditors, panel.eligible, panel.stake, panel.is_last)
     for number in panel.undecided:
         votes = get_votes(seats, number)
-        found = decide(
-            votes,
-            auditors=order.params.auditors,
-            eligible=panel.eligible,
-            stake=panel.stake,
-            is_last=panel.is_last,
-        )
+        found = tier.decide(votes, quorum)
         if found is None and not panel.is_last:
-            answers_differ = answers_differ or differ(votes)
+            answers_differ = answers_differ or tier.differ(votes)
             continue
         place = places[number]
-        ruling = ruling_of(found, place.claim, stops=place.stops)
+        ruling = tier.rule(found, place.claim, place.stops)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
         kind, root, step = (found.kind, found.root, found.step) if found else (0, b"", 0)
         ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling), int(kind), root, step))
@@ -375,11 +407,12 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
     PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
     if not silent:
         return False
+    tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
     costs = (
-        place_cost(order.terms, panel.places[place].place.kind, order.price_limit)
+        tier.cost(order.terms, panel.places[place].place.kind, order.price_limit)
         for place in silent
     )
-    cut = cut_seat(ctx, panel.key, seat.validator, PENALTY_TIMES * sum(costs))
+    cut = cut_seat(ctx, panel.key, seat.validator, tier.penalty * sum(costs))
     halve_promise(ctx, seat.validator)
     ctx.emit(SeatSilent(panel.key, seat.validator, panel.stage, silent, cut))
     return True
@@ -415,7 +448,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     # As the seats have left them.
     left = [get_job_bond(ctx, order.id, key.leg)] if by_validator else []
     left += [get_share_bond(ctx, share) for share in shares]
-    cut_for_consumer(ctx, order, left)
+    cut_for_consumer(ctx, order, leg, left)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
 
@@ -440,4 +473,4 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
 def on_void(ctx: Context, entry: Entry) -> None:
     """Go on with voiding, or with the order behind the last round."""
     if not void_round(ctx, entry.round_key):
-        advance(ctx, entry.parts[0])
+        advance(ctx, ORDERS.must(ctx.store, entry.parts[0]))

@@ -2,7 +2,8 @@
 
 A rejection needs no evidence, so it proves nothing. A rejected share keeps its bond and its commitment until strangers
 have recomputed the round; then the chain makes the commitment that the accepted roots have under the rejected name.
-Equal: the share was right, and the validator pays. Unequal: it was wrong, and its bond is burnt.
+If the leg's tier says that the two are of the same share, the rejected one was right, and the validator pays.
+Otherwise it was wrong, and its bond is burnt.
 """
 
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from domain.proof.reasons import SILENCES, ShareReason
 from domain.proof.records import Round, Share, ShareState
 from escrow.moves import Move, Transfer
 from escrow.settle import compute_redress, take_from, wrong_share
+from pol.rules.tiers.table import tier_of
 
 REJECTED_PER_CALL = 64
 """Rejected shares that are compared at once; the queue carries the rest on before their round is verified."""
@@ -73,7 +75,7 @@ def _compare(
     made = make_commitment(
         ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots
     )
-    if made != claim.commitment:
+    if not tier_of(leg).is_same_share(claim.commitment, made):
         change_share(ctx, claim.key, state=ShareState.WRONG)
         cut_bond(ctx, order.id, bond, wrong_share(order.id, bond.amount))
         told = ShareCompared(

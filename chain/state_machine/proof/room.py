@@ -7,32 +7,33 @@ changes who is drawn.
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import LEGS, ORDERS
-from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.market.tables import ORDER_DUE, ORDERS
+from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     PANELS,
+    ROOM_DUE,
     WAITING_PANELS,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import PFLOP
+from domain.market.events import DeadlineMoved
 from domain.market.records import Order, OrderState
-from domain.proof.events import DeadlineMoved, PanelWaits, RoomTaken
+from domain.proof.events import PanelWaits, RoomTaken
 from domain.proof.records import Panel
-from pol.rules.panels import (
-    is_eligible,
-    least_work,
-    panel_load,
-    segment_count,
-)
+from pol.rules.panels import least_work, panel_load, segment_count
+from pol.rules.schedule import served_terms
+from pol.rules.tiers.table import tier_of
 
 _MOST = 2**62
 
@@ -47,7 +48,7 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
     since = tally.waits_since if tally.waiting else ctx.clock
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting + 1, waits_since=since)
     ctx.emit(PanelWaits(panel.key))
-    schedule(ctx, ctx.clock, Due.ROOM)
+    schedule(ctx, ctx.clock, ROOM_DUE)
 
 
 def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
@@ -59,7 +60,7 @@ def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
         PANELS.update(ctx.store, *panel.key, load=load)
         ctx.emit(RoomTaken(panel.key, load))
     if load < had and _is_anyone_waiting(ctx):
-        schedule(ctx, ctx.clock, Due.ROOM)
+        schedule(ctx, ctx.clock, ROOM_DUE)
 
 
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
@@ -78,7 +79,7 @@ def on_room(ctx: Context, _: Entry) -> None:
         if _has_room(ctx, order, panel):
             _stop_waiting(ctx, order, _turn(ctx, order, panel))
             _begin(ctx, order, panel)
-            schedule(ctx, ctx.clock, Due.ROOM)
+            schedule(ctx, ctx.clock, ROOM_DUE)
         return
 
 
@@ -104,32 +105,33 @@ def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
     """Tell whether a panel may begin; one that is larger than all there is begins alone."""
     total = AUDIT_LOAD.get(ctx.store)
     load = _weigh(ctx, order, panel, order.params.auditors)
-    room = ctx.block.params.audit_room_bps * _count_able(ctx, order)
+    room = ctx.block.params.audit_room_bps * _count_able(ctx, order, panel)
     return total == 0 or total + load <= room
 
 
-def _count_able(ctx: Context, order: Order) -> int:
+def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
     """Return how many validators of the set promise enough for the order."""
+    may_sit = tier_of(LEGS.must(ctx.store, order.id, panel.leg)).may_sit
     return sum(
-        is_active(found)
-        and is_eligible(
-            order.terms, order.params, order.audit_ms, found.audit_speed, found.audit_rate
-        )
+        is_active(found) and may_sit(order, found.audit_speed, found.audit_rate)
         for found in VALIDATORS.scan(ctx.store)
     )
 
 
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
     """Return the room that so many seats of a panel take, with as many places as it draws."""
-    fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg))
-    segments = segment_count(order.terms, order.params, order.price_limit, fee, order.audit_ms)
-    return panel_load(order.terms, order.params, segments, seats, order.audit_ms)
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
+    terms, fee = served_terms(order.terms, leg), compute_audit_fee(order, leg)
+    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
+    return panel_load(terms, order.params, segments, seats, order.audit_ms)
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
     """Return where a panel waits: the higher its fee for a FLOP of its auditors, the sooner; then by its name."""
-    fee = compute_audit_fee(order, LEGS.must(ctx.store, order.id, panel.leg)) * PFLOP
-    rate = fee // max(1, order.params.auditors * least_work(order.terms, order.params))
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
+    fee = compute_audit_fee(order, leg) * PFLOP
+    least = least_work(served_terms(order.terms, leg), order.params)
+    rate = fee // max(1, order.params.auditors * least)
     return _MOST - min(_MOST, rate), order.id, panel.leg, panel.round
 
 
@@ -142,9 +144,11 @@ def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int])
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)
     waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
+    # The time that the order is held as well is added when it is released.
+    waited -= min(waited, get_held_seconds(ctx, order.id))
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
         moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)
-        cancel(ctx, order.deadline, Due.ORDER, order.id)
-        schedule(ctx, moved.deadline, Due.ORDER, order.id)
+        cancel(ctx, order.deadline, ORDER_DUE, order.id)
+        schedule(ctx, moved.deadline, ORDER_DUE, order.id)
         ctx.emit(DeadlineMoved(order.id, moved.deadline))

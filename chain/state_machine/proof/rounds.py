@@ -3,28 +3,15 @@
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.market.tables import LEGS
+from chain.state_machine.legs.progress import count_void
+from chain.state_machine.market.holds import is_held
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS
-from chain.state_machine.queue import Due, Entry, schedule
-from domain.errors import WRONG_STATE, Refusal
+from chain.state_machine.proof.tables import PANELS, ROUNDS, VOID_DUE
+from chain.state_machine.queue import Entry, schedule
 from domain.keys import RoundKey
 from domain.legs.records import Leg
-from domain.market.records import Order
 from domain.proof.events import RoundVoid
 from domain.proof.records import Round, Ruling
-
-
-def check_open_round(order: Order, leg: Leg, round: int) -> None:
-    """Refuse a round that is not the open one of the leg."""
-    if round != leg.round or round >= leg.end_round:
-        reason = f"the open round is {leg.round}, and the leg serves rounds {leg.first_round} to {leg.end_round - 1}"
-        raise Refusal(WRONG_STATE, "round", reason, "read the order again")
-
-
-def is_far_ahead(order: Order, leg: Leg) -> bool:
-    """Tell whether as many rounds are closed and not verified as may be: then no other one closes."""
-    return leg.round - leg.next_round >= order.params.rounds_ahead
 
 
 def get_next_round(ctx: Context, leg: Leg) -> Round | None:
@@ -35,9 +22,10 @@ def get_next_round(ctx: Context, leg: Leg) -> Round | None:
 def is_verifiable(ctx: Context, closed: Round) -> bool:
     """Tell whether a round may be verified, given that the round before it is.
 
-    Its window is over, and each place of its panel is decided for the chain's root. Without auditors there is none.
+    Nothing holds it, its window is over, and each place of its panel is decided for the chain's root. Without auditors
+    there is no panel.
     """
-    if closed.void or ctx.clock < closed.window_ends:
+    if closed.void or ctx.clock < closed.window_ends or is_held(ctx, closed.key):
         return False
     panel = PANELS.get(ctx.store, *closed.key)
     if panel is None:
@@ -54,11 +42,10 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
     if closed is None or closed.void:
         return False
     ROUNDS.update(ctx.store, *key, void=True)
-    void = LEGS.must(ctx.store, key.order_id, key.leg).void
-    LEGS.update(ctx.store, key.order_id, key.leg, void=void + 1)
+    count_void(ctx, key)
     stop_panel(ctx, key)
     ctx.emit(RoundVoid(key))
-    schedule(ctx, ctx.clock, Due.VOID, *replace(key, round=key.round + 1))
+    schedule(ctx, ctx.clock, VOID_DUE, *replace(key, round=key.round + 1))
     return True
 
 

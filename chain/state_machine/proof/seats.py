@@ -1,7 +1,7 @@
 """Seats of panels: what they commit to and reveal, each in a row of its own; what they earn or lose (5.2 and 5.5).
 
 A seat whose answer for a place is the ruling gets the place's cost, and once the answer fee. One that was silent or
-said something else loses three times the cost. Seats of the first stage are paid by the round's audit fee. Seats of
+said something else loses a multiple of the cost. Seats of the first stage are paid by the round's audit fee. Seats of
 further stages are paid by those who caused them: what silent and differing seats lost comes first, then the fee that
 nobody earned, then the bond of who claimed what is wrong, and where the round is verified the community pool.
 """
@@ -9,21 +9,24 @@ nobody earned, then the bond of who claimed what is wrong, and where the round i
 from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.order_money import cut_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import POTS
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.room import leave_room
 from chain.state_machine.proof.tables import (
+    AUDIT_STAGE,
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
     SEATS,
+    STAGE_DUE,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey
@@ -40,10 +43,8 @@ from domain.proof.events import (
 )
 from domain.proof.records import Panel, PanelSeat, SeatAnswer
 from escrow.moves import Move, Pot, Transfer
-from pol.rules.panels import Verdict, Vote, judge, place_cost
-
-PENALTY_TIMES = 3
-"""How often the cost of a place a seat loses that was silent on it, or said something else than the ruling."""
+from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.tier import Tier, Verdict, Vote
 
 # --- commitments and answers ---------------------------------------------------------------------
 
@@ -54,9 +55,9 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
         left = panel.commits_end - ctx.clock
-        cancel(ctx, panel.commits_end, Due.STAGE, *panel.key)
+        cancel(ctx, panel.commits_end, STAGE_DUE, *panel.key)
         panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - left)
-        schedule(ctx, panel.reveals_end, Due.STAGE, *panel.key)
+        schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
     PANELS.put(ctx.store, panel)
     ctx.emit(
         AnswerCommitted(
@@ -100,9 +101,9 @@ def apply_reveal(
         ctx.emit(LeafShown(key, number, claim))
     panel = replace(panel, places=tuple(places), revealed=panel.revealed + 1)
     if panel.revealed == panel.committed:
-        cancel(ctx, panel.reveals_end, Due.STAGE, *key)
+        cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
         panel = replace(panel, reveals_end=ctx.clock)
-        schedule(ctx, ctx.clock, Due.STAGE, *key)
+        schedule(ctx, ctx.clock, STAGE_DUE, *key)
     PANELS.put(ctx.store, panel)
     ctx.emit(SeatRevealed(key, auditor, stage, panel.reveals_end))
 
@@ -164,7 +165,8 @@ def settle_panel(
     """
     key = panel.key
     seats = SEATS.scan(ctx.store, *key)
-    earned, owed = _judge_seats(order, panel, seats)
+    tier = tier_of(LEGS.must(ctx.store, order.id, panel.leg))
+    earned, owed = _judge_seats(tier, order, panel, seats)
     for seat in seats:
         debt = owed[seat.number]
         if debt:
@@ -201,7 +203,7 @@ def settle_panel(
 
 
 def _judge_seats(
-    order: Order, panel: Panel, seats: list[PanelSeat]
+    tier: Tier, order: Order, panel: Panel, seats: list[PanelSeat]
 ) -> tuple[list[int], list[tuple[int, tuple[int, ...]] | None]]:
     """Return by seat what it earned, and what it owes with the places where it differed."""
     earned = [0] * len(seats)
@@ -211,16 +213,16 @@ def _judge_seats(
     for number, place in enumerate(panel.places):
         if place.found is None:
             continue
-        cost = place_cost(order.terms, place.place.kind, order.price_limit)
+        cost = tier.cost(order.terms, place.place.kind, order.price_limit)
         asked = [seat for seat in seats if number in seat.places]
-        verdicts = judge(get_votes(asked, number), place.found)
+        verdicts = tier.judge(get_votes(asked, number), place.found)
         for seat, verdict in zip(asked, verdicts, strict=True):
             if verdict in (Verdict.RIGHT, Verdict.UNKNOWN):
                 was_right[seat.number] = True
             if verdict is Verdict.RIGHT:
                 earned[seat.number] += cost
             elif verdict is Verdict.DIFFERENT:
-                debts[seat.number] += PENALTY_TIMES * cost
+                debts[seat.number] += tier.penalty * cost
                 differed[seat.number].append(number)
     for seat in seats:
         # Where nothing was decided nobody earns by it.
@@ -259,9 +261,10 @@ def stop_panel(ctx: Context, key: RoundKey) -> None:
         for seat in SEATS.scan(ctx.store, *key):
             PANEL_DUTIES.delete(ctx.store, seat.validator, *key)
         for time in (panel.commits_end, panel.reveals_end):
-            cancel(ctx, time, Due.STAGE, *key)
+            cancel(ctx, time, STAGE_DUE, *key)
         PANELS.update(ctx.store, *key, is_open=False)
-    drop_lot(ctx, PanelSubject(key, panel.stage + 1))
+    for stage in (AUDIT_STAGE, panel.stage + 1):
+        drop_lot(ctx, PanelSubject(key, stage))
     order = ORDERS.must(ctx.store, key.order_id)
     leave_room(ctx, order, panel)
     if not panel.is_settled:

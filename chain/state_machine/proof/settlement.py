@@ -7,27 +7,23 @@ what it paid for.
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import BOND_GAS, PAY_GAS
+from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, withhold_part
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.legs.checks import is_far_ahead
+from chain.state_machine.legs.ends import reopen_or_end, settle_leg
+from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.progress import count_verified, restart_progress
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
-from chain.state_machine.market.orders import (
-    BONDS_PER_CALL,
-    clear_leg,
-    end_order,
-    open_order,
-    restart_progress,
-    weigh_end,
-)
-from chain.state_machine.market.tables import LEGS, ORDERS
-from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.market.holds import is_held
+from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
-from chain.state_machine.proof.rounds import get_next_round, is_far_ahead, is_verifiable
+from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
-from chain.state_machine.queue import Due, Entry, schedule
-from chain.state_machine.registry.tables import VALIDATORS
-from domain.legs.reasons import LegEnd
+from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE
+from chain.state_machine.queue import Entry, schedule
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
@@ -38,11 +34,17 @@ from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds
 
 
-def advance(ctx: Context, order_id: bytes) -> None:
+def advance(ctx: Context, order: Order) -> None:
     """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
+    leg = LEGS.must(ctx.store, order.id, order.legs)
+    schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.next_round)
+
+
+def on_released(ctx: Context, order_id: bytes) -> None:
+    """Go on with an order that was held, if it runs."""
     order = ORDERS.must(ctx.store, order_id)
-    leg = LEGS.must(ctx.store, order_id, order.legs)
-    schedule(ctx, ctx.clock, Due.WINDOW, order_id, leg.number, leg.next_round)
+    if _is_going_on(ctx, order, order.legs):
+        advance(ctx, order)
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
@@ -58,7 +60,7 @@ def on_window(ctx: Context, entry: Entry) -> None:
             leg = verify_round(ctx, order, leg, closed)
         closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
-        advance(ctx, order.id)
+        advance(ctx, order)
     else:
         _end_if_decided(ctx, order.id, leg)
 
@@ -91,23 +93,26 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     """Mark a round as verified, pay it, and return the leg; the bonds of its shares return in steps."""
     ROUNDS.update(ctx.store, *closed.key, verified=True)
     was_far_ahead = is_far_ahead(order, leg)
-    leg = LEGS.update(ctx.store, order.id, leg.number, verified=leg.verified + 1)
+    leg = count_verified(ctx, leg)
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
-    earnings = compute_earnings(order, leg, closed, shares)
-    fee = compute_audit_fee(order, leg, closed.work)
+    panel = PANELS.get(ctx.store, *closed.key)
+    earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
+    fee = compute_audit_fee(order, leg, closed.work) if panel is not None else 0
     ctx.emit(RoundVerified(closed.key, earnings.total, earnings.validator, fee))
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
-    panel = PANELS.get(ctx.store, *closed.key)
     if panel is not None:
         PANELS.update(ctx.store, *closed.key, is_settled=True)
         settle_panel(ctx, order, panel, fee)
+    else:
+        unaudited = TALLIES.must(ctx.store, order.id).unaudited
+        TALLIES.update(ctx.store, order.id, unaudited=unaudited + 1)
     if leg.state is LegState.RUNNING and was_far_ahead:
         # There is room for another round, which could not close meanwhile.
         leg = restart_progress(ctx, order, leg)
-    schedule(ctx, ctx.clock, Due.BONDS, *closed.key, 0)
+    schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, 0)
     return leg
 
 
@@ -119,7 +124,7 @@ def on_bonds(ctx: Context, entry: Entry) -> None:
         if bond is not None:
             return_bond(ctx, key.order_id, bond)
     if done + BONDS_PER_CALL < len(closed.shares):
-        schedule(ctx, ctx.clock, Due.BONDS, *closed.key, done + BONDS_PER_CALL)
+        schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, done + BONDS_PER_CALL)
 
 
 def weigh_bonds(ctx: Context, entry: Entry) -> int:
@@ -133,13 +138,15 @@ def compute_earnings(
     leg: Leg,
     closed: Round,
     shares: list[Share],
+    *,
+    audited: bool,
 ) -> Earnings:
-    """Return who earns what for a round, without the seats of its panel."""
+    """Return who earns what for a round, without the seats of its panel; one that was not ``audited`` has none."""
     return settle_round(
         closed.work,
         leg.price,
         protocol_bps=order.params.protocol_bps,
-        audit_bps=order.params.audit_bps if order.params.auditors else 0,
+        audit_bps=order.params.audit_bps if audited else 0,
         providers_bps=leg.providers_bps,
         shares=[(share.claim.provider, share.work) for share in shares],
     )
@@ -154,8 +161,10 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order when all rounds are verified or can never be, or a failed leg."""
+    """End the order when all rounds are verified or can never be, or a failed leg; not while the order is held."""
     order = ORDERS.must(ctx.store, order_id)
+    if is_held(ctx, order_id):
+        return
     # Not in their order: a panel may find a later round wrong while one before it is still open.
     is_over = leg.verified + leg.void == leg.closed
     if order.state is OrderState.PROVEN and leg.verified == leg.closed:
@@ -165,10 +174,8 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
             return
         if ctx.clock < leg.settles_at:
             return
-        settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
-        VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
         reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
-        end_order(ctx, order, reason)
+        settle_leg(ctx, order, leg, reason)
     elif leg.state is LegState.FAILED and is_over:
         reopen_or_end(ctx, order, leg)
 
@@ -182,26 +189,5 @@ def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
     wait = 0 if nothing else handover_seconds(order.terms, order.params, order.window)
     settles_at = ctx.clock + wait
     LEGS.update(ctx.store, order.id, leg.number, settles_at=settles_at)
-    schedule(ctx, settles_at, Due.WINDOW, order.id, leg.number, leg.round)
+    schedule(ctx, settles_at, WINDOW_DUE, order.id, leg.number, leg.round)
     ctx.emit(OrderVerified(order.id, leg.number, settles_at))
-
-
-def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
-    """Open an order again after a failed leg that verified nothing, or end it.
-
-    A declined or unaccepted match did not start the work, and always opens again while there is time.
-    """
-    started = order.state is not OrderState.MATCHED
-    nobodys = leg.end_reason == LegEnd.UNDECIDED
-    failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
-    if order.failures >= order.params.max_attempts and leg.verified == 0:
-        end_order(ctx, order, CloseReason.UNSERVED)
-    elif started and (leg.verified or not order.rematch):
-        end_order(ctx, order, failed)
-    elif ctx.clock >= order.deadline:
-        end_order(ctx, order, failed if started else CloseReason.DEADLINE)
-    elif clear_leg(ctx, order, leg):
-        open_order(ctx, order)
-    else:
-        # The call that is scheduled comes back here.
-        schedule(ctx, ctx.clock, Due.WINDOW, order.id, leg.number, leg.round)

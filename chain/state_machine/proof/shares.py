@@ -3,10 +3,11 @@
 from typing import Any
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import DRAW_GAS, REJECT_GAS
 from chain.state_machine.ledger.order_money import get_share_bond
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (
     LAST_ISSUES,
@@ -24,8 +25,9 @@ from domain.proof.events import ShareDrawn, ShareRejected
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
-from pol.rules.lots import draw, seed
+from pol.rules.lots import seed
 from pol.rules.schedule import share_segments
+from pol.rules.tiers.table import tier_of
 
 
 def share_id(key: ShareKey) -> bytes:
@@ -83,13 +85,15 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
 
     The lots of a slot add up: who does not open what was drawn and is rejected gets no better lot.
     """
-    count = ORDERS.must(ctx.store, subject.round.order_id).params.segments_drawn
+    order = ORDERS.must(ctx.store, subject.round.order_id)
+    tier = tier_of(LEGS.must(ctx.store, order.id, subject.round.leg))
+    segments = share_segments(order.terms)
     for share in get_live_shares(ctx, subject.round):
         if share.committed_height != subject.height:
             continue
         key = share.claim.key
-        segments = share_segments(ORDERS.must(ctx.store, key.order_id).terms)
-        own = draw(seed(subject.PURPOSE, share_id(key), beacon), segments, count)
+        lot = seed(subject.PURPOSE, share_id(key), beacon)
+        own = tier.draw_duty(lot, segments, order.params)
         slot = (key.order_id, key.leg, key.slot)
         before = LAST_ISSUES.must(ctx.store, *slot).drawn
         drawn = tuple(sorted({*own, *before}))

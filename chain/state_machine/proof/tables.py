@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from chain.state_machine.kinds import Due
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
 from domain.keys import RoundKey
@@ -23,9 +24,16 @@ class SharesSubject:
         return _pack(self.round) + u64(self.height)
 
 
+AUDIT_STAGE = 0
+"""Before the first stage: it is drawn whether a round gets a panel, if its tier leaves that to chance."""
+
+
 @dataclass(frozen=True, slots=True)
 class PanelSubject:
-    """A lot draws the seats of a stage of a closed round's panel, and at the first one the places."""
+    """A lot draws the seats of a stage of a closed round's panel, and at the first one the places.
+
+    That of ``AUDIT_STAGE`` draws whether the round gets a panel at all.
+    """
 
     PURPOSE: ClassVar[str] = "panel"
     round: RoundKey
@@ -86,8 +94,6 @@ class LastIssue:
 
 
 SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
-# The local state root that a slot's last accepted share left: order, leg, slot.
-LOCAL_ROOTS = Values(0x33, "local state root")
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
 # Order, leg, round, number.
@@ -113,3 +119,17 @@ STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
 # Slots in which a rejected share was right, and the first one was paid: order, leg, round, slot.
 RIGHTED = Index(0x39, "righted slot")
+
+
+# Purpose, id of the subject.
+LOT_DUE = Due("lot", 0, lane=0)
+# Order, leg, round: a part of a panel's stage is over.
+STAGE_DUE = Due("stage", 1, lane=0, of_order=True)
+# Order, leg, round.
+WINDOW_DUE = Due("window", 2, lane=0, of_order=True)
+# Order, leg, round: the round that becomes void next.
+VOID_DUE = Due("void", 3, lane=0, of_order=True)
+# Order, leg, round, and the number of its shares whose bonds have returned.
+BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
+# Nothing: there may be audit room.
+ROOM_DUE = Due("room", 5, lane=0)

@@ -16,7 +16,7 @@ from chain.state_machine.registry.tables import (
     get_operator,
 )
 from chain.state_machine.store import Overlay
-from domain.beacon import VerifyReveal, next_beacon, reveal_message
+from domain.beacon import next_beacon, reveal_message
 from domain.block import Block, TxResult
 from domain.errors import BAD_PROOF, Refusal
 from domain.registry.records import BeaconKey, Validator
@@ -41,13 +41,13 @@ def get_reveal_duty(store: Overlay, proposer: bytes, height: int) -> RevealDuty 
     return RevealDuty(operator, pub_key, reveal_message(head.chain_id, height, head.beacon))
 
 
-def apply_reveal(ctx: Context, block: Block, verify: VerifyReveal) -> TxResult | None:
+def apply_reveal(ctx: Context, block: Block) -> TxResult | None:
     """Make the beacon of this block, and return the result of the reveal; None where the block has none."""
     if block.reveal is None:
         return None
     duty = get_reveal_duty(ctx.store, block.proposer, block.height)
     proof = block.reveal.proof
-    if duty is None or not verify(duty.pub_key, duty.message, proof):
+    if duty is None or not ctx.crypto.reveal(duty.pub_key, duty.message, proof):
         refusal = Refusal(BAD_PROOF, "proof", "is not what this block begins with")
         return TxResult(refusal.code.number, refusal.code.space, str(refusal), 0, 0, ())
     head = HEAD.must(ctx.store)

@@ -76,7 +76,7 @@ def check_set_beacon_key(ctx: Context, message: MsgSetBeaconKey) -> None:
     if BEACON_KEYS.has(ctx.store, message.beacon_key):
         raise Refusal(ALREADY_EXISTS, "beacon_key", "was registered before", "make a new one")
     document = possession_sign_bytes(ctx.block.chain_id, message.operator, message.beacon_key)
-    if not ctx.verify(message.beacon_key, document, message.key_proof):
+    if not ctx.crypto.signature(message.beacon_key, document, message.key_proof):
         reason = "is not the key's signature"
         raise Refusal(BAD_PROOF, "key_proof", reason, "sign with the beacon key")
 

@@ -158,7 +158,7 @@ class Auditor:
     def _loaded(self, action: do.LoadAudited) -> None:
         self.daemon.finished(action.key)
         terms = self.daemon.world.job(action.seat.order_id).terms
-        sizes = Sizes(terms.global_bytes, terms.local_bytes, terms.global_bytes)
+        sizes = Sizes(terms.global_bytes, terms.local_bytes, terms.update_bytes)
         loaded = partial(job_loaded, ordered=action.terms, terms=terms, sizes=sizes, text="")
         self._change(action.seat, loaded)
 

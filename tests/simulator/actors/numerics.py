@@ -20,8 +20,6 @@ from validator.decide.records import (
     SealedResult,
     SlotWork,
     accepted_works,
-    find_round,
-    find_share,
 )
 from validator.decide.rounds import aggregated, not_aggregated
 from validator.decide.traces import metrics_at
@@ -82,7 +80,7 @@ class Numerics:
     def _aggregate(self, leg: LegKey, round: int) -> None:
         daemon = self.daemon
         local = daemon.leg(leg)
-        current = find_round(local, round) if local else None
+        current = local.find(round) if local else None
         if current is None:
             return
         job = daemon.world.job(leg.order_id)
@@ -109,9 +107,10 @@ class Numerics:
         daemon, key = self.daemon, action.share
         leg, job = LegKey(key.order_id, key.leg), daemon.world.job(key.order_id)
         local = daemon.leg(leg)
-        work = find_share(local, key) if local else None
-        if work is None or work.packet is None:
+        at = local.share(key) if local else None
+        if at is None or at.work.packet is None:
             return
+        work = at.work
         match action:
             case do.CheckSegment(segment=segment):
                 checked = daemon.behaviour.finds(daemon, key, self._check(job, work, segment))

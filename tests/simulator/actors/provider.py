@@ -1,12 +1,17 @@
-"""A provider: its real decisions, and a shell that does its duties without sockets, disks or tensors."""
+"""A provider: its real decisions, and a shell that carries them out without sockets, disks or tensors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from compute_provider.decide import claims, duties, shares
-from compute_provider.decide.duties import Duty
-from compute_provider.decide.shares import ShareWork, Stage, State
+from compute_provider.decide import actions as do
+from compute_provider.decide import claims, receive
+from compute_provider.decide.actions import Action
+from compute_provider.decide.duties import decide
+from compute_provider.decide.receive import Change
+from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.view import Look, Picture
 from domain.codec import decode, encode
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
@@ -70,7 +75,7 @@ class ProviderActor:
     ) -> None:
         self.world, self.me, self.validator = world, me, validator
         self.speed, self.behaviour, self.auto_bond = speed, behaviour, auto_bond
-        self.state = State()
+        self.shares, self.look = Shares(), Look()
         self.life = 0
         self.down_until = 0
         self.gone = False  # for good
@@ -95,10 +100,11 @@ class ProviderActor:
         """Lose everything but what lies on the disk."""
         self.life += 1
         self._errands, self._ended, self._promised = Errands(), {}, {}
-        self.state = State(decode(tuple[ShareWork, ...], encode(self.state.works)))
+        self.shares = Shares(decode(tuple[ShareWork, ...], encode(self.shares.works)))
+        self.look = Look()
         self.down_until = self.world.clock.now + 1000 * seconds
         self.world.crashes += 1
-        self.world.clock.at(self.down_until, partial(self._alive, self.life, self._restart))
+        self.world.clock.at(self.down_until, partial(self._alive, self.life, self.wake))
 
     def break_down(self) -> None:
         """Crash for some seconds."""
@@ -107,10 +113,6 @@ class ProviderActor:
     def leave(self) -> None:
         """Be gone for good."""
         self.gone = True
-
-    def _restart(self) -> None:
-        self._tell(shares.Restarted())
-        self.wake()
 
     def wake(self, delay: int = 0) -> None:
         gap = self._thought_at + GAP_MS - self.world.clock.now
@@ -131,73 +133,87 @@ class ProviderActor:
         if life == self.life and not self.gone:
             act(answer)
 
-    # Events and duties
+    # Outcomes and actions
 
-    def _tell(self, *events: shares.Event) -> None:
-        before = self.state.works, self.state.openings, self.state.joined
-        for event in events:
-            self.state, actions = shares.step(self.state, event)
-            for action in actions:
-                match action:
-                    case shares.Train(task):
-                        self._train(task)
-                    case shares.Forget(key):
-                        self.traces.pop(key, None)
-        if before != (self.state.works, self.state.openings, self.state.joined):
+    def _take(self, *changes: Change, seen: Look | None = None) -> None:
+        """Take outcomes into the record, and what was seen of the validator."""
+        before = self.shares, self.look
+        for change in changes:
+            self._put(change(self.shares))
+        if seen is not None:
+            self.look = replace(seen, training=self.look.training)
+        if before != (self.shares, self.look):
             self.wake()
 
+    def _put(self, shares: Shares) -> None:
+        self.shares = shares
+        given = shares.get(self.look.training) if self.look.training else None
+        if given is None or given.stage is not Stage.TRAINING:
+            self.look = replace(self.look, training=None)
+
     def think(self) -> None:
-        """Start the duties that the state asks for."""
+        """Decide, and start what is asked for."""
         if self.gone or self.world.clock.now < self.down_until:
             return
         now = self._thought_at = self.world.clock.now
-        for duty in list(duties.duties(self.state)):
-            if isinstance(duty, duties.Status):
-                continue
-            name = _name(duty)
-            # What the validator's picture asks for may have been done since that was drawn.
-            drawn = isinstance(duty, duties.Submit | duties.Deliver | duties.Open)
-            if drawn and self.state.polled <= self._ended.get(name, -1.0):
-                continue
-            # One that came before it may have ended the share.
-            key = getattr(duty, "key", None)
-            if key is not None and self.state.get(key) is None:
-                continue
-            if self._errands.begin(name, now):
-                self._do(duty, name)
+        shares, actions = decide(self.shares, self.look)
+        self._put(shares)
+        for action in actions:
+            match action:
+                case do.Train(task):
+                    self.look = replace(self.look, training=task.key)
+                    self._train(task)
+                case do.Forget(key):
+                    self.traces.pop(key, None)
+                case do.Status():
+                    pass
+                case _:
+                    self._start(action, now)
         self.wake(POLL_MS)
 
-    def _end(self, name: str, *events: shares.Event, pause: int = 200) -> None:
+    def _start(self, action: Action, now: int) -> None:
+        # What the validator's picture asks for may have been done since that was drawn.
+        picture = self.look.picture if action.drawn else None
+        if picture is not None and picture.began <= self._ended.get(action.key, -1.0):
+            return
+        # One that came before it may have ended the share.
+        if action.subject is not None and self.shares.get(action.subject) is None:
+            return
+        if self._errands.begin(action.key, now):
+            self._do(action, action.key)
+
+    def _end(self, name: str, *changes: Change, seen: Look | None = None, pause: int = 200) -> None:
         self._errands.end(name, self.world.clock.now, pause)
         self._ended[name] = self.world.clock.seconds
-        self._tell(*events)
+        self._take(*changes, seen=seen)
 
-    def _do(self, duty: Duty, name: str) -> None:
-        match duty:
-            case duties.Join():
+    def _do(self, action: Action, name: str) -> None:
+        match action:
+            case do.Join():
                 self._join(name)
-            case duties.Poll():
+            case do.Poll():
                 link = self.world.validators[self.validator].service
                 began = self.world.clock.seconds
                 self.world.network.call(
                     lambda: link.poll(self.me), self._answer(partial(self._polled, name, began))
                 )
-            case duties.Watch():
+            case do.Watch():
                 self._end(name, *self._watched(), pause=500)
-            case duties.CheckTask(task):
+            case do.CheckTask(task):
                 self._check(name, task)
-            case duties.Bond(task):
+            case do.Bond(task):
                 self._bond(name, task)
-            case duties.Fetch(task):
+            case do.Fetch(task):
                 terms = self.world.job(task.key.order_id).terms
                 size = terms.delivered_bytes + terms.global_bytes + terms.local_bytes
                 delay = self.world.network.delay(size)
-                self._later(delay, partial(self._end, name, shares.Fetched(task.key)))
-            case duties.Submit(key):
+                fetched = partial(receive.fetched, key=task.key)
+                self._later(delay, partial(self._end, name, fetched))
+            case do.Submit(key):
                 self._submit(name, key)
-            case duties.Deliver(key):
+            case do.Deliver(key):
                 self._deliver(name, key)
-            case duties.Open(key, indices):
+            case do.Open(key, indices):
                 self._open(name, key, indices)
 
     # The cluster
@@ -226,7 +242,7 @@ class ProviderActor:
 
     def _joined(self, name: str, accepted: bool | None) -> None:
         if accepted:
-            self._end(name, shares.Joined())
+            self._end(name, seen=Look(joined=True))
         else:
             self._end(name, pause=RETRY_MS)
 
@@ -235,32 +251,36 @@ class ProviderActor:
     ) -> None:
         if reply is None:
             # Nobody there, or nobody who knows this provider: joining again tells.
-            self._end(name, shares.Left(), pause=RETRY_MS)
+            self._end(name, seen=Look(), pause=RETRY_MS)
             return
         train, opening = reply
         self.asked.update((task.key.order_id, task.key.leg) for task in train)
-        self._end(name, shares.Polled(tuple(train), tuple(opening), began), pause=POLL_MS)
+        picture = Picture(tuple(train), tuple(opening), began)
+        self._end(name, seen=Look(joined=True, picture=picture), pause=POLL_MS)
 
-    def _watched(self) -> list[shares.Event]:
-        found: list[shares.Event] = []
+    def _watched(self) -> list[Change]:
+        found: list[Change] = []
         clock = self.world.chain_clock
-        for work in self.state.works:
+        for work in self.shares.works:
             if not work.signed:
                 continue
             order = self.world.order(work.key.order_id)
             handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
             if handed_in and claims.has_committed(order, self.traces[work.key].claim):
-                found.append(shares.Committed(work.key))
+                found.append(partial(receive.committed, key=work.key))
             if claims.is_over(work.key, order, clock):
-                found.append(shares.Released(work.key))
+                found.append(partial(receive.released, key=work.key))
         return found
 
     # Taking a share
 
     def _check(self, name: str, task: TrainTask) -> None:
         problem = claims.problem(task, self.world.order(task.key.order_id), self.validator)
-        failed = shares.Failed(task.key, problem, again=True)
-        self._end(name, failed if problem else shares.Checked(task.key))
+        if problem:
+            failed = partial(receive.failed, key=task.key, text=problem, again=True)
+            self._end(name, failed, pause=RETRY_MS)
+        else:
+            self._end(name, partial(receive.checked, key=task.key))
 
     def _bond(self, name: str, task: TrainTask) -> None:
         """Have enough free bond for this share and for those that are trained but not committed yet."""
@@ -270,10 +290,11 @@ class ProviderActor:
         account = self.world.ask(AccountRequest(self.me))
         lacking = sum(self._promised.values()) - account.bond.free
         if lacking <= 0:
-            self._end(name, shares.Bonded(key))
+            self._end(name, partial(receive.bonded, key=key))
         elif not self.auto_bond:
             del self._promised[key]
-            self._end(name, shares.Failed(key, "no bond", again=True))
+            failed = partial(receive.failed, key=key, text="no bond", again=True)
+            self._end(name, failed, pause=RETRY_MS)
         else:
             self.deposited += lacking
             self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
@@ -286,14 +307,22 @@ class ProviderActor:
         self._later(50 + spent, partial(self._trained, task))
 
     def _trained(self, task: TrainTask) -> None:
-        work = self.state.get(task.key)
+        work = self.shares.get(task.key)
         if work is None or work.stage is not Stage.TRAINING:
             return
         if task.key not in self.traces:
             self.traces[task.key] = self._made(task)
         roots = self.traces[task.key].delivery.roots
         text = "" if roots.is_whole else "the job stops"
-        self._tell(shares.Trained(task.key, roots.update_root, roots.local_out, text))
+        self._take(
+            partial(
+                receive.trained,
+                key=task.key,
+                update_root=roots.update_root,
+                local_out_root=roots.local_out,
+                text=text,
+            )
+        )
 
     def _made(self, task: TrainTask) -> Trained:
         """Return what comes of a share: the right thing, bent as this provider does it."""
@@ -345,21 +374,23 @@ class ProviderActor:
         call = partial(
             self.world.network.call,
             lambda: link.submit_share(signed),
-            self._answer(partial(self._handed_in, name, shares.Submitted, key)),
+            self._answer(partial(self._handed_in, name, receive.submitted, key)),
         )
         self._later(held, call)
 
     def _handed_in(
         self,
         name: str,
-        event: type[shares.Submitted] | type[shares.Delivered],
+        receives: Callable[..., Shares],
         key: ShareKey,
         verdict: Verdict | None,
     ) -> None:
         if verdict is None:
-            self._end(name, shares.Failed(key, "no answer", again=True), pause=RETRY_MS)
+            failed = partial(receive.failed, key=key, text="no answer", again=True)
+            self._end(name, failed, pause=RETRY_MS)
         else:
-            self._end(name, event(key, verdict.accepted, verdict.text))
+            answered = partial(receives, key=key, accepted=verdict.accepted, text=verdict.text)
+            self._end(name, answered)
 
     def _deliver(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
@@ -369,7 +400,7 @@ class ProviderActor:
         link, delivery = self.world.validators[self.validator].service, trace.delivery
         self.world.network.call(
             lambda: link.deliver_share(self.me, delivery),
-            self._answer(partial(self._handed_in, name, shares.Delivered, key)),
+            self._answer(partial(self._handed_in, name, receive.delivered, key)),
             size=sum(blob.size for blob in delivery.blobs),
         )
 
@@ -401,8 +432,3 @@ class ProviderActor:
 
 def _ignore(_: object) -> None:
     pass
-
-
-def _name(duty: Duty) -> str:
-    key = getattr(duty, "key", None)
-    return type(duty).__name__ if key is None else f"{type(duty).__name__} {key}"

@@ -27,7 +27,7 @@ from tests.support.chain_harness import CHAIN_ID
 from validator.decide import receive
 from validator.decide.plan import Worker
 from validator.decide.probe import Measured
-from validator.decide.records import LegKey, LocalOrder, PayloadStage, find_round
+from validator.decide.records import LegKey, LocalOrder, PayloadStage
 from validator.decide.tasks import open_tasks, train_tasks
 from validator.serve.callers import Asking, Presence
 
@@ -153,7 +153,7 @@ class Service:
         leg, local = self._local(key)
         if local is None:
             return None
-        current = find_round(local, key.round)
+        current = local.find(key.round)
         if current is not None:
             daemon.numerics.openings[key] = current.global_in.root
         terms = daemon.world.job(key.order_id).terms

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from inspect import getdoc, signature
 from textwrap import dedent
-from typing import Any
+from typing import Any, Unpack, get_args, get_origin
 
 import pytest
 
@@ -90,8 +90,14 @@ def _refused(call: ast.Call, name: str, called: Any) -> Iterator[str]:
         each for each in call.args if not (isinstance(each, ast.Constant) and each.value is ...)
     ]
     is_method = not name.startswith("assay.")
+    taken = signature(called)
+    for last in taken.parameters.values():
+        if last.kind is last.VAR_KEYWORD and get_origin(last.annotation) is Unpack:
+            (options,) = get_args(last.annotation)
+            extra = {str(each.arg) for each in call.keywords} - options.__annotations__.keys()
+            yield from (f"{name}: {each}" for each in sorted(extra - taken.parameters.keys()))
     try:
-        signature(called).bind_partial(
+        taken.bind_partial(
             *([None] if is_method else []),
             *given,
             **{str(each.arg): None for each in call.keywords},

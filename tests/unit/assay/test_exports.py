@@ -52,6 +52,19 @@ def test_other_names_are_missing() -> None:
         _ = assay.nothing_of_that_name  # type: ignore[attr-defined]
 
 
+def test_a_session_needs_no_command_line(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('keyring = "test"\n')
+    loaded = modules_after(
+        "import assay\n"
+        f"session = assay.connect(home={str(tmp_path)!r})\n"
+        "assert isinstance(session, assay.Session)\n"
+        "session.close()"
+    )
+    assert {"assay.session", "assay.settings.configuration"} <= loaded
+    assert not {name for name in loaded if name.startswith("assay.cli")}
+    assert not {"click", "rich"} & loaded
+
+
 def test_the_generated_modules_load_nothing_else() -> None:
     loaded = modules_after("import assay\nimport assay.market.v1.types_pb2")
     parts = {name.partition(".")[0] for name in loaded}

@@ -13,16 +13,19 @@ import pytest
 
 import assay
 import consumer.jobs
+import consumer.submit
 import consumer.watch
 import pol.local.inspect
 import pol.local.run
 import pol.replay.replay
 from assay.cli import job, order, trace, tx
 from assay.cli.conditions import condition_options, read_request
-from assay.session import PlacedOrder, Session, request_of
+from assay.cli.context import CommandContext
+from assay.session import PlacedOrder, Session
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from consumer.jobs import OrderNote, recall, remember
+from consumer.request import OrderOptions, request_of
 from domain.events import Change, to_event
 from domain.keys import RoundKey
 from domain.legs.events import OrderMatched
@@ -40,6 +43,7 @@ from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
 from domain.proof.events import RoundVerified
 from domain.proof.queries import OrderRequest
 from tests.unit.assay.cli.test_conditions import run
+from tests.unit.assay.support import assay as command
 from tests.unit.compute_provider import support as s
 from tests.unit.consumer import test_submit
 from tests.unit.pol.mlp import write_mlp_job
@@ -98,9 +102,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_not_asked_for_is_what_the_command_line_takes() -> None:
     assert request_of() == run(condition_options, read_request)
-    for asking in (Session.quote, Session.submit):
-        shown, taken = signature(asking).parameters, signature(request_of).parameters
-        assert {name: shown[name] for name in taken} == dict(taken)
+
+
+def test_the_keywords_are_the_options_of_the_command_line() -> None:
+    command = click.Command("order", params=[])
+    condition_options(command)
+    assert {option.name for option in command.params} == set(OrderOptions.__annotations__)
 
 
 def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
@@ -109,7 +116,7 @@ def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
         " --time-to-live 90s --no-rematch"
     )
     asked = request_of(
-        device_class="cpu", memory=8 << 30, regions=["fr", "de"], tier="exact",
+        device_class="cpu", memory=8 << 30, regions=["fr", "de"], tiers=("exact",),
         price_limit=7, deadline=7200, time_to_live=90, rematch=False,
     )  # fmt: skip
     assert asked == run(condition_options, read_request, *given.split())
@@ -253,7 +260,40 @@ def test_an_order_knows_those_of_the_same_job_that_live(
     order = network.submit(tmp_path / "job", price_limit=10**12)
     assert [(other.id, other.session) for other in order.others] == [(OTHER, network)]
     assert "ordered this job already: 777777777777 (open)" in said[0]
+    assert said[1] == (
+        "no bid stands; wait for bids: an order with a price limit stays in the book"
+        " (--price-limit, or price_limit=); the order waits"
+    )
     assert network.order(order.id).others == ()
+
+
+def test_a_session_and_the_command_line_place_an_order_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed: list[tuple[Any, ...]] = []
+
+    def place_order(
+        client: ChainClient, sender: Any, key: Key, job: Any, request: Any, **kept: Any
+    ) -> Any:
+        placed.append(
+            (client.address, key.address, job.id, request, kept["directory"], kept["home"])
+        )
+        raise assay.ConsumerError("not placed in this test")
+
+    monkeypatch.setattr(consumer.submit, "place_order", place_order)
+    monkeypatch.setattr(assay.session, "place_order", place_order)
+    monkeypatch.setattr(CommandContext, "sender", lambda *_: None)
+    write_mlp_job(tmp_path / "job")
+    assay.Keyring(tmp_path / "keys", "test").add("alice")
+    with (
+        assay.connect("127.0.0.1:9", home=tmp_path, keyring="test") as network,
+        pytest.raises(assay.ConsumerError),
+    ):
+        network.submit(tmp_path / "job", regions=["eu"], deadline=3600)
+    words = ["--regions", "eu", "--deadline", "1h", "--node", "127.0.0.1:9", "--keyring", "test"]
+    ran = command("order", "submit", str(tmp_path / "job"), *words, home=tmp_path)
+    assert "not placed in this test" in ran.refusal
+    assert placed[0] == placed[1]
 
 
 def test_an_order_of_the_command_line_is_known(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
-from benchmarks import memory, training
+from benchmarks import memory, steps, training
 from benchmarks.networks import MODELS
 from pol.executor.backend import computing
 from pol.executor.names import NATIVE
@@ -55,6 +55,6 @@ def test_both_sides_are_held_to_the_instructions_that_are_named() -> None:
 def test_each_way_to_train_has_a_model_of_its_own() -> None:
     spec = MODELS["digits"](1)
     before = [weight.clone() for weight in spec.model.parameters()]
-    training.eager(spec, 1)(0)
-    training.eager(spec, 1, fused=True)(0)
+    steps.eager(spec, 1)(0)
+    steps.eager(spec, 1, fused=True)(0)
     assert all(map(torch.equal, before, spec.model.parameters()))

@@ -53,6 +53,7 @@ def terms() -> JobTerms:
         outer_work=int(document["outer_flops"]),
         global_bytes=sizes["global.state"],
         local_bytes=sizes["local.state"],
+        update_bytes=sizes["global.state"],
         global_chunks=document["global_chunks"],
         local_chunks=document["global_chunks"],
         executor_version=document["executor_version"],

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from compute_provider.decide import duties, shares
-from compute_provider.decide.shares import State
+from compute_provider.decide import actions as do
+from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import Honest
 from compute_provider.perform import Performer
 from compute_provider.store import Store
@@ -28,7 +28,7 @@ def performer(tmp_path: Path) -> Iterator[Performer]:
     )
     config, store = s.config(tmp_path), Store(tmp_path)
     made = Performer(
-        config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), state=State, stop=Event()
+        config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), shares=Shares, stop=Event()
     )
     yield made
     made.close()
@@ -38,11 +38,10 @@ def performer(tmp_path: Path) -> Iterator[Performer]:
 
 def problem(performer: Performer) -> str:
     """Return what speaks against the task, or an empty string."""
-    (event,), _ = performer.perform(duties.CheckTask(s.task()))
-    if isinstance(event, shares.Checked):
-        return ""
-    assert isinstance(event, shares.Failed)
-    return event.text
+    (change,) = performer.perform(do.CheckTask(s.task())).changes
+    (work,) = change(Shares((ShareWork(s.task(), Stage.CHECKING),))).works
+    assert (work.stage is Stage.BONDING) is not bool(work.text)
+    return work.text
 
 
 def needed() -> int:

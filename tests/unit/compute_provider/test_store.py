@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_provider.decide.shares import ShareWork, Stage, State
+from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import ProviderError
 from compute_provider.store import Measured, Store, locked, runs_as
 from domain.keys import ShareKey
@@ -33,8 +33,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> None:
     one = ShareWork(task(), Stage.TRAINING, 3, 20, 5, 1, "text")
     two = ShareWork(replace(task(), key=OTHER), Stage.READY)
-    first = State((one, two))
-    store.save(State(), first)
+    first = Shares((one, two))
+    store.save(Shares(), first)
     assert store.load() == first
     second = first.drop(KEY).put(replace(two, stage=Stage.TRAINING))
     store.save(first, second)
@@ -44,15 +44,15 @@ def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> No
 
 
 def test_a_save_that_fails_changes_nothing_and_the_next_one_is_taken(store: Store) -> None:
-    one = State((ShareWork(task(), Stage.READY),))
+    one = Shares((ShareWork(task(), Stage.READY),))
     store._records._sql(
         "CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END"
     )
     with pytest.raises(sqlite3.Error, match="full"):
-        store.save(State(), one)
-    assert store.load() == State()
+        store.save(Shares(), one)
+    assert store.load() == Shares()
     store._records._sql("DROP TRIGGER full")
-    store.save(State(), one)
+    store.save(Shares(), one)
     assert store.load() == one
 
 
@@ -81,7 +81,7 @@ def test_what_a_crash_left_over_is_swept(store: Store, tmp_path: Path) -> None:
     for key in (KEY, OTHER):
         store.folder(key)
         store.put_boundary(key, boundary(0))
-    store.sweep(State((ShareWork(task(), Stage.TRAINING),)))
+    store.sweep(Shares((ShareWork(task(), Stage.TRAINING),)))
     assert len(list((tmp_path / "shares").iterdir())) == 1
     assert store.boundaries(KEY) == (boundary(0),)
     assert store.boundaries(OTHER) == ()

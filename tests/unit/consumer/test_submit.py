@@ -10,13 +10,13 @@ import pytest
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
-from chain.state_machine.proof.fees import compute_round_cost
+from chain.state_machine.legs.fees import compute_round_cost
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
+from consumer.request import Request
 from consumer.submit import (
     SEQUENCES_TRIED,
     Quote,
-    Request,
     explain,
     quote,
     recover_secret,
@@ -121,7 +121,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def request(price_limit: int = 10**12) -> Request:
-    return Request(Conditions("", 0, (), "exact"), price_limit, 100, 10_000, rematch=False)
+    return Request(Conditions("", 0, (), ("exact",)), price_limit, 100, 10_000, rematch=False)
 
 
 def opened(order_id: bytes) -> OrderOpened:

@@ -18,7 +18,7 @@ SEED = b"previous block"
 
 
 def bid(name: str, price: int, *, by: str = "v", memory: int = 0, capacity: int = 100) -> Standing:
-    offer = Offer(price=price, slot_speed=PFLOP, memory=memory)
+    offer = Offer(price=price, slot_speed=PFLOP, memory=memory, tiers=("exact",))
     return Standing(Bid(name.encode(), by, offer, 0, 99, 0), False, capacity * PFLOP, 100, 1_000)
 
 
@@ -51,7 +51,7 @@ def test_what_a_validator_can_give_is_one_for_all_its_bids() -> None:
 def test_a_fill_comes_off_and_can_be_put_back() -> None:
     book = Book([bid("a", 5), bid("b", 6), bid("c", 6, by="w")])
     rows = book.standing()
-    before = book.apply_fill(Fill(b"o", b"a", "v", 10 * PFLOP, 5, 7))
+    before = book.apply_fill(Fill(b"o", b"a", "v", 10 * PFLOP, 5, 7, "exact"))
     assert [(r.free_capacity // PFLOP, r.free_bond, r.free_stake) for r in book.standing()] == [
         (90, 93, 950),
         (100, 93, 950),
@@ -118,7 +118,9 @@ def test_many_changes_at_once_and_one_by_one_are_the_same(
         monkeypatch.setattr(module, "MOVED_ONE_BY_ONE", limit)
         book, found = Book(rows), []
         for n in range(40):
-            offer = Offer(price=9 + n, slot_speed=PFLOP // (1 + n % 3), slots=1 + n % 2)
+            offer = Offer(
+                price=9 + n, slot_speed=PFLOP // (1 + n % 3), slots=1 + n % 2, tiers=("exact",)
+            )
             book.put(replace(rows[n], bid=replace(rows[n].bid, offer=offer)))
             if n % 3 == 0:
                 book.remove(rows[39 - n].bid.id)

@@ -20,7 +20,7 @@ ORDER = Asked(
     share_work=PFLOP,
     outer_work=PFLOP,
     price_limit=7,
-    conditions=Conditions(device_class="h100", memory=80, regions=("eu", "uk"), tier="exact"),
+    conditions=Conditions(device_class="h100", memory=80, regions=("eu", "uk"), tiers=("exact",)),
     excluded=("assayvaloper1bad",),
     seconds_left=31,  # 5 to accept, two rounds of two turns and an aggregation, 1 s each, and 20
     verify_seconds=20,
@@ -127,6 +127,7 @@ def test_everything_exactly_at_its_limit_passes() -> None:
         ("regions", {}, {"regions": ("uk", "us")}, {}),  # the work might leave
         ("tier", {}, {"tiers": ("tolerance",)}, {}),
         ("tier", {}, {"tiers": ()}, {}),
+        ("tier", {"conditions": ANY}, {"tiers": ()}, {}),
         ("min_work", {}, {"min_work": 10 * PFLOP + 1}, {}),
         ("max_work", {}, {"max_work": 10 * PFLOP - 1}, {}),
         ("max_payload", {"payload_bytes": 41}, {}, {}),
@@ -163,7 +164,10 @@ def test_one_step_beyond_fails_on_that_name_alone(
 @pytest.mark.parametrize(
     ("order", "bid"),
     [
-        ({"conditions": ANY}, {"device_class": "cpu", "memory": 0, "regions": (), "tiers": ()}),
+        (
+            {"conditions": ANY},
+            {"device_class": "cpu", "memory": 0, "regions": (), "tiers": ("any",)},
+        ),
         ({"conditions": ANY}, {"regions": ("us",)}),
         ({}, {"max_work": 0}),  # no largest order
         ({}, {"max_payload": 0}),

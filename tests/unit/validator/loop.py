@@ -38,16 +38,17 @@ from pol.rules.commitment import compute_trace_root, share_commitment, share_sig
 from pol.rules.schedule import first_step, share_segments
 from pol.work.pool import PoolClosed
 from pol.work.trials import Trial, TrialTimes
-from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
+from tests.support.chain_harness import CHAIN_ID, CRYPTO, pub_key, sign
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide import outgoing
 from validator.decide.duties import Upkeep
-from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
+from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
+from validator.work.checks import exact
 
 T = TypeVar("T")
 ME = "v0"
@@ -80,6 +81,9 @@ TERMS = make_terms(
     job_id=FILES[0].blob.sha256,
     payload_bytes=sum(len(data) for name, data in CONTENT.items() if not name.startswith("data/")),
     data_bytes=len(CONTENT["data/0"]),
+    global_bytes=len(CONTENT["global.state"]),
+    local_bytes=len(CONTENT["local.state"]),
+    update_bytes=90,
     slots=2,
     round_steps=4,
     segment_steps=2,
@@ -193,9 +197,9 @@ class Numerics:
         if function is try_payload:
             return self.trial or Trial(self.terms, TrialTimes(1, 1, 10**9))
         (asked,) = args
-        if function is numerics.check_segment:
+        if function is exact.check_segment:
             return self._outcome(asked.index)
-        if function is numerics.check_update:
+        if function is exact.check_update:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
             data = digest("aggregated", asked.updates) * 4
@@ -240,7 +244,7 @@ class Loop:
         made._client = made._outbox._sender = made._observer.client = self.node
         made._pool = made._trials = self.numerics
         self.daemon._connect()
-        self.service._verify = verify
+        self.service._verify = CRYPTO.signature
         # The market's validators publish nothing.
         self.daemon._ledger.put(Upkeep(), None, LocalUpkeep(published=True))
 
@@ -409,7 +413,8 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission
 
 
 def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:
-    return find_work(find_round(local, round), slot, issue)
+    at = local.at(round, slot, issue)
+    return at.work if at else None
 
 
 @contextmanager

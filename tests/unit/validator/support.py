@@ -43,7 +43,16 @@ from validator.decide.view import OwnPanel, View
 CHAIN_ID = "assay-test"
 ME, OTHER, CONSUMER = "v0", "v1", "carol"
 ORDER_ID = digest("order")
-TERMS = make_terms(rounds=2, slots=2, round_steps=8, batch=2, segment_steps=2)
+TERMS = make_terms(
+    rounds=2,
+    slots=2,
+    round_steps=8,
+    batch=2,
+    segment_steps=2,
+    global_bytes=100,
+    local_bytes=50,
+    update_bytes=90,
+)
 PARAMS = local_params().for_order()
 GLOBAL, LOCAL = BlobRef(TERMS.global_root, 100), BlobRef(TERMS.local_root, 50)
 FILES = (
@@ -115,8 +124,13 @@ def leg(**changes: Any) -> Leg:
 
 
 def chain(**changes: Any) -> OrderResponse:
-    """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts."""
-    assigned, ordered = changes.pop("assigned", {}), changes.pop("ordered", {})
+    """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts.
+
+    The leg has all rounds and slots of the order unless ``assigned`` says otherwise.
+    """
+    ordered = changes.pop("ordered", {})
+    terms = ordered.get("terms", TERMS)
+    assigned = {"rounds": terms.rounds, "slots": terms.slots, **changes.pop("assigned", {})}
     made = OrderResponse(
         order(**ordered), (leg(**assigned),), (), (), (), (), Escrow(ORDER_ID, (), ()), ()
     )

@@ -34,7 +34,7 @@ from link.tls import make_certificate
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.commitment import update_claim
-from pol.rules.panels import answer_digest
+from pol.rules.tiers.answers import answer_digest
 from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
@@ -57,6 +57,7 @@ from validator.ledger import Ledger
 from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work import numerics
+from validator.work.checks import exact
 from validator.work.perform import work_of
 from validator.work.requests import RoundAggregation
 from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, Turns
@@ -169,7 +170,9 @@ class Setting:
         seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
         panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
         self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
-        return PanelResponse(TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate)
+        return PanelResponse(
+            TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate, "exact"
+        )
 
     def look(self, subject: PanelResponse, *duties: PanelDuty) -> Look:
         other = Validator(
@@ -456,7 +459,7 @@ def test_a_replay_that_would_be_too_long_is_ended_and_the_rest_is_answered(
     setting.record(setting.opening(2), setting.opening(N))
 
     def run(seconds: float, function: Callable[[R], T], request: R) -> T:
-        if function is numerics.recompute_segment:
+        if function is exact.recompute_segment:
             raise TaskTimeout(f"the deadline passed after {seconds} s")
         return _run(seconds, function, request)
 

@@ -58,7 +58,6 @@ from validator.decide.records import (
     Opening,
     SealedResult,
     new_order,
-    replace_round,
 )
 from validator.decide.retention import fold, needed_blobs, served_rounds
 from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, segments_to_check
@@ -267,7 +266,7 @@ def verified_first(local: LocalOrder) -> tuple[LocalOrder, tuple[Share, ...]]:
     signed = signed_of(local, work)
     done = tuple(CheckedSegment(i, 0, b"") for i in range(share_segments(TERMS) + 1))
     held = replace(work, signed=signed, packet=packet_of(local, work), checked=done)
-    return replace_round(local, replace(current, works=(held,))), (share_of(signed),)
+    return local.put(replace(current, works=(held,))), (share_of(signed),)
 
 
 def test_a_slot_that_failed_goes_to_another_provider_where_there_is_one_as_good() -> None:

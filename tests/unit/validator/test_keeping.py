@@ -39,12 +39,9 @@ from validator.decide.records import (
     Opening,
     SlotWork,
     VerdictRow,
-    find_round,
-    find_work,
+    WorkAt,
     nests,
     new_order,
-    replace_round,
-    replace_work,
 )
 from validator.decide.retention import fold, needed_blobs
 from validator.decide.rounds import aggregated, not_aggregated
@@ -197,22 +194,26 @@ def with_leaves(number: int) -> LocalOrder:
         else work
         for work in current.works
     )
-    return replace_round(local, replace(current, works=works))
+    return local.put(replace(current, works=works))
 
 
 CHANGES: tuple[Callable[[LocalOrder], LocalOrder], ...] = (
     lambda now: segment_checked(now, share_key(), CheckedSegment(3, 0, bytes(32))),
     lambda now: opening_verified(now, share_key(), 2, holds=False),
-    lambda now: replace_work(now, 0, replace(work_at(now), verdict=7, settled=True)),
+    lambda now: place_of(now).put(replace(work_at(now), verdict=7, settled=True)),
     lambda now: not_aggregated(now, 0),
     lambda now: replace(now, excluded=("p9",)),
 )
 
 
 def work_at(local: LocalOrder) -> SlotWork:
-    found = find_work(find_round(local, 0), 0, 1)
-    assert found is not None
-    return found
+    return place_of(local).work
+
+
+def place_of(local: LocalOrder) -> WorkAt:
+    at = local.at(0, 0, 1)
+    assert at is not None
+    return at
 
 
 @pytest.mark.parametrize("change", CHANGES)

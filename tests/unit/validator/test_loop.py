@@ -40,7 +40,7 @@ from tests.unit.validator.loop import (
 )
 from validator.decide import orders, outgoing
 from validator.decide.admission import Policy
-from validator.decide.records import accepted_works, find_round
+from validator.decide.records import accepted_works
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound"]
 
@@ -470,9 +470,9 @@ def test_a_result_is_kept_for_a_week_after_closing_and_then_forgotten(
 def test_rounds_that_are_over_leave_the_record(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id)
-    assert find_round(loop.record(order_id), 0)
+    assert loop.record(order_id).find(0)
     update = work_of(loop.record(order_id), 0, 0).packet.update
-    work_on(loop, order_id, until=lambda: find_round(loop.record(order_id), 0) is None)
+    work_on(loop, order_id, until=lambda: loop.record(order_id).find(0) is None)
     assert loop.chain(order_id).rounds[0].verified
     loop.turn()
     assert not loop.daemon._blobs.has(update.sha256)

@@ -15,7 +15,7 @@ from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
-from pol.rules.panels import answer_digest
+from pol.rules.tiers.answers import answer_digest
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.work.segments import boundary_step
@@ -34,6 +34,7 @@ from tests.unit.validator.trained import (
 )
 from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work import numerics, requests
+from validator.work.checks import exact
 
 SEED = digest("seed of a stage")
 NOT_THERE = "states that are not the ones on chain"
@@ -59,7 +60,7 @@ def audit_segment(
     asked = requests.SegmentAudit(
         directory=JOB, part=PART, index=index, start=start, seed=seed, backend=name
     )
-    return numerics.recompute_segment(asked)
+    return exact.recompute_segment(asked)
 
 
 def audit_aggregation(
@@ -69,7 +70,7 @@ def audit_aggregation(
     asked = requests.AggregationAudit(
         directory=job, opening=opening, updates=updates, seed=SEED, backend="numpy"
     )
-    return numerics.recompute_aggregation(asked)
+    return exact.recompute_aggregation(asked)
 
 
 def check_stop(
@@ -87,7 +88,7 @@ def check_stop(
         last=last,
         backend="numpy",
     )
-    return numerics.check_stop(asked)
+    return exact.check_stop(asked)
 
 
 def recompute_states(
@@ -204,7 +205,7 @@ def test_an_update_that_is_not_finite_ends_in_a_reason_and_no_error(
     outcome = check_update(closing, trained.sent, roots, job=outer, opening=opening)
     assert outcome.reason == ShareReason.NOT_FINITE
     known = requests.RootedFile(opening, state_tree(start).root)
-    found = numerics.recompute_update(requests.UpdateAudit(outer, known, closing, SEED))
+    found = exact.recompute_update(requests.UpdateAudit(outer, known, closing, SEED))
     local = load_job(outer).local_state
     assert found == stopped(0, [], end, local)
 
@@ -367,7 +368,7 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
 def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
     opening = requests.RootedFile(JOB / "global.state", load_job(JOB).job.document.global_root)
     closing = opened_at(trained.paths(N), trained.boundaries[N].metrics, trained.boundaries[N].root)
-    found = numerics.recompute_update(requests.UpdateAudit(JOB, opening, closing, SEED))
+    found = exact.recompute_update(requests.UpdateAudit(JOB, opening, closing, SEED))
     sent = [path.read_bytes() for path in trained.sent]
     made = answer_digest(SEED, [], sent)
     assert found == Recomputed("", AnswerKind.FINISHED, trained.update().root, made)
@@ -376,7 +377,7 @@ def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> N
         (opening, replace(closing, root=bytes(32))),
     )
     for start, end in wrong:
-        refused = numerics.recompute_update(requests.UpdateAudit(JOB, start, end, SEED))
+        refused = exact.recompute_update(requests.UpdateAudit(JOB, start, end, SEED))
         assert refused == Recomputed(NOT_THERE)
 
 

@@ -23,7 +23,7 @@ from validator.decide.pace import (
     unshown,
 )
 from validator.decide.plan import SPREAD, Worker, plan_slots, spread_slots
-from validator.decide.records import LocalOrder, replace_round
+from validator.decide.records import LocalOrder
 from validator.decide.view import Member
 
 WORK = share_work(TERMS)
@@ -38,9 +38,7 @@ def trained(*spans: int, verdict: int = ShareReason.NONE, held: bool = True) -> 
         replace(work, provider=name, given_at=100, handed_at=100 + span, verdict=verdict)
         for work, name, span in zip(current.works, NAMES, spans, strict=True)
     )
-    return replace_round(
-        local, replace(current, works=done, next_global=state("next") if held else None)
-    )
+    return local.put(replace(current, works=done, next_global=state("next") if held else None))
 
 
 # --- what shares took ----------------------------------------------------------------------------
@@ -59,7 +57,7 @@ def test_a_provider_trains_one_share_after_the_other() -> None:
     (current,) = local.rounds
     both = tuple(replace(work, provider="fast") for work in current.works)
     assert spans(trained(30, 50)) == {"fast": 30, "slow": 50}
-    assert spans(replace_round(local, replace(current, works=both))) == {"fast": 20}
+    assert spans(local.put(replace(current, works=both))) == {"fast": 20}
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,6 @@ from validator.decide.records import (
     SealedResult,
     SlotWork,
     accepted_works,
-    find_round,
-    find_work,
     new_order,
 )
 from validator.ledger import Ledger
@@ -118,15 +116,17 @@ class Setting:
 
     def check(self, local: LocalOrder, segment: int) -> tuple[CheckedSegment, tuple[int, ...]]:
         """Replay a segment; return the outcome, and which openings may be handed on from now on."""
-        work = work_of(self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment)))
+        work = work_of(
+            self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment, "exact"))
+        )
         (checked,) = work.checked
         return checked, tuple(held.index for held in work.openings if held.verified)
 
 
 def work_of(local: LocalOrder) -> SlotWork:
-    work = find_work(find_round(local, 0), PART.slot, 1)
-    assert work is not None
-    return work
+    at = local.at(0, PART.slot, 1)
+    assert at is not None
+    return at.work
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     setting: Setting,
 ) -> None:
     local = setting.perform(setting.share(), do.Aggregate("aggregate", KEY.round(0)))
-    current = find_round(local, 0)
+    current = local.find(0)
     assert current is not None
     assert current.next_global is not None
     blobs = setting.ledger.blobs
@@ -290,7 +290,7 @@ def test_folders_and_links_in_the_place_of_states_go_too(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "action",
     [
-        do.CheckSegment("check", share_key(PART.slot), 0),
+        do.CheckSegment("check", share_key(PART.slot), 0, "exact"),
         do.Recompute("recompute", share_key(PART.slot), 3),
         do.Aggregate("aggregate", KEY.round(0)),
     ],

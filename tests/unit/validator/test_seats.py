@@ -16,8 +16,9 @@ from domain.proof.records import AnswerKind, AuditKind, Place, SeatAnswer
 from domain.registry.records import Validator
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
-from pol.rules.panels import STAGE_TIMES, answer_commitment
+from pol.rules.panels import STAGE_TIMES
 from pol.rules.schedule import share_segments
+from pol.rules.tiers.answers import answer_commitment
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     CHAIN_ID,
@@ -80,6 +81,7 @@ SUBJECT = PanelResponse(
         for work in works(LOCAL)
     ),
     accept_rate=RATE,
+    tier="exact",
 )
 COMMITS_END = BEGAN + COMMIT_SECONDS
 DUTY = PanelDuty(

@@ -29,7 +29,8 @@ from tests.unit.pol.odd_jobs import (
     products,
     write_odd_job,
 )
-from tests.unit.validator.support import ME, ORDER_ID, TERMS, leg, order
+from tests.unit.validator.support import ME, ORDER_ID, leg, order
+from tests.unit.validator.support import TERMS as SMALL
 from validator.decide import actions as do
 from validator.decide.receive import job_tried, payload_complete, payload_offered
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, new_order
@@ -41,6 +42,8 @@ from validator.work.perform import Performer
 KEY = LegKey(ORDER_ID, 1)
 FAR = 10**9
 """A deadline that nothing misses."""
+TERMS = replace(SMALL, global_bytes=600_000, local_bytes=400_000)
+"""Boundaries are a large part of the work of these steps."""
 MIB = 1 << 20
 
 
@@ -217,7 +220,7 @@ HONEST = TrialTimes(19_000, 4_000, 10**9)
 def verdict(times: TrialTimes, processes: int = 1, clock: int = 0, **changes: Any) -> int:
     params = replace(order().params, progress_base=changes.pop("base", 0))
     assigned = leg(**{"slot_speed": 10**6, **changes.pop("assigned", {})})
-    made = order(**{"params": params, "deadline": FAR, **changes})
+    made = order(**{"terms": TERMS, "params": params, "deadline": FAR, **changes})
     return judged(Trial(TERMS, times), made, assigned, clock, processes).decline
 
 
@@ -264,10 +267,13 @@ def test_a_job_has_to_fit_the_orders_deadline() -> None:
 
 
 def test_every_slot_may_be_tried_and_a_restart_tries_the_same() -> None:
-    drawn = [trial_slot(bytes([secret]), KEY, 3) for secret in range(40)]
-    assert set(drawn) == {0, 1, 2}
-    assert drawn == [trial_slot(bytes([secret]), KEY, 3) for secret in range(40)]
-    assert {trial_slot(b"s", LegKey(ORDER_ID, n), 3) for n in range(40)} == {0, 1, 2}
+    for first in (0, 4):
+        served = leg(first_slot=first, slots=3)
+        drawn = [trial_slot(bytes([secret]), served) for secret in range(40)]
+        assert set(drawn) == set(served.served_slots)
+        assert drawn == [trial_slot(bytes([secret]), served) for secret in range(40)]
+        numbers = {trial_slot(b"s", replace(served, number=n)) for n in range(40)}
+        assert numbers == set(served.served_slots)
 
 
 def test_a_trial_has_time_for_its_work_four_times_and_for_loading() -> None:

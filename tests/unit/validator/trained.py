@@ -16,7 +16,8 @@ from pol.work.train import train_share
 from tests.support.chain_market import digest
 from validator.decide.records import ReplayOutcome
 from validator.decide.traces import leaves_of
-from validator.work import numerics, requests
+from validator.work import requests
+from validator.work.checks import exact
 
 JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
 PART = RoundSlot(0, 1)
@@ -36,7 +37,7 @@ def check_segment(index: int, start: requests.OpenedStates, end_root: bytes) -> 
     asked = requests.SegmentCheck(
         directory=JOB, part=PART, index=index, start=start, end_root=end_root, backend="numpy"
     )
-    return numerics.check_segment(asked)
+    return exact.check_segment(asked)
 
 
 def check_update(
@@ -57,7 +58,7 @@ def check_update(
         update_root=roots[0],
         local_root=roots[1],
     )
-    return numerics.check_update(asked)
+    return exact.check_update(asked)
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def _bids_and_cancel(market: Market) -> None:
         .tx_results[0]
         .responses
     )
-    wanted = Conditions(device_class="cpu", memory=1, regions=("de",), tier="exact")
+    wanted = Conditions(device_class="cpu", memory=1, regions=("de",), tiers=("exact",))
     order_id = market.submit(submit("dave", price_limit=PRICE // 2, conditions=wanted))
     chain.ok(MsgChangeBid("v2", bid_id, PRICE, 10**11, 5_000))
     chain.ok(MsgCancelOrder("dave", order_id), MsgWithdrawBid("v2", bid_id))

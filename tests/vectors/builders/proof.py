@@ -15,6 +15,7 @@ from domain.proof.records import (
     TraceLeaf,
 )
 from pol.rules import commitment, lots, panels
+from pol.rules.tiers import answers
 from tests.support.chain_market import digest
 
 CHAIN_ID = "assay-vectors-1"
@@ -90,14 +91,14 @@ def build_commitments() -> Any:
             "seed": digest("seed").hex(),
             "inner_roots": [digest(1).hex(), digest(2).hex()],
             "state": b"the recomputed state".hex(),
-            "digest": panels.answer_digest(
+            "digest": answers.answer_digest(
                 digest("seed"), [digest(1), digest(2)], [b"the recomputed ", b"state"]
             ).hex(),
             "stage": 2,
             "auditor": "assay1auditor",
             "salt": digest("salt").hex(),
             "answers": [to_plain(answer) for answer in ANSWERS],
-            "commitment": panels.answer_commitment(
+            "commitment": answers.answer_commitment(
                 CHAIN_ID,
                 RoundKey(CLAIM.order_id, CLAIM.leg, CLAIM.round),
                 2,

@@ -12,18 +12,19 @@ from chain.state_machine.market.book import (
     mark_if_bidder,
     mark_worsened,
 )
-from chain.state_machine.market.tables import BIDS, BIDS_OF
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF
+from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
+from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
 from domain.ledger.events import BondDeposited
 from domain.ledger.messages import MsgDepositBond
-from domain.limits import BIDS_PER_VALIDATOR_MAX, TIERS
+from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.market.events import BidChanged, BidPlaced
 from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgWithdrawBid
 from domain.market.records import Bid
 from escrow.moves import Move, Transfer
+from pol.rules.tiers.table import check_names, default_tier
 
 # --- MsgDepositBond: move coins into the bond account, where they back bids and shares -----------
 
@@ -46,13 +47,12 @@ def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
 
 
 def check_place_bid_fields(message: MsgPlaceBid) -> None:
-    """Only tiers that this chain runs, and a greatest work that is not below the least; 0 means any."""
+    """A bid names tiers that this chain runs, and a greatest work that is not below the least; 0 means any."""
     offer = message.offer
-    for tier in offer.tiers:
-        if tier not in TIERS:
-            raise Refusal(
-                UNSUPPORTED, "offer.tiers", f"{tier} is not run here", f"take {' or '.join(TIERS)}"
-            )
+    if not offer.tiers:
+        remedy = f"name one: {default_tier().name}"
+        raise Refusal(BAD_FIELD, "offer.tiers", "names no tier, so no order can match it", remedy)
+    check_names(offer.tiers, "offer.tiers")
     if 0 < offer.max_work < offer.min_work:
         raise Refusal(BAD_FIELD, "offer.max_work", "is below min_work", "swap them, or 0 for any")
 
@@ -90,7 +90,7 @@ def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     )
     BIDS.put(ctx.store, bid)
     BIDS_OF.mark(ctx.store, bid.validator, bid.id)
-    schedule(ctx, bid.expires_at, Due.BID, bid.id)
+    schedule(ctx, bid.expires_at, BID_DUE, bid.id)
     mark_book_changed(ctx, bid.offer.price)
     ctx.responses.append(("bid_id", bid.id))
     ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price, bid))
@@ -113,7 +113,7 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
         or expires_at < bid.expires_at
     ):
         mark_worsened(ctx, bid.validator)
-    cancel(ctx, bid.expires_at, Due.BID, bid.id)
+    cancel(ctx, bid.expires_at, BID_DUE, bid.id)
     changed = replace(
         bid,
         offer=replace(bid.offer, price=message.price),
@@ -122,7 +122,7 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
         placed_height=ctx.height,
     )
     BIDS.put(ctx.store, changed)
-    schedule(ctx, changed.expires_at, Due.BID, bid.id)
+    schedule(ctx, changed.expires_at, BID_DUE, bid.id)
     mark_book_changed(ctx, message.price)
     ctx.emit(
         BidChanged(bid.id, bid.validator, message.price, message.capacity, expires_at, ctx.height)

@@ -5,6 +5,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
+from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.orders import (
     check_before,
     end_order,
@@ -12,8 +13,8 @@ from chain.state_machine.market.orders import (
     open_order,
     weigh_close,
 )
-from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
-from chain.state_machine.queue import Due, schedule
+from chain.state_machine.market.tables import ORDER_DUE, ORDERS, ORDERS_OF_CONSUMER
+from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
 from domain.market.events import OrderSubmitted
@@ -47,7 +48,7 @@ def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
         get_promised(ctx.store),
     )
     document = possession_sign_bytes(ctx.new_id("order"), message.order_key)
-    if not ctx.verify(message.order_key, document, message.key_proof):
+    if not ctx.crypto.signature(message.order_key, document, message.key_proof):
         remedy = "sign this order's id with the order's key"
         raise Refusal(BAD_PROOF, "key_proof", "does not hold", remedy)
     balances.check_funds(ctx, message.consumer, message.deposit)
@@ -86,7 +87,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     TALLIES.put(ctx.store, Tally(order.id, fee=_least_fee(ctx)))
     apply_inflow(ctx, order.id, deposit)
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
-    schedule(ctx, order.deadline, Due.ORDER, order.id)
+    schedule(ctx, order.deadline, ORDER_DUE, order.id)
     ctx.responses.append(("order_id", order.id))
     ctx.emit(OrderSubmitted(order.id, order.consumer, message.deposit, order))
     open_order(ctx, order)
@@ -110,6 +111,7 @@ def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
     if order.state is not OrderState.OPEN or is_ending(ctx, order):
         reason = f"the order is {order.state.name.lower()}"
         raise Refusal(WRONG_STATE, "order_id", reason, "only an open order can be cancelled")
+    check_not_held(ctx, order.id)
     check_before(ctx, "time to live", order.expires_at)
     return order
 

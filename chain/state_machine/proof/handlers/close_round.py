@@ -6,28 +6,28 @@ there, and nothing follows.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
-from chain.state_machine.market.orders import get_assigned, restart_progress
-from chain.state_machine.market.tables import LEGS, ORDERS
+from chain.state_machine.legs.checks import check_open_round, get_assigned, is_far_ahead
+from chain.state_machine.legs.progress import open_next_round
+from chain.state_machine.legs.slots import put_local_root
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.panels import open_panel
 from chain.state_machine.proof.room import weigh_ask
-from chain.state_machine.proof.rounds import check_open_round, is_far_ahead
 from chain.state_machine.proof.shares import (
     change_share,
     count_share,
     get_live_issue,
     make_commitment,
 )
-from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
-from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.proof.tables import ROUNDS, SHARES, WINDOW_DUE
+from chain.state_machine.queue import schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
 from domain.keys import RoundKey
 from domain.legs.records import Leg, LegState
-from domain.market.records import Order, OrderState
-from domain.proof.events import OrderProven, RoundClosed, RoundStopped, ShareAccepted
+from domain.market.records import Order
+from domain.proof.events import RoundClosed, RoundStopped, ShareAccepted
 from domain.proof.messages import AcceptedShare, MsgCloseRound
 from domain.proof.records import Place, Round, Share, ShareRoots, ShareState
 from pol.rules.schedule import is_handover
@@ -61,7 +61,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
     order, leg = get_assigned(
         ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
     )
-    check_open_round(order, leg, message.round)
+    check_open_round(leg, message.round)
     if is_far_ahead(order, leg):
         reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
         raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
@@ -158,7 +158,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     Behind the last round nothing opens, nor behind one in which the job stopped: the order is proven.
     """
     order, leg = found.order, found.leg
-    works = [_accept(ctx, order, share, roots) for share, roots in found.shares]
+    works = [_accept(ctx, order, leg, share, roots) for share, roots in found.shares]
     closed = Round(
         order_id=order.id,
         leg=leg.number,
@@ -177,7 +177,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         stopped=message.stopped,
     )
     ROUNDS.put(ctx.store, closed)
-    schedule(ctx, closed.window_ends, Due.WINDOW, *closed.key)
+    schedule(ctx, closed.window_ends, WINDOW_DUE, *closed.key)
     ctx.emit(
         RoundClosed(
             closed.key,
@@ -191,23 +191,12 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     if closed.stopped is not None:
         where = closed.stopped
         ctx.emit(RoundStopped(closed.key, int(where.kind), where.slot, where.issue, where.segment))
-    is_last = message.stopped is not None or message.round + 1 == leg.end_round
-    go_on = _prove if is_last else restart_progress
     left = message.next_root or leg.global_in
-    go_on(ctx, order, leg, round=message.round + 1, global_in=left)
+    open_next_round(ctx, order, leg, left, stops=message.stopped is not None)
     open_panel(ctx, ORDERS.must(ctx.store, order.id), closed)
 
 
-def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
-    """Note that every round is closed that there is: what remains is that the windows pass."""
-    cancel(ctx, leg.progress_deadline, Due.PROGRESS, order.id, leg.number)
-    ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
-    ctx.emit(OrderProven(order.id, leg.number))
-    state = LegState.PROVEN
-    return LEGS.update(ctx.store, order.id, leg.number, state=state, **changes)
-
-
-def _accept(ctx: Context, order: Order, share: Share, roots: ShareRoots) -> int:
+def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> int:
     """Accept a share, and publish what it committed to; return its work, which is that of its whole segments.
 
     Its slot goes on from the local state that it left.
@@ -215,7 +204,7 @@ def _accept(ctx: Context, order: Order, share: Share, roots: ShareRoots) -> int:
     claim, work = share.claim, done_work(order.terms, roots)
     change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work)
     if roots.is_whole:
-        LOCAL_ROOTS.set(ctx.store, roots.local_out, claim.order_id, claim.leg, claim.slot)
+        put_local_root(ctx, leg, claim.slot, roots.local_out)
     count_share(ctx, claim.provider, accepted=1)
     ctx.emit(
         ShareAccepted(

@@ -10,10 +10,10 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import get_bond_account
-from chain.state_machine.market.orders import get_assigned, get_parties
-from chain.state_machine.market.tables import SLOT_OPENINGS
+from chain.state_machine.legs.checks import check_open_round, get_assigned
+from chain.state_machine.legs.slots import get_local_root
+from chain.state_machine.market.orders import get_parties
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.rounds import check_open_round
 from chain.state_machine.proof.shares import (
     get_last_issue,
     get_live_issue,
@@ -21,7 +21,7 @@ from chain.state_machine.proof.shares import (
     put_share,
     reject_share,
 )
-from chain.state_machine.proof.tables import LOCAL_ROOTS, SHARES, SharesSubject
+from chain.state_machine.proof.tables import SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
 from domain.ledger.records import BondKind, BondRow
@@ -68,7 +68,7 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
     order, leg = get_assigned(
         ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
     )
-    check_open_round(order, leg, message.round)
+    check_open_round(leg, message.round)
     rejected = []
     for rejection in message.rejections:
         ref = rejection.ref
@@ -115,7 +115,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     if provider is None or not provider.is_in(leg.validator):
         return ShareReason.NOT_IN_CLUSTER
     document = share_sign_bytes(ctx.block.chain_id, claim)
-    if not ctx.verify(provider.pub_key, document, signed.signature):
+    if not ctx.crypto.signature(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
     bond = share_bond(share_work(order.terms), leg.price)
     if get_bond_account(ctx.store, claim.provider).free < bond:
@@ -134,15 +134,6 @@ def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
     )
 
 
-def get_local_root(ctx: Context, order: Order, leg: int, slot: int) -> bytes:
-    """Return the local state root that a slot goes on from: what its last accepted share left, or its opening."""
-    left = LOCAL_ROOTS.get(ctx.store, order.id, leg, slot)
-    if left is not None:
-        return left
-    opening = SLOT_OPENINGS.get(ctx.store, order.id, leg, slot)
-    return order.terms.local_root if opening is None else opening.local_root
-
-
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:
     """Put a share on chain and lock its provider's bond."""
     claim = signed.claim
@@ -151,7 +142,7 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
     share = Share(
         claim=claim,
         signature=signed.signature,
-        local_in=get_local_root(ctx, order, claim.leg, claim.slot),
+        local_in=get_local_root(ctx, order, leg, claim.slot),
         work=work,
         bond=bond,
         state=ShareState.COMMITTED,

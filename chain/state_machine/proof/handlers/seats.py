@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import check_before
 from chain.state_machine.proof.seats import apply_commit, apply_reveal
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANELS, SEATS, SHARES
@@ -20,7 +21,7 @@ from domain.keys import RoundKey
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, ShownLeaf
 from pol.rules.commitment import check_leaf
-from pol.rules.panels import answer_commitment
+from pol.rules.tiers.table import tier_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> Found:
         reason = f"others may commit until {panel.commits_end} (now {ctx.clock})"
         raise Refusal(NOT_YET, "stage", reason, "wait until then")
     check_before(ctx, "stage's end", panel.reveals_end)
-    made = answer_commitment(
+    leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
+    made = tier_of(leg).commitment(
         ctx.block.chain_id, panel.key, panel.stage, message.auditor, message.salt, message.answers
     )
     if made != seat.commitment:

@@ -3,11 +3,14 @@
 from typing import Any
 
 import click
+import pytest
 from click.testing import CliRunner
 
+from assay.cli import conditions
 from assay.cli.conditions import condition_options, offer_options, read_offer, read_request
-from consumer.submit import Request
+from consumer.request import Request
 from domain.market.records import Conditions, Offer
+from matching_engine.conditions import OptionKind
 
 
 def run(options: Any, read: Any, *arguments: str) -> Any:
@@ -26,7 +29,7 @@ def run(options: Any, read: Any, *arguments: str) -> Any:
 
 def test_an_order_asks_for_anything_but_the_tier_by_default() -> None:
     assert run(condition_options, read_request) == Request(
-        Conditions(tier="exact"), price_limit=0, time_to_live=600, deadline=86_400, rematch=True
+        Conditions(tiers=("exact",)), price_limit=0, time_to_live=600, deadline=86_400, rematch=True
     )
 
 
@@ -34,9 +37,22 @@ def test_an_order_states_its_conditions() -> None:
     given = "--device-class cpu --memory 8GiB --regions fr,de --tier exact --price-limit 7uassay --deadline 2h"
     request = run(condition_options, read_request, *given.split(), "--no-rematch")
     assert request.conditions == Conditions(
-        device_class="cpu", memory=8 << 30, regions=("de", "fr"), tier="exact"
+        device_class="cpu", memory=8 << 30, regions=("de", "fr"), tiers=("exact",)
     )
     assert (request.price_limit, request.deadline, request.rematch) == (7, 7_200, False)
+
+
+def test_an_order_allows_several_tiers_and_a_bid_offers_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run(condition_options, read_request, "--tier", "gold").endswith(
+        "'gold' is not 'exact'.\n"
+    )
+    monkeypatch.setitem(conditions._TYPES, OptionKind.TIER, click.Choice(["exact", "other"]))
+    request = run(condition_options, read_request, "--tier", "other", "--tier", "exact")
+    assert request.conditions.tiers == ("other", "exact")
+    given = ("--price", "5", "--slot-speed", "9", "--tiers", "other, exact")
+    assert run(offer_options, read_offer, *given).tiers == ("other", "exact")
 
 
 def test_a_bid_states_price_and_slot_speed_and_the_rest_has_defaults() -> None:

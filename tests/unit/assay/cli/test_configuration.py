@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from assay.cli.configuration import BY_NAME, SETTINGS
+from assay.settings.configuration import BY_NAME, SETTINGS
 from tests.unit.assay.support import Ran, assay
 
 

@@ -127,7 +127,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     assert both.code == 2
     for option in ("--host", "--grpc-host"):
         named = run(tmp_path, "node", "init", "a", "--new-chain", "c", option, "example.com")
-        assert (named.code, "is no IP address" in named.err) == (2, True)
+        assert (named.code, "is not an IP address" in named.err) == (2, True)
     alone = run(tmp_path, "node", "init", "a", "--account", "x=1")
     assert alone.code == 2
     missing = run(tmp_path, "node", "init", "a", "--genesis", tmp_path / "none.json")

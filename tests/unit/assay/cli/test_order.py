@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from assay.cli.bid import bid_table
-from assay.cli.context import Settings
 from assay.cli.order import Telling
 from assay.cli.quote import told_headline
+from assay.settings.home import Settings
 from chain.client.client import ChainClient
 from consumer.submit import Quote
 from consumer.watch import summarise

@@ -244,7 +244,7 @@ def test_a_home_that_nobody_knows_is_refused() -> None:
     ran = assay("keys", "list", home="~nobody-of-this-name/x")
     assert (
         ran.refusal
-        == "nobody knows this user's home; set HOME, or say where (--home DIRECTORY, or home=)"
+        == "this user has no home directory; set HOME, or name one (--home DIRECTORY, or home=)"
     )
 
 

@@ -9,7 +9,7 @@ from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.cosmos_services import node_handlers
 from chain.app.storage import Storage
-from chain.state_machine.queries import get_balance
+from chain.state_machine.ledger.queries import get_balance
 from domain.genesis import DENOM
 from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin

@@ -17,7 +17,7 @@ from chain.app.comet_rpc import CometStanding, CometView, Votes
 from chain.app.metrics import METRICS, NodeLook, Told, count_keys
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
-from chain.state_machine.invariants import check_conservation
+from chain.state_machine.ledger.invariants import check_conservation
 from chain.state_machine.store import Overlay
 from domain.market.records import OrderState
 from host.metrics import Meters

@@ -5,7 +5,9 @@ from itertools import pairwise
 
 from chain.state_machine import gas
 from chain.state_machine.gas import gas_of
-from chain.state_machine.queue import DEADLINES, Due, get_entries
+from chain.state_machine.proof.gas import REJECT_GAS
+from chain.state_machine.proof.tables import WINDOW_DUE
+from chain.state_machine.queue import DEADLINES, get_entries
 from chain.state_machine.store import Overlay
 from domain.errors import OUT_OF_GAS
 from domain.legs.messages import MsgStopOrder
@@ -42,7 +44,7 @@ def test_what_needs_more_than_it_declared_fails_and_pays() -> None:
     market = Market()
     order_id = standing_round(market)
     stop = MsgStopOrder("v0", order_id, 1)
-    needed = gas_of(market.chain.tx(stop)) + SLOTS * gas.REJECT_GAS
+    needed = gas_of(market.chain.tx(stop)) + SLOTS * REJECT_GAS
     before = market.chain.balance("v0")
     short = market.chain.tx(stop, gas_limit=needed - 1)
     result = market.chain.refused(OUT_OF_GAS, short, field="fee.gas_limit")
@@ -57,7 +59,7 @@ def test_a_simulation_tells_what_the_state_asks_for() -> None:
     market = Market()
     order_id = standing_round(market)
     tx = market.chain.tx(MsgStopOrder("v0", order_id, 1), gas_limit=0, fee=0)
-    assert market.chain.simulate(tx).gas_used == gas_of(tx) + SLOTS * gas.REJECT_GAS
+    assert market.chain.simulate(tx).gas_used == gas_of(tx) + SLOTS * REJECT_GAS
 
 
 def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
@@ -84,14 +86,14 @@ def test_a_flood_in_one_lane_holds_up_no_other() -> None:
     waiting = market.submit(submit(time_to_live=10, price_limit=1))
     ends = market.order(waiting).expires_at
     # windows of rounds that are not there: each has its turn, and does nothing
-    flood = [(ends - 5, int(Due.WINDOW), order_id, 1, n) for order_id in orders for n in range(5)]
+    flood = [(ends - 5, WINDOW_DUE.number, order_id, 1, n) for order_id in orders for n in range(5)]
 
     def put(overlay: Overlay) -> None:
         for entry in flood:
             DEADLINES.mark(overlay, 0, *entry)
 
     def count(overlay: Overlay) -> int:
-        return sum(entry.kind is Due.WINDOW for entry in get_entries(overlay, 0))
+        return sum(entry.kind == WINDOW_DUE.number for entry in get_entries(overlay, 0))
 
     market.chain.change(put)
     market.chain.pass_until(ends - 1)
@@ -115,7 +117,7 @@ def test_what_is_heavier_than_its_lanes_share_runs_alone() -> None:
 
 def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> None:
     """Three legs are late at once: a light one, a heavy one, and a light one that would still have room."""
-    light = gas.DUE_GAS + gas.REJECT_GAS
+    light = gas.DUE_GAS + REJECT_GAS
     share = 3 * light * 100 // gas.LANE_PERCENT[1]
     market = Market(replace(local_params(), due_gas=share, clock_step_max=60, progress_base=30))
     slots = (1, SLOTS, 1)

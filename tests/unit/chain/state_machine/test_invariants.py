@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from chain.state_machine import invariants
 from chain.state_machine.context import BlockInfo, Context
-from chain.state_machine.invariants import OF_ORDER, OF_WHOLE, InvariantBroken, check_all
+from chain.state_machine.invariant import InvariantBroken
+from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
 from chain.state_machine.ledger.tables import (
     BALANCES,
@@ -20,11 +21,10 @@ from chain.state_machine.ledger.tables import (
     SUPPLY,
     TALLIES,
 )
+from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, SLOT_OPENINGS
 from chain.state_machine.market.tables import (
     BIDS,
     BIDS_OF,
-    LEGS,
-    LIVE_LEGS,
     LOADS,
     OPEN_ORDERS,
     ORDERS,
@@ -44,10 +44,12 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.rules import RULES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
 from domain.keys import ShareRef
 from domain.ledger.records import BondRow, Payment
+from domain.legs.records import LegState, SlotOpening
 from domain.market.records import OrderState
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
@@ -163,7 +165,7 @@ def drop_all(prefix: bytes) -> Break:
 def void_and_verified(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True, verified=True))
-    LEGS.update(store, order_id, 1, void=1, verified=1)
+    LEGS.update(store, order_id, 1, verified=1)
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
 
 
@@ -184,7 +186,28 @@ def verified_out_of_order(store: Overlay, order_id: bytes) -> None:
 def closed_too_many(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, round=1))
-    LEGS.update(store, order_id, 1, rounds=1, round=2)
+    work = LEGS.must(store, order_id, 1).work // 2
+    LEGS.update(store, order_id, 1, rounds=1, round=2, work=work)
+
+
+def never_matched(store: Overlay, order_id: bytes) -> None:
+    ORDERS.update(store, order_id, legs=0)
+    store.delete(LEGS.key(order_id, 1))
+
+
+def live_predecessor(store: Overlay, order_id: bytes) -> None:
+    ORDERS.update(store, order_id, legs=2)
+    LEGS.put(store, replace(LEGS.must(store, order_id, 1), number=2))
+
+
+def verified_twice(store: Overlay, order_id: bytes) -> None:
+    """Two legs verified the same round of the same slots."""
+    leg, closed = LEGS.must(store, order_id, 1), ROUNDS.must(store, order_id, 1, 0)
+    ORDERS.update(store, order_id, legs=2, work_verified=2 * closed.work)
+    LEGS.put(store, replace(leg, state=LegState.FAILED, verified=1))
+    LEGS.put(store, replace(leg, number=2, verified=1))
+    for number in (1, 2):
+        ROUNDS.put(store, replace(closed, leg=number, verified=True))
 
 
 def empty_bond(store: Overlay, order_id: bytes) -> None:
@@ -225,14 +248,14 @@ BREAKS: dict[str, tuple[Break, str]] = {
         "lost a payment",
     ),
     "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
-    "matched work": (edit(LEGS, ORDER, 1, work=10**30), "matched more than ordered"),
+    "matched work": (edit(LEGS, ORDER, 1, work=10**30), "other work than its rounds"),
     "counted work": (edit(ORDERS, ORDER, work_verified=1), "counts its work wrong"),
     "counted void": (edit(LEGS, ORDER, 1, void=1), "counts 1 void rounds of 0"),
     "counted verified": (edit(LEGS, ORDER, 1, verified=1), "counts 1 verified rounds of 0"),
     "more rounds": (edit(LEGS, ORDER, 1, rounds=9), "reaches beyond its order"),
     "more slots": (edit(LEGS, ORDER, 1, first_slot=1), "reaches beyond its order"),
     "a round left out": (edit(LEGS, ORDER, 1, round=2), "left out a round"),
-    "a round too many": (closed_too_many, "closed a round that it does not serve"),
+    "a round too many": (closed_too_many, "in a round that it does not serve"),
     "void and verified": (void_and_verified, "void and verified"),
     "out of order": (verified_out_of_order, "before its predecessor"),
     "load": (lambda store, _: LOADS.put(store, replace(loaded(store), work=1)), "a wrong amount"),
@@ -245,7 +268,15 @@ BREAKS: dict[str, tuple[Break, str]] = {
         lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], reserved=1)),
         "reserves a wrong amount",
     ),
-    "runs without a match": (edit(ORDERS, ORDER, legs=0), "runs without a match"),
+    "a leg that no order counts": (edit(ORDERS, ORDER, legs=0), "lost a leg"),
+    "runs without a match": (never_matched, "runs without a match"),
+    "decided too much": (edit(LEGS, ORDER, 1, verified=1, void=1), "more rounds than it closed"),
+    "a live predecessor": (live_predecessor, "runs on behind its successor"),
+    "an opening of no slot": (
+        lambda s, o: SLOT_OPENINGS.put(s, SlotOpening(o, 1, 2, bytes(32))),
+        "opens a slot that is not served",
+    ),
+    "verified twice": (verified_twice, "verified a share of a slot twice"),
     "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has a leg that runs on"),
     "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
     "no queue": (drop_queue, "without a deadline|will ever end"),
@@ -354,21 +385,28 @@ def test_conservation_stops_a_block() -> None:
         market.chain.block()
 
 
-def test_every_check_is_rung_by_some_test() -> None:
-    checks = [check.__name__ for check in (*OF_WHOLE, *OF_ORDER)]
-    assert len(checks) == len(set(checks))
-    names = {name for name in dir(invariants) if name.startswith("check_")}
-    all_of_them = {"check_all", "check_whole", "check_order", "check_conservation"}
-    assert names == {*checks, *all_of_them}
+def test_every_check_of_a_component_is_in_its_value() -> None:
+    for component in RULES.components:
+        found = component.invariants
+        checks = [
+            *found.block,
+            *found.whole,
+            *(check for each in found.each for check in each.checks),
+        ]
+        names = [check.__name__ for check in checks]
+        assert len(names) == len(set(names))
+        if names:
+            module = import_module(f"chain.state_machine.{component.name}.invariants")
+            assert {name for name in dir(module) if name.startswith("check_")} == set(names)
 
 
 def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
     from escrow.moves import Move, Transfer
-    from tests.support.chain_harness import CHAIN_ID, verify
+    from tests.support.chain_harness import CHAIN_ID, CRYPTO
 
     market = Market()
     info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"", b"")
-    ctx = Context(market.chain.overlay(), info, verify, 1)
+    ctx = Context(market.chain.overlay(), info, CRYPTO, RULES, 1)
     for broken in (
         Transfer(Move.SEND, "carol", "v0", 1),
         Transfer(Move.BOND_DEPOSIT, "carol", "carol", -1),

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine import queries
+from chain.state_machine.ledger.queries import get_account, get_balance, get_balances
 from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Code, Refusal
 from domain.genesis import DENOM
 from domain.ledger.messages import MsgDepositBond
@@ -51,14 +51,10 @@ def test_accounts_and_balances(market: Market) -> None:
     assert found.balance == market.chain.balance("v1")
     refused(market, NOT_FOUND, AccountRequest("nobody"))
     store = market.chain.store
-    assert queries.get_account(store, "nobody") is None
-    assert (
-        queries.get_balance(store, "nobody", DENOM)
-        == queries.get_balance(store, "carol", "ufoo")
-        == 0
-    )
-    assert queries.get_balances(store, "carol") == (Coin(DENOM, market.chain.balance("carol")),)
-    assert queries.get_balances(store, "nobody") == ()
+    assert get_account(store, "nobody") is None
+    assert get_balance(store, "nobody", DENOM) == get_balance(store, "carol", "ufoo") == 0
+    assert get_balances(store, "carol") == (Coin(DENOM, market.chain.balance("carol")),)
+    assert get_balances(store, "nobody") == ()
 
 
 def test_lists_are_paged_without_gaps(market: Market) -> None:

@@ -1,11 +1,12 @@
 """Every state of an order has a deadline edge; the queue is bounded and ordered."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
-from chain.state_machine.due import EFFECTS
-from chain.state_machine.queue import LANES, Due
+from chain.state_machine.kinds import LANES, Due
+from chain.state_machine.rules import RULES
 from domain.ledger.messages import MsgWithdrawBond
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
@@ -21,8 +22,10 @@ def closed(market: Market, order_id: bytes) -> CloseReason | None:
 
 
 def test_every_kind_has_an_effect_and_a_lane() -> None:
-    assert set(EFFECTS) == set(Due)
-    assert {kind // 10 for kind in Due} == set(LANES)
+    modules = [import_module(f"chain.state_machine.{c.name}.tables") for c in RULES.components[1:]]
+    declared = [value for m in modules for value in vars(m).values() if isinstance(value, Due)]
+    assert {due.number: due for due in declared} == RULES.kinds
+    assert {due.lane for due in RULES.kinds.values()} == set(LANES)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from random import Random
 import pytest
 
 from chain.state_machine.ledger.tables import POTS, TALLIES
+from chain.state_machine.legs.ends import BLAMES_JOB
 from chain.state_machine.market import orders
 from chain.state_machine.proof import settlement
 from chain.state_machine.proof.handlers.commit_traces import VERDICTS
-from chain.state_machine.proof.legs import BLAMES_JOB
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.messages import MsgWithdrawBond

@@ -6,15 +6,25 @@ from importlib import import_module
 import pytest
 
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES, Tally
-from chain.state_machine.market.tables import LEGS, SWEEP, Sweep
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.tables import SWEEP, Sweep
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import CLUSTERS, OPERATORS, STAKES_BEFORE
+from chain.state_machine.rules import RULES
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import Space
 from domain.ledger.records import BondKind, BondRow
 
 S = "chain.state_machine"
-OWNERS = ("context", "queue", "ledger.tables", "registry.tables", "market.tables", "proof.tables")
+OWNERS = (
+    "context",
+    "queue",
+    "ledger.tables",
+    "registry.tables",
+    "market.tables",
+    "legs.tables",
+    "proof.tables",
+)
 TALLY = Tally(b"o", held=5, fee=9)
 
 
@@ -23,14 +33,15 @@ def store() -> Overlay:
     return Overlay(MemoryStore())
 
 
-def test_every_table_has_a_prefix_of_its_own() -> None:
-    spaces: dict[int, list[Space]] = {}
-    for owner in OWNERS:
-        for value in vars(import_module(f"{S}.{owner}")).values():
-            if isinstance(value, Space) and value not in spaces.get(value.prefix, []):
-                spaces.setdefault(value.prefix, []).append(value)
-    assert len(spaces) == 50
-    assert [found for found in spaces.values() if len(found) > 1] == []
+def test_every_table_is_in_the_value_of_its_component() -> None:
+    spaces = {
+        value
+        for owner in OWNERS
+        for value in vars(import_module(f"{S}.{owner}")).values()
+        if isinstance(value, Space)
+    }
+    assert len(spaces) == 53
+    assert set(RULES.tables.values()) == spaces
 
 
 def test_an_update_changes_the_record_as_it_is_now(store: Overlay) -> None:

@@ -9,7 +9,7 @@ import pytest
 from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
 from domain.keys import ShareRef
 from domain.ledger.records import Depositor, Escrow, Payment
-from domain.legs.records import LegState
+from domain.legs.records import LegState, SlotOpening
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
@@ -90,7 +90,7 @@ def test_a_true_task_is_taken() -> None:
 TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
     ("no such leg", lambda t: replace(t, key=replace(t.key, leg=2))),
     ("open one", lambda t: replace(t, key=replace(t.key, round=1))),
-    ("no such slot", lambda t: replace(t, key=replace(t.key, slot=2))),
+    ("does not serve the slot", lambda t: replace(t, key=replace(t.key, slot=2))),
     ("global_in", lambda t: replace(t, global_in=StateRef(bytes(32), t.global_in.blob))),
     ("local_in", lambda t: replace(t, local_in=StateRef(bytes(32), t.local_in.blob))),
     ("job.json", lambda t: replace(t, payload=t.payload[1:])),
@@ -216,3 +216,29 @@ def test_only_earnings_of_this_provider_count() -> None:
         Payment("me", "provider", 2, 1),
     )
     assert earned(replace(order(), payments=payments), "me") == 7
+
+
+def test_a_task_of_a_leg_that_begins_later_starts_from_the_states_of_that_leg() -> None:
+    begun, local = b"\x07" * 32, b"\x08" * 32
+    opening = (SlotOpening(ORDER_ID, 1, 0, local),)
+    later = with_leg(order(), first_round=3, round=3, opening_root=begun, global_in=begun)
+    later = replace(later, openings=opening)
+    right = replace(
+        task(),
+        key=replace(KEY, round=3),
+        global_in=replace(task().global_in, root=begun),
+        local_in=replace(task().local_in, root=local),
+    )
+    assert problem(right, later, VALIDATOR) == ""
+    initial = replace(right, local_in=task().local_in)
+    assert problem(initial, later, VALIDATOR) == "local_in is not the slot's"
+    # Another slot of the same leg starts from the order's local state.
+    other = replace(initial, key=replace(right.key, slot=1))
+    assert problem(other, later, VALIDATOR) == ""
+
+
+def test_a_task_of_a_slot_that_the_leg_does_not_serve_is_not_taken() -> None:
+    known = terms()
+    part = with_leg(order(), first_slot=1, slots=known.slots - 1)
+    assert problem(task(slot=0), part, VALIDATOR) == "the leg does not serve the slot"
+    assert problem(task(slot=1), part, VALIDATOR) == ""

@@ -65,6 +65,8 @@ def test_the_terms_of_its_order(data: bytes, written: Path) -> None:
     sizes = {path.name: path.stat().st_size for path in written.rglob("*") if path.is_file()}
     states = sizes["global.state"] + sizes["local.state"]
     assert (terms.global_bytes, terms.local_bytes) == (sizes["global.state"], sizes["local.state"])
+    # A step of this job changes every tensor of the global state.
+    assert terms.update_bytes == terms.global_bytes
     assert terms.payload_bytes == len(data) + states
     assert terms.data_bytes == sum(size for name, size in sizes.items() if name[:5].isdigit())
     assert terms.payload_bytes + terms.data_bytes == job.payload_size

@@ -1,15 +1,14 @@
-"""Panels: places, the time and money that they take, who may sit, answers, and what these decide."""
+"""Panels: places, the time and money that they take, and who may sit."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from domain.keys import RoundKey
 from domain.params import OrderParams, Params
-from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Ruling, SeatAnswer
+from domain.proof.records import AuditKind, Place
 from pol.rules import panels
-from pol.rules.panels import Extent, Promised, Verdict, Vote
+from pol.rules.panels import Extent, Promised
 from pol.rules.schedule import boundary_work, segment_work
 from pol.rules.stops import AGGREGATION
 from tests.support.chain_market import digest, make_terms
@@ -17,10 +16,7 @@ from tests.support.chain_market import digest, make_terms
 TERMS = make_terms()
 """2 slots of 2 segments of 2 steps; 9 M a step, 4 M an aggregation, 1 MB of state."""
 SEED = digest("seed")
-KEY = RoundKey(digest("order"), 1, 2)
 LIMIT = 10**12
-FINISHED, STOPPED, UNAVAILABLE = AnswerKind
-RIGHT = Finding(FINISHED, digest("right"), 0)
 
 
 def params(**changes: Any) -> OrderParams:
@@ -29,17 +25,6 @@ def params(**changes: Any) -> OrderParams:
 
 def promised(name: str, speed: int, stake: int = 1, rate: int = 10**12) -> Promised:
     return Promised(name, stake, speed, rate)
-
-
-def answer(root: str = "right", found: str = "work", place: int = 0) -> SeatAnswer:
-    return SeatAnswer(place, FINISHED, digest(root), digest(root, found), 0)
-
-
-def votes(*said: SeatAnswer | None, stage: int = 1, stake: int = 1) -> list[Vote]:
-    return [Vote(stage, stake, one) for one in said]
-
-
-NOT_SERVED = SeatAnswer(0, UNAVAILABLE, b"", b"", 0)
 
 
 # --- places --------------------------------------------------------------------------------------
@@ -112,16 +97,6 @@ def test_an_update_or_an_aggregation_without_an_end_stands_for_its_kind() -> Non
         assert panels.draw_places(seed, whole, 2, AGGREGATION) == usual
 
 
-def test_only_that_it_stops_rules_for_a_claim_that_the_job_stops() -> None:
-    stopped = Finding(STOPPED, b"", 17)
-    assert panels.ruling_of(stopped, b"", stops=True) is Ruling.RIGHT
-    for found in (RIGHT, Finding(UNAVAILABLE, b"", 0)):
-        assert panels.ruling_of(found, b"", stops=True) is Ruling.WRONG
-    assert panels.ruling_of(None, b"", stops=True) is Ruling.UNDECIDED
-    # And a stop that was hidden is against the chain.
-    assert panels.ruling_of(stopped, RIGHT.root) is Ruling.WRONG
-
-
 def test_what_is_always_drawn_costs_its_work_with_a_state_root_for_each_step() -> None:
     state = boundary_work(TERMS)
     assert panels.replay_work(TERMS) == 2 * (9_000_000 + state) > segment_work(TERMS)
@@ -164,6 +139,13 @@ def test_further_segments_are_drawn_only_as_far_as_everybody_who_may_sit_has_the
     assert counts[0] == 2
     assert counts == sorted(counts)
     assert counts[-1] == 98
+
+
+def test_an_aggregation_takes_the_update_of_each_slot_and_one_state() -> None:
+    terms = make_terms(slots=64)
+    small = replace(terms, update_bytes=1_000)
+    spared = 64 * (terms.update_bytes - 1_000)
+    assert panels.least_bytes(terms, params()) - panels.least_bytes(small, params()) == spared
 
 
 # --- time ----------------------------------------------------------------------------------------
@@ -244,121 +226,6 @@ def test_a_round_waits_for_its_window_and_for_its_stages() -> None:
         assert panels.verify_seconds(asked, 1_000, window) == max(window, 4 * (5 + 26 + 20))
     assert panels.verify_seconds(asked, 1_000, 300) == 300
     assert [panels.batch_seconds(asked, 1_000, window) for window in (1, 60)] == [46, 60]
-
-
-# --- answers -------------------------------------------------------------------------------------
-
-
-def test_a_digest_is_of_the_seed_the_roots_inside_and_the_state_however_it_comes() -> None:
-    roots = [digest(1), digest(2)]
-    made = panels.answer_digest(SEED, roots, [b"state"])
-    assert made == panels.answer_digest(SEED, iter(roots), [b"st", b"", b"ate"])
-    others = [
-        panels.answer_digest(digest("other"), roots, [b"state"]),
-        panels.answer_digest(SEED, roots[:1], [b"state"]),
-        panels.answer_digest(SEED, roots[::-1], [b"state"]),
-        panels.answer_digest(SEED, roots, [b"State"]),
-        panels.answer_digest(SEED, (), [b"".join(roots), b"state"]),
-    ]
-    assert len({made, *others}) == 6
-
-
-def test_a_commitment_is_of_one_seat_of_one_stage_and_of_all_its_answers() -> None:
-    given = (answer(), answer(place=1), SeatAnswer(2, STOPPED, b"", digest("work"), 7))
-    made = [
-        panels.answer_commitment("chain", KEY, 1, "seat", SEED, given),
-        panels.answer_commitment("other", KEY, 1, "seat", SEED, given),
-        panels.answer_commitment("chain", replace(KEY, round=3), 1, "seat", SEED, given),
-        panels.answer_commitment("chain", KEY, 2, "seat", SEED, given),
-        panels.answer_commitment("chain", KEY, 1, "copier", SEED, given),
-        panels.answer_commitment("chain", KEY, 1, "seat", digest("salt"), given),
-        panels.answer_commitment("chain", KEY, 1, "seat", SEED, given[:2]),
-        panels.answer_commitment(
-            "chain", KEY, 1, "seat", SEED, (*given[:2], replace(given[2], step=8))
-        ),
-    ]
-    assert len(set(made)) == len(made)
-
-
-# --- rulings -------------------------------------------------------------------------------------
-
-
-def decide(said: list[Vote], **changes: Any) -> Finding | None:
-    of = {"auditors": 3, "eligible": 9, "stake": 9, "is_last": False} | changes
-    return panels.decide(said, **of)
-
-
-def test_more_than_two_thirds_of_enough_seats_decide() -> None:
-    assert decide(votes(answer(), answer(), answer())) == RIGHT
-    assert decide(votes(answer(), answer(), answer("wrong"))) is None
-    assert decide(votes(answer(), answer(), None)) is None
-    assert decide(votes(answer(), answer(), None), eligible=2) == RIGHT
-    assert decide(votes(answer(), None), auditors=2, eligible=1) == RIGHT
-    assert decide(votes(None, None, None)) is None
-    assert decide([], auditors=3, eligible=0) is None
-
-
-def test_one_accomplice_decides_nothing_where_the_others_are_kept_busy() -> None:
-    """However many stages it takes: silence is no answer, and never lowers what is needed."""
-    said = votes(answer("lie"), None, None)
-    assert decide(said) is None
-    said += votes(None, None, stage=2)
-    assert decide(said) is None
-    said += votes(None, None, None, None, stage=4)
-    assert decide(said, is_last=True) is None
-
-
-def test_in_the_last_stage_more_than_half_of_all_stake_decides_the_silent_counted() -> None:
-    said = votes(answer("lie"), answer("lie"), answer("lie"), answer("lie"), None)
-    assert decide(said, is_last=True) is None
-    assert decide([*said, *votes(answer("lie"), stage=4)], is_last=True) == Finding(
-        FINISHED, digest("lie"), 0
-    )
-    rich = Vote(4, 5, answer())
-    assert decide([*votes(answer("lie"), answer("lie")), rich], is_last=True) == RIGHT
-
-
-def test_the_root_alone_is_no_answer_of_the_same_stage() -> None:
-    """Who reads a root from a trace cannot make the digest, and is one of those who differ."""
-    said = votes(answer(), answer(), answer(found="nothing"))
-    assert decide(said) is None
-    assert panels.differ(said)
-    said += votes(*[answer(found="later work")] * 6, stage=2)
-    assert decide(said) == RIGHT
-    assert panels.judge(said, RIGHT)[:3] == (Verdict.UNKNOWN,) * 3
-    said = votes(answer(), answer(), answer(), answer(found="nothing"))
-    assert panels.judge(said, RIGHT) == (*(Verdict.RIGHT,) * 3, Verdict.DIFFERENT)
-
-
-def test_later_stages_have_other_digests_and_count_together() -> None:
-    said = votes(answer(), answer(), None) + votes(answer(found="work of stage 2"), stage=2)
-    assert not panels.differ(said)
-    assert decide(said) == RIGHT
-    assert panels.judge(said, RIGHT) == (
-        Verdict.RIGHT,
-        Verdict.RIGHT,
-        Verdict.SILENT,
-        Verdict.RIGHT,
-    )
-
-
-def test_any_blob_that_was_not_served_is_the_same_answer() -> None:
-    said = votes(NOT_SERVED, replace(NOT_SERVED, root=digest("blob")), NOT_SERVED)
-    found = decide(said)
-    assert found == Finding(UNAVAILABLE, b"", 0)
-    assert panels.judge(said, found) == (Verdict.RIGHT,) * 3
-    mixed = votes(NOT_SERVED, answer(), answer(), answer())
-    assert decide(mixed) == RIGHT
-    assert panels.judge(mixed, RIGHT)[0] is Verdict.DIFFERENT
-
-
-def test_a_ruling_is_for_the_chain_only_where_a_claim_was_shown_and_recomputed() -> None:
-    assert panels.ruling_of(RIGHT, digest("right")) is Ruling.RIGHT
-    assert panels.ruling_of(RIGHT, digest("wrong")) is Ruling.WRONG
-    assert panels.ruling_of(RIGHT, b"") is Ruling.WRONG
-    assert panels.ruling_of(Finding(STOPPED, b"", 3), digest("right")) is Ruling.WRONG
-    assert panels.ruling_of(Finding(UNAVAILABLE, b"", 0), b"") is Ruling.WRONG
-    assert panels.ruling_of(None, digest("right")) is Ruling.UNDECIDED
 
 
 def test_the_next_stage_replaces_the_silent_and_outnumbers_those_who_differ() -> None:

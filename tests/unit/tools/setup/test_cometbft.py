@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from chain.app.comet_version import VERSION
 from tools.setup import cometbft
-from tools.setup.cometbft import VERSION
 from tools.setup.steps import Stop
 
 Script = Callable[[str, str], Path]

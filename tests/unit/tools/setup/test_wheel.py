@@ -63,6 +63,14 @@ def test_it_is_for_this_system_and_processor(wheel: Path) -> None:
     assert wheel.stem.split("-")[2:] == ["py3", "none", platform]
 
 
+def test_it_holds_the_product_alone(wheel: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = set(project["tool"]["importlinter"]["root_packages"]) - {"benchmarks", "tools"}
+    with ZipFile(wheel) as packed:
+        folders = {name.partition("/")[0] for name in packed.namelist()}
+    assert {name for name in folders if "." not in name} == packages
+
+
 def test_it_computes_natively_without_checkout_and_compiler(wheel: Path, tmp_path: Path) -> None:
     if not list(FOLDER.glob("*.so")):
         pytest.skip("the set-up found no C compiler: no native kernels")

@@ -19,6 +19,7 @@ from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from domain.vocabulary import changes_of
 from pol.rules.schedule import round_seconds
 from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, due_gas, make_terms, submit
+from tests.support.four_bytes import registered
 
 WORK = 160_000_000
 
@@ -377,16 +378,41 @@ def test_a_cancelled_or_expired_order_is_not_matched() -> None:
     assert market.order(expiring).state is OrderState.CLOSED
 
 
+@pytest.mark.parametrize(
+    ("asked", "offered", "tier"),
+    [
+        (("four-bytes", "exact"), ("exact", "four-bytes"), "four-bytes"),
+        (("four-bytes", "exact"), ("exact",), "exact"),
+        ((), ("four-bytes", "exact"), "four-bytes"),
+        (("exact",), ("four-bytes",), ""),
+    ],
+)
+def test_a_leg_has_the_first_tier_of_its_order_that_the_bid_offers(
+    asked: tuple[str, ...], offered: tuple[str, ...], tier: str
+) -> None:
+    with registered():
+        market = Market(bidders=())
+        market.chain.ok(bid("v0", tiers=offered))
+        order_id = market.submit(submit(conditions=Conditions(tiers=asked)))
+        if tier:
+            assert market.leg(order_id).tier == tier
+            (matched,) = market.chain.seen("order.matched")
+            assert matched.get("tier") == tier
+        else:
+            assert market.order(order_id).state is OrderState.OPEN
+            assert market.order(order_id).unmatched == (("tier", 1),)
+
+
 def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
     request = SimulateMatchRequest(
-        Conditions(device_class="cpu", tier="exact"), PRICE, 1_000, make_terms()
+        Conditions(device_class="cpu", tiers=("exact",)), PRICE, 1_000, make_terms()
     )
     quoted = market.chain.ask(request)
     assert [found.validator for found in quoted.bids] == ["v1", "v0"]
     assert quoted.unmatched == (("device_class", 1),)
     order_id = market.submit(
-        submit(conditions=Conditions(device_class="cpu", tier="exact"), terms=make_terms())
+        submit(conditions=Conditions(device_class="cpu", tiers=("exact",)), terms=make_terms())
     )
     assert validator_of(market, order_id) == "v1"

@@ -23,6 +23,7 @@ from chain.state_machine.proof.lots import (
 from chain.state_machine.proof.shares import share_id
 from chain.state_machine.proof.tables import LOT_GROUPS, LOTS, WAITING_LOTS, Lot, PanelSubject
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.rules import RULES, Rules
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index
 from domain.beacon import Reveal
@@ -36,7 +37,7 @@ from domain.params import local_params
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey
 from escrow.moves import Pot
 from pol.rules.lots import draw, seed
-from tests.support.chain_harness import Chain, beacon_key, make_genesis, prove, verify
+from tests.support.chain_harness import CRYPTO, Chain, beacon_key, make_genesis, prove
 from tests.support.chain_market import Market, bid, digest, submit
 
 
@@ -336,7 +337,7 @@ class Waiting:
             info = replace(next_block(store), height=height)
             for at in range(number):
                 subject = PanelSubject(RoundKey(digest(parties, at), 1, height), 1)
-                open_lot(Context(store, info, verify, 1), subject, parties, 600)
+                open_lot(Context(store, info, CRYPTO, RULES, 1), subject, parties, 600)
 
         self.chain.change(edit)
 
@@ -344,7 +345,7 @@ class Waiting:
         """Return the lots that a next block of ``proposer`` draws, and drop them, as drawing does."""
         found: list[Lot] = []
 
-        def look(ctx: Context) -> None:
+        def look(ctx: Context, _: Rules) -> None:
             found.extend(take_complete(ctx))
             for lot in found:
                 close_lot(ctx, lot)

@@ -11,7 +11,9 @@ from chain.state_machine.market import orders
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
-from chain.state_machine.queue import DEADLINES, Due
+from chain.state_machine.proof.tables import WINDOW_DUE
+from chain.state_machine.queue import DEADLINES
+from chain.state_machine.rules import RULES
 from domain.events import Event
 from domain.ledger.events import PaymentMade
 from domain.ledger.records import BondKind, BondRow
@@ -23,13 +25,13 @@ from domain.params import local_params
 from domain.proof.events import RoundVerified
 from domain.vocabulary import changes_of
 from escrow.moves import FROM_WITHHELD, Move, Transfer
-from tests.support.chain_harness import CHAIN_ID, COINS, verify
+from tests.support.chain_harness import CHAIN_ID, COINS, CRYPTO
 from tests.support.chain_market import BOND, Market, make_terms, submit
 
 
 def context(market: Market) -> Context:
     info = BlockInfo(CHAIN_ID, "uassay", 9, 5, local_params(), b"", b"")
-    return Context(market.chain.overlay(), info, verify, 1)
+    return Context(market.chain.overlay(), info, CRYPTO, RULES, 1)
 
 
 def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None:
@@ -263,7 +265,7 @@ def test_an_order_waits_for_its_hand_over_before_it_settles() -> None:
     assert int(told.get("settles_at")) == settles_at == market.chain.clock + 12
     assert price
     # the window of a round that was verified by another entry, in a lane that is behind
-    late = market.chain.clock, int(Due.WINDOW), order_id, 1, 0
+    late = market.chain.clock, WINDOW_DUE.number, order_id, 1, 0
     market.chain.change(lambda overlay: DEADLINES.mark(overlay, 0, *late))
     market.chain.pass_until(settles_at - 1)
     assert market.order(order_id).state is OrderState.PROVEN

@@ -7,6 +7,7 @@ from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.ledger.balances import MODULE_ADDRESSES, LedgerBroken
 from chain.state_machine.registry.members import cut_stake, take_updates
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.rules import RULES
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
 from domain.amount import MONEY_MAX
@@ -16,7 +17,7 @@ from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount
 from domain.ledger.records import Coin
 from domain.params import Params, local_params
-from tests.support.chain_harness import CHAIN_ID, Chain, cons_key, make_genesis, verify
+from tests.support.chain_harness import CHAIN_ID, CRYPTO, Chain, cons_key, make_genesis
 from wire.address import check_address
 
 GENESIS = make_genesis(("alice",), ("v0", "v1"))
@@ -103,7 +104,9 @@ def test_modules_have_addresses_of_this_chain() -> None:
 
 
 def context(overlay: Overlay) -> Context:
-    return Context(overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b"", b""), verify, 1)
+    return Context(
+        overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b"", b""), CRYPTO, RULES, 1
+    )
 
 
 def test_power_follows_stake_and_only_changes_are_told() -> None:

@@ -83,6 +83,8 @@ def test_a_bid_stands_under_the_id_of_sender_sequence_and_index(market: Market) 
         ("regions", ("de", "de")),
         ("regions", tuple(f"r{n:02}" for n in range(17))),
         ("tiers", ("",)),
+        ("tiers", ("exact", "exact")),
+        ("tiers", tuple(f"t{n:02}" for n in range(17))),
         ("min_work", -1),
         ("max_work", WORK_MAX + 1),
         ("providers_bps", 8_001),
@@ -100,7 +102,14 @@ def test_work_bounds_are_in_order(market: Market) -> None:
 
 
 def test_a_tier_must_be_one_that_is_run(market: Market) -> None:
-    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("tolerance",)))
+    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("tolerance",)), field="offer.tiers[0]")
+    market.chain.refused(
+        UNSUPPORTED, bid("v0", tiers=("exact", "tolerance")), field="offer.tiers[1]"
+    )
+
+
+def test_a_bid_without_a_tier_could_serve_no_order(market: Market) -> None:
+    market.chain.refused(BAD_FIELD, bid("v0", tiers=()), field="offer.tiers")
 
 
 def test_only_validators_bid(market: Market) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.proof.legs import BLAMES_JOB
+from chain.state_machine.legs.ends import BLAMES_JOB
 from domain.errors import BAD_FIELD, DEADLINE_PASSED, NOT_FOUND, NOT_YOURS, WRONG_STATE
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
 from domain.legs.reasons import LegEnd

@@ -11,13 +11,16 @@ from domain.errors import (
     INSUFFICIENT_FUNDS,
     TOO_SLOW_TO_AUDIT,
     UNSUPPORTED,
+    Code,
 )
 from domain.hashing import hash_fields, u32, u64
 from domain.market.queries import OrdersRequest
 from domain.market.records import Conditions, JobTerms, OrderState
-from domain.params import local_params
+from domain.params import OrderParams, local_params
+from pol.rules.tiers.exact import EXACT
 from tests.support.chain_harness import CHAIN_ID, COINS, prove_key, sign
 from tests.support.chain_market import ANY, PRICE, Market, make_terms, submit
+from tests.support.four_bytes import registered
 
 
 @pytest.fixture
@@ -93,7 +96,35 @@ def test_terms_are_checked(market: Market) -> None:
 
 def test_what_this_chain_does_not_run_is_refused(market: Market) -> None:
     market.chain.refused(UNSUPPORTED, submit(terms=make_terms(executor_version=2)))
-    market.chain.refused(UNSUPPORTED, submit(conditions=Conditions(tier="attested")))
+
+
+@pytest.mark.parametrize(
+    ("tiers", "code", "field"),
+    [
+        (("attested",), UNSUPPORTED, "conditions.tiers[0]"),
+        (("exact", "attested"), UNSUPPORTED, "conditions.tiers[1]"),
+        (("exact", "exact"), BAD_FIELD, "conditions.tiers"),
+        (("",), BAD_FIELD, "conditions.tiers[0]"),
+        (("x" * 33,), BAD_FIELD, "conditions.tiers[0]"),
+        (tuple(f"t{number:02}" for number in range(17)), BAD_FIELD, "conditions.tiers"),
+    ],
+)
+def test_tiers_are_different_ones_that_this_chain_runs(
+    market: Market, tiers: tuple[str, ...], code: Code, field: str
+) -> None:
+    market.chain.refused(code, submit(conditions=Conditions(tiers=tiers)), field=field)
+
+
+def test_the_deposit_holds_the_audits_of_the_dearest_tier(market: Market) -> None:
+    def dear(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
+        return 3 * EXACT.floor(terms, price_limit, params)
+
+    with registered(replace(EXACT, name="dear", floor=dear)):
+        for tiers in (("exact", "dear"), ("dear",), ()):
+            asked = Conditions(tiers=tiers)
+            market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=713_199, conditions=asked))
+            market.chain.ok(submit(deposit=713_200, conditions=asked))
+        market.chain.ok(submit(deposit=344_400, conditions=Conditions(tiers=("exact",))))
 
 
 def test_the_deposit_pays_all_work_at_the_limit(market: Market) -> None:

@@ -2,15 +2,13 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
-from chain.state_machine.market.orders import get_assigned, restart_progress
+from chain.state_machine.legs.checks import get_assigned
+from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, weigh_failure
+from chain.state_machine.legs.progress import restart_progress
+from chain.state_machine.legs.tables import ACCEPT_DUE
+from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.legs import (
-    BLAMES_JOB,
-    decline_leg,
-    fail_leg,
-)
-from chain.state_machine.proof.shares import weigh_open_round
-from chain.state_machine.queue import Due, cancel
+from chain.state_machine.queue import cancel
 from domain.errors import BAD_FIELD, Refusal
 from domain.legs.events import OrderAccepted
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
@@ -29,7 +27,7 @@ def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Le
 def apply_accept_order(ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Leg]) -> None:
     """Start the leg: the first round is open, and progress is due."""
     order, leg = found
-    cancel(ctx, leg.accept_deadline, Due.ACCEPT, order.id, leg.number)
+    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
     restart_progress(ctx, order, leg, state=LegState.RUNNING)
     ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))
@@ -53,8 +51,10 @@ def check_decline_order_fields(message: MsgDeclineOrder) -> None:
 
 
 def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
-    """The signer is matched, in time."""
-    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    """The signer is matched, in time, and no hold keeps the match."""
+    found = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    check_not_held(ctx, message.order_id)
+    return found
 
 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Leg]) -> None:
@@ -79,7 +79,7 @@ def apply_stop_order(ctx: Context, message: MsgStopOrder, found: tuple[Order, Le
 
 def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Leg]) -> int:
     """Return the gas of dropping the shares that stand in the open round."""
-    return weigh_open_round(ctx, found[1].open_round)
+    return weigh_failure(ctx, found[1])
 
 
 HANDLERS = (

@@ -13,10 +13,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import click
-
-from assay.cli.arguments import ENDPOINT, HOST, LOG_FORMAT, LOG_LEVEL, PORT, PORT_OR_NONE
-from assay.cli.errors import CliError
+from assay.settings.errors import SettingsError
+from assay.settings.kinds import (
+    KEYRING,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    PORT,
+    PORT_OR_NONE,
+    Choice,
+    Endpoint,
+    Host,
+    Kind,
+    Text,
+    Whole,
+)
 from validator.decide.admission import Policy
 
 FILE = "config.toml"
@@ -40,7 +50,7 @@ class Setting:
     """
 
     name: str
-    kind: "click.ParamType[Any]"
+    kind: Kind
     default: str | int | None
     meaning: str
     option: str = ""
@@ -50,25 +60,27 @@ class Setting:
     @property
     def is_number(self) -> bool:
         """Whether the file has a number there, not a text."""
-        return isinstance(self.kind, click.IntRange)
+        return isinstance(self.kind, Whole)
 
     def read(self, value: object, where: str) -> str | int:
-        """Return a value of this setting; CliError names the place where it stands."""
-        fits = type(value) is int if self.is_number else type(value) is str
-        if not fits:
+        """Return a value of this setting; a SettingsError names the place ``where`` it stands."""
+        found: str | int
+        if (self.is_number and type(value) is int) or (not self.is_number and type(value) is str):
+            found = value
+        else:
             wanted = "a whole number" if self.is_number else "a text in quotes"
-            raise CliError(f"{value!r} is not {wanted}", self.meaning, field=where)
+            raise SettingsError(f"{value!r} is not {wanted}", self.meaning, field=where)
         try:
-            found: str | int = self.kind.convert(value, None, None)
-        except click.BadParameter as error:
-            raise CliError(error.message, self.meaning, field=where) from None
+            self.kind.check(found)
+        except ValueError as error:
+            raise SettingsError(str(error), self.meaning, field=where) from None
         return found
 
 
 SETTINGS = (
     Setting(
         "node_address",
-        ENDPOINT,
+        Endpoint(),
         "127.0.0.1:9090",
         "The gRPC address of the node that commands and daemons of this home ask.",
         "--node",
@@ -76,12 +88,12 @@ SETTINGS = (
     ),
     Setting(
         "keyring",
-        click.Choice(["file", "test"]),
+        KEYRING,
         "file",
         "Keys that are encrypted (file), or in the clear for local networks (test).",
         "--keyring",
     ),
-    Setting("from", click.STRING, None, "The key that signs; not needed for one alone.", "--from"),
+    Setting("from", Text(), None, "The key that signs; not needed for one alone.", "--from"),
     Setting(
         "log.level",
         LOG_LEVEL,
@@ -98,8 +110,8 @@ SETTINGS = (
         "--log-format",
         "node start, validator run, provider join",
     ),
-    Setting("node.moniker", click.STRING, None, "The name that the node goes by."),
-    Setting("node.grpc_host", HOST, "127.0.0.1", "Address on which the node answers clients."),
+    Setting("node.moniker", Text(), None, "The name that the node goes by."),
+    Setting("node.grpc_host", Host(), "127.0.0.1", "Address on which the node answers clients."),
     Setting("node.grpc_port", PORT, 9090, "Port on which the node answers clients."),
     Setting(
         "node.rpc_port",
@@ -109,7 +121,7 @@ SETTINGS = (
     ),
     Setting(
         "node.min_gas_price_millionths",
-        click.IntRange(0),
+        Whole(0),
         0,
         "The node's own floor for what it takes into its mempool: uassay per million of gas, beside the chain's.",
     ),
@@ -131,7 +143,7 @@ SETTINGS = (
     ),
     Setting(
         "validator.listen",
-        ENDPOINT,
+        Endpoint(),
         "127.0.0.1:9191",
         "Where a validator's daemon serves its cluster and consumers.",
         "--listen",
@@ -139,7 +151,7 @@ SETTINGS = (
     ),
     Setting(
         "validator.endpoint",
-        ENDPOINT,
+        Endpoint(),
         None,
         "Where others reach it; goes on chain. By default where it listens.",
         "--endpoint",
@@ -147,7 +159,7 @@ SETTINGS = (
     ),
     Setting(
         "validator.admit",
-        click.Choice([policy.value for policy in Policy]),
+        Choice(tuple(policy.value for policy in Policy)),
         "open",
         "Which providers join when they pass a probe: whoever asks, who was named, nobody.",
         "--admit",
@@ -186,7 +198,7 @@ class Configuration:
     """The settings of a home."""
 
     def __init__(self, home: Path) -> None:
-        """Read the home's file, where there is one; CliError names the key that is wrong in it."""
+        """Read the home's file, where there is one; SettingsError names the key that is wrong in it."""
         path = home / FILE
         self._file = dict(_read(path))
 
@@ -207,11 +219,11 @@ def _read(path: Path) -> Iterator[tuple[str, str | int]]:
     try:
         tables = tomllib.loads(path.read_text()) if path.exists() else {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CliError(f"not TOML ({error})", "correct the file", field=str(path)) from None
+        raise SettingsError(f"not TOML ({error})", "correct the file", field=str(path)) from None
     for name, value in _flat(tables):
         setting = BY_NAME.get(name)
         if setting is None:
-            raise CliError(f"there is no key {name}", _nearest(name), field=str(path))
+            raise SettingsError(f"there is no key {name}", _nearest(name), field=str(path))
         yield name, setting.read(value, f"{path}, {name}")
 
 

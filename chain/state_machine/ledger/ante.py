@@ -150,7 +150,7 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
 def verify_signature(ctx: Context, tx: Tx, signer: SignerInfo, account: Account) -> None:
     """Check the signature over the document of SIGN_MODE_DIRECT."""
     document = sign_doc(tx.body, tx.auth_info, ctx.block.chain_id, account.number)
-    if not ctx.verify(signer.pub_key or account.pub_key, document, signer.signature):
+    if not ctx.crypto.signature(signer.pub_key or account.pub_key, document, signer.signature):
         reason = (
             f"signature verification failed; please verify account number ({account.number}), sequence "
             f"({account.sequence}) and chain-id ({ctx.block.chain_id}): unauthorized"

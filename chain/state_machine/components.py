@@ -1,0 +1,11 @@
+"""The components of the chain in one tuple, each standing on those before it."""
+
+from chain.state_machine.component import Component
+from chain.state_machine.ledger.component import COMPONENT as LEDGER
+from chain.state_machine.legs.component import COMPONENT as LEGS
+from chain.state_machine.market.component import COMPONENT as MARKET
+from chain.state_machine.node.component import COMPONENT as NODE
+from chain.state_machine.proof.component import COMPONENT as PROOF
+from chain.state_machine.registry.component import COMPONENT as REGISTRY
+
+COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF)

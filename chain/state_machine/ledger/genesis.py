@@ -1,0 +1,40 @@
+"""The ledger's part of the first state: all counts, and accounts with their coins."""
+
+from chain.state_machine.genesis import check_genesis
+from chain.state_machine.ledger.balances import ensure_account, is_module, mint_genesis
+from chain.state_machine.ledger.tables import BALANCES, NEXT_ACCOUNT, POTS, SUPPLY
+from chain.state_machine.store import Overlay
+from domain.amount import MONEY_MAX
+from domain.block import ValidatorUpdate
+from domain.genesis import Genesis
+from escrow.moves import Pot
+
+
+def write_ledger(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate, ...]:
+    """Write all counts and the accounts with their coins; Refusal if the genesis has too many."""
+    NEXT_ACCOUNT.set(overlay, 0)
+    SUPPLY.set(overlay, 0)
+    for pot in Pot:
+        POTS.set(overlay, 0, pot)
+    for account in genesis.accounts:
+        check_genesis(
+            not is_module(account.address), "accounts", f"{account.address} is a module's"
+        )
+        for coin in account.coins:
+            known = coin.denom == genesis.denom
+            check_genesis(known, "accounts.coins", f"{coin.denom} is not {genesis.denom}")
+            _add_coins(overlay, account.address, genesis.denom, coin.amount)
+    return ()
+
+
+def mint(overlay: Overlay, pot: Pot, amount: int) -> None:
+    """Count new coins; all together stay an amount of money, so that no balance can exceed it."""
+    mint_genesis(overlay, pot, amount)
+    supply = SUPPLY.get(overlay)
+    check_genesis(supply <= MONEY_MAX, "genesis", f"has more than {MONEY_MAX} coins")
+
+
+def _add_coins(overlay: Overlay, address: str, denom: str, amount: int) -> None:
+    ensure_account(overlay, address)
+    BALANCES.set(overlay, BALANCES.get(overlay, address, denom) + amount, address, denom)
+    mint(overlay, Pot.ACCOUNTS, amount)

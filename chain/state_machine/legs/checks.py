@@ -1,0 +1,51 @@
+"""Refusals of messages about legs: which leg, whose, in which state, before which deadline."""
+
+from chain.state_machine.context import Context
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.holds import get_held_seconds
+from chain.state_machine.market.orders import check_before, get_waited, is_ending
+from chain.state_machine.market.tables import ORDERS
+from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order
+
+
+def get_assigned(
+    ctx: Context, order_id: bytes, number: int, validator: str, state: LegState
+) -> tuple[Order, Leg]:
+    """Return an order and its current leg, which must be the validator's, in ``state``, before its deadlines."""
+    order = ORDERS.need(ctx.store, order_id)
+    if number != order.legs or number == 0:
+        reason = f"the current leg is {order.legs}"
+        raise Refusal(WRONG_STATE, "leg", reason, "read the order again")
+    leg = LEGS.must(ctx.store, order_id, number)
+    if leg.validator != validator:
+        reason = "another validator serves this leg"
+        raise Refusal(NOT_YOURS, "validator", reason, "name an order that you won")
+    if leg.state is not state or is_ending(ctx, order):
+        reason = f"the leg is {leg.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "order_id", reason, f"it must be {state.name.lower()}")
+    matched = state is LegState.MATCHED
+    check_before(
+        ctx,
+        "accept deadline" if matched else "progress deadline",
+        (leg.accept_deadline if matched else leg.progress_deadline)
+        + get_held_seconds(ctx, order_id),
+    )
+    check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
+    return order, leg
+
+
+def check_open_round(leg: Leg, round: int) -> None:
+    """Refuse a round that is not the open one of the leg."""
+    if round != leg.round or round >= leg.end_round:
+        last = leg.end_round - 1
+        reason = (
+            f"the open round is {leg.round}, and the leg serves rounds {leg.first_round} to {last}"
+        )
+        raise Refusal(WRONG_STATE, "round", reason, "read the order again")
+
+
+def is_far_ahead(order: Order, leg: Leg) -> bool:
+    """Tell whether as many rounds of a leg are closed and not verified as may be: then no other one closes."""
+    return leg.round - leg.next_round >= order.params.rounds_ahead

@@ -1,0 +1,44 @@
+"""Legs: the parts of orders that bids serve, from the match to the end."""
+
+from chain.state_machine.component import Component
+from chain.state_machine.legs.ends import (
+    on_accept,
+    on_overdue,
+    on_progress,
+    weigh_overdue,
+    weigh_progress,
+)
+from chain.state_machine.legs.handlers import HANDLERS
+from chain.state_machine.legs.invariants import INVARIANTS
+from chain.state_machine.legs.opening import open_whole
+from chain.state_machine.legs.progress import move_deadlines
+from chain.state_machine.legs.queries import ANSWERS
+from chain.state_machine.legs.tables import (
+    ACCEPT_DUE,
+    LEGS,
+    LIVE_LEGS,
+    LOCAL_ROOTS,
+    PROGRESS_DUE,
+    SLOT_OPENINGS,
+)
+from chain.state_machine.market.hooks import MATCHED, OVERDUE, STOOD_STILL, WEIGH_OVERDUE
+from chain.state_machine.market.orders import weigh_end
+from chain.state_machine.queue import Effect
+
+COMPONENT = Component(
+    name="legs",
+    tables=(LEGS, LIVE_LEGS, SLOT_OPENINGS, LOCAL_ROOTS),
+    handlers=HANDLERS,
+    effects=(
+        Effect(ACCEPT_DUE, on_accept, weigh_end),
+        Effect(PROGRESS_DUE, on_progress, weigh_progress),
+    ),
+    hooks=(
+        MATCHED.to(open_whole),
+        OVERDUE.to(on_overdue),
+        WEIGH_OVERDUE.to(weigh_overdue),
+        STOOD_STILL.to(move_deadlines),
+    ),
+    answers=ANSWERS,
+    invariants=INVARIANTS,
+)

@@ -1,0 +1,209 @@
+"""How legs end: served, declined, not accepted, without progress, stopped, void or out of time (protocol 3)."""
+
+from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import pay_from_deposits, pay_part
+from chain.state_machine.ledger.tables import ESCROWS
+from chain.state_machine.legs.checks import is_far_ahead
+from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
+from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, lose_part
+from chain.state_machine.legs.progress import restart_progress
+from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
+from chain.state_machine.market.book import close_bid, release
+from chain.state_machine.market.holds import stands_still
+from chain.state_machine.market.orders import end_order, exclude, open_order
+from chain.state_machine.market.tables import BIDS, ORDERS
+from chain.state_machine.queue import Entry, cancel
+from chain.state_machine.registry.tables import VALIDATORS
+from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
+from domain.legs.reasons import LegEnd
+from domain.legs.records import Leg, LegState
+from domain.market.reasons import CloseReason
+from domain.market.records import Order, OrderState
+from escrow.moves import Move, Transfer, locked
+from escrow.settle import decline_fee, job_bond_cut
+
+BLAMES_JOB = frozenset(
+    {
+        LegEnd.PAYLOAD_NOT_DELIVERED,
+        LegEnd.DECLINED_BAD_JOB,
+        LegEnd.DECLINED_WORK_MISMATCH,
+        LegEnd.DECLINED_TOO_SLOW,
+        LegEnd.DECLINED_NOT_FINITE,
+    }
+)
+"""Reasons to decline that lay it at the consumer's door, which nobody can prove."""
+
+
+def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
+    """End a leg and release its capacity; one that has ended stays as it is."""
+    if not leg.is_live:
+        return leg
+    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
+    cancel(ctx, leg.progress_deadline, PROGRESS_DUE, leg.order_id, leg.number)
+    key = (leg.order_id, leg.number)
+    ended = LEGS.update(ctx.store, *key, state=state, end_reason=reason)
+    LIVE_LEGS.delete(ctx.store, leg.validator, *key)
+    release(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
+    return ended
+
+
+def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
+    """End a leg whose rounds are all verified, and the order with it: the validator gets what was withheld."""
+    end = int(LegEnd.STOPPED_BY_JOB) if reason is CloseReason.STOPPED_BY_JOB else 0
+    settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
+    VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
+    ctx.emit(OrderSettled(order.id, leg.number, leg.validator, end))
+    pay_part(ctx, order.id, leg.validator)
+    end_leg(ctx, leg, LegState.DONE, end)
+    end_order(ctx, order, reason)
+
+
+def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
+    """End an order with the leg that failed: what was withheld is the deposit's again."""
+    lose_part(ctx, order, leg)
+    end_order(ctx, order, reason)
+
+
+def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
+    """Open an order again after a failed leg that verified nothing, or end it.
+
+    A declined or unaccepted match did not start the work, and always opens again while there is time.
+    """
+    started = order.state is not OrderState.MATCHED
+    nobodys = leg.end_reason == LegEnd.UNDECIDED
+    failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
+    if order.failures >= order.params.max_attempts and leg.verified == 0:
+        end_with_leg(ctx, order, leg, CloseReason.UNSERVED)
+    elif started and (leg.verified or not order.rematch):
+        end_with_leg(ctx, order, leg, failed)
+    elif ctx.clock >= order.deadline:
+        end_with_leg(ctx, order, leg, failed if started else CloseReason.DEADLINE)
+    elif clear_leg(ctx, order, leg):
+        open_order(ctx, order)
+    else:
+        # What is scheduled comes back here.
+        ROUND_LEFT(ctx, order)
+
+
+def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
+    """End a match that the validator declined: it is excluded from the order.
+
+    By choice it costs a fee, and its bid stays unless it says that it has no capacity. Where it blames the job, nobody
+    can tell who is right: so both sides lose the same and nobody gains, and a number of these ends the order.
+    """
+    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    order = exclude(ctx, order, leg.validator)
+    ctx.emit(OrderDeclined(order.id, ended.number, ended.validator, int(reason)))
+    source = order.id.hex()
+    if reason in BLAMES_JOB:
+        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
+        fee = order.params.payload_fee
+        cut_job_bond(ctx, ended, Transfer(Move.BURN, source, "", min(fee, ended.job_bond)))
+        burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
+        pay_from_deposits(ctx, order.id, (Transfer(Move.DEPOSIT_BURN, source, "", burnt),))
+    else:
+        fee = decline_fee(leg.job_bond, order.params.decline_fee_bps)
+        cut_job_bond(ctx, ended, Transfer(Move.DECLINE_FEE, source, "", fee))
+    if reason is LegEnd.DECLINED_NO_CAPACITY:
+        _close_bid_of(ctx, leg, "no capacity")
+    reopen_or_end(ctx, order, ended)
+
+
+def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
+    """End a match that was not accepted in time: the whole job bond is cut."""
+    reason = LegEnd.NOT_ACCEPTED
+    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
+    ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
+    compensate(ctx, order, ended, leg.job_bond)
+    _close_bid_of(ctx, leg, "not accepted")
+    reopen_or_end(ctx, order, ended)
+
+
+def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
+    """End a running leg: the job bond pays for what was not done; closed rounds run through their windows."""
+    ROUND_DROPPED(ctx, leg.open_round)
+    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
+    ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
+    cut = job_bond_cut(leg.job_bond, leg.rounds, leg.closed)
+    compensate(ctx, order, ended, cut)
+    ROUND_LEFT(ctx, order)
+
+
+def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
+    """End a leg of which a round is void; what had failed already keeps its reason.
+
+    Where a provider alone was wrong, or nobody can tell, its validator stays welcome.
+    """
+    if leg.is_live:
+        if leg.state is LegState.RUNNING:
+            ROUND_DROPPED(ctx, leg.open_round)
+        ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+        ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
+        if reason is LegEnd.WRONG_ROUND:
+            order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
+        else:
+            order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
+    ROUND_LEFT(ctx, order)
+
+
+def on_accept(ctx: Context, entry: Entry) -> None:
+    """End a match that was not accepted in time."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    if stands_still(ctx, order.id):
+        return  # the release moves the deadline
+    if leg.state is LegState.MATCHED and ctx.clock >= leg.accept_deadline:
+        miss_accept(ctx, order, leg)
+
+
+def on_progress(ctx: Context, entry: Entry) -> None:
+    """End a running leg that made no progress."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    if leg.state is not LegState.RUNNING or stands_still(ctx, order.id):
+        return
+    if ctx.clock < leg.progress_deadline:
+        return
+    if is_far_ahead(order, leg):
+        # No round may close before one is verified: the deadline stands still.
+        restart_progress(ctx, order, leg)
+    else:
+        fail_leg(ctx, order, leg, LegEnd.NO_PROGRESS)
+
+
+def weigh_progress(ctx: Context, entry: Entry) -> int:
+    """Return the gas of a failure: what stands in the open round."""
+    return weigh_failure(ctx, LEGS.must(ctx.store, entry.parts[0], entry.number(1)))
+
+
+def on_overdue(ctx: Context, order: Order) -> None:
+    """End the leg of an order whose deadline has passed."""
+    leg = LEGS.must(ctx.store, order.id, order.legs)
+    if leg.state is LegState.MATCHED:
+        miss_accept(ctx, order, leg)
+    elif leg.state is LegState.RUNNING:
+        fail_leg(ctx, order, leg, LegEnd.ORDER_DEADLINE)
+
+
+def weigh_overdue(ctx: Context, order: Order) -> int:
+    """Return the gas of failing a running leg: what stands in its open round."""
+    return weigh_failure(ctx, LEGS.must(ctx.store, order.id, order.legs))
+
+
+def weigh_failure(ctx: Context, leg: Leg) -> int:
+    """Return the gas of failing a leg: what stands in its open round, if it runs."""
+    return sum(WEIGH_ROUND(ctx, leg.open_round)) if leg.state is LegState.RUNNING else 0
+
+
+def _count_failure(ctx: Context, order: Order, leg: Leg) -> Order:
+    failed = VALIDATORS.must(ctx.store, leg.validator).legs_failed
+    VALIDATORS.update(ctx.store, leg.validator, legs_failed=failed + 1)
+    return ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
+
+
+def _close_bid_of(ctx: Context, leg: Leg, reason: str) -> None:
+    bid = BIDS.get(ctx.store, leg.bid_id)
+    if bid is not None:
+        close_bid(ctx, bid, reason)

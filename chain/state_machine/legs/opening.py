@@ -1,0 +1,132 @@
+"""How a leg opens: an order was sold to a bid, which serves rounds and slots of it from given states."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import lock_bond
+from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, SLOT_OPENINGS
+from chain.state_machine.market.auction import make_asked
+from chain.state_machine.market.book import reserve
+from chain.state_machine.market.holds import get_held_seconds
+from chain.state_machine.market.hooks import Match
+from chain.state_machine.market.tables import ORDERS, ORDERS_OF_VALIDATOR
+from chain.state_machine.queue import schedule
+from domain.amount import ceil_div
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.events import OrderMatched, SlotOpened
+from domain.legs.records import Leg, LegState, SlotOpening
+from domain.market.records import JobTerms, OrderState
+from pol.rules.schedule import served_terms, total_work
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The rounds and slots that a leg serves, and the states that it starts from.
+
+    ``local_roots`` has the slots that start from another local state than that of the order's terms.
+    """
+
+    first_round: int
+    rounds: int
+    first_slot: int
+    slots: int
+    opening_root: bytes
+    local_roots: Mapping[int, bytes] = field(default_factory=dict)
+
+
+def get_whole(terms: JobTerms) -> Extent:
+    """Return the extent of a leg that serves a whole order from its payload."""
+    return Extent(0, terms.rounds, 0, terms.slots, terms.global_root)
+
+
+def open_whole(ctx: Context, match: Match) -> None:
+    """Open the leg of a match, which serves the whole order."""
+    open_leg(ctx, match, get_whole(match.order.terms))
+
+
+def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
+    """Open a leg: the job bond moves, the bid's capacity is reserved, the time to accept runs.
+
+    Raises ValueError for an extent that is not inside the order: no message names one, so it is a bug.
+    """
+    order, bid, terms = match.order, match.bid, match.order.terms
+    _check_extent(terms, extent)
+    number = order.legs + 1
+    asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
+    wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
+    leg = Leg(
+        order_id=order.id,
+        number=number,
+        bid_id=bid.id,
+        validator=bid.validator,
+        price=match.price,
+        tier=match.tier,
+        first_round=extent.first_round,
+        rounds=extent.rounds,
+        first_slot=extent.first_slot,
+        slots=extent.slots,
+        work=total_work(served_terms(terms, extent)),
+        job_bond=match.job_bond,
+        providers_bps=bid.offer.providers_bps,
+        slot_speed=bid.offer.slot_speed,
+        slots_at_once=bid.offer.slots,
+        state=LegState.MATCHED,
+        end_reason=0,
+        matched_at=ctx.clock,
+        # Time for which the order is held is added when it is released.
+        accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
+        progress_deadline=0,
+        round=extent.first_round,
+        verified=0,
+        void=0,
+        opening_root=extent.opening_root,
+        global_in=extent.opening_root,
+        settles_at=0,
+    )
+    LEGS.put(ctx.store, leg)
+    LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
+    ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
+    ORDERS_OF_VALIDATOR.mark(ctx.store, leg.validator, order.id)
+    TALLIES.update(ctx.store, order.id, unaudited=0, made_good=0)
+    reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
+    schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, number)
+    ctx.emit(
+        OrderMatched(
+            order=order.id,
+            leg=number,
+            validator=leg.validator,
+            bid=leg.bid_id,
+            price=leg.price,
+            job_bond=leg.job_bond,
+            work=leg.work,
+            tier=leg.tier,
+            first_round=leg.first_round,
+            rounds=leg.rounds,
+            first_slot=leg.first_slot,
+            slots=leg.slots,
+            opening_root=leg.opening_root,
+            matched_at=leg.matched_at,
+            accept_deadline=leg.accept_deadline,
+        )
+    )
+    for slot, root in sorted(extent.local_roots.items()):
+        SLOT_OPENINGS.put(ctx.store, SlotOpening(order.id, number, slot, root))
+        ctx.emit(SlotOpened(order.id, number, slot, root))
+    row = BondRow(BondKind.JOB, leg.validator, number, 0, 0, 0, leg.job_bond)
+    lock_bond(ctx, order.id, row)
+    return leg
+
+
+def _check_extent(terms: JobTerms, extent: Extent) -> None:
+    """Check that an extent has rounds and slots, all of them the order's, and openings of its own slots alone."""
+    rounds = range(extent.first_round, extent.first_round + extent.rounds)
+    slots = range(extent.first_slot, extent.first_slot + extent.slots)
+    inside = (
+        0 <= rounds.start < rounds.stop <= terms.rounds
+        and 0 <= slots.start < slots.stop <= terms.slots
+        and all(slot in slots for slot in sorted(extent.local_roots))
+    )
+    if not inside:
+        raise ValueError(f"{extent} is not a part of {terms.rounds} rounds of {terms.slots} slots")

@@ -1,0 +1,80 @@
+"""How a leg goes on: each round that closes opens the next one, until all rounds of the leg are closed."""
+
+from typing import Any
+
+from chain.state_machine.context import Context
+from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, PROGRESS_DUE
+from chain.state_machine.market.holds import get_held_seconds
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.queue import cancel, schedule
+from domain.keys import RoundKey
+from domain.legs.events import LegDeadlinesMoved, OrderProven, ProgressRestarted
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order, OrderState
+from pol.rules.schedule import progress_seconds, served_terms
+
+
+def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
+    """Change a running leg, which gets a new progress deadline for the open round."""
+    cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
+    given = progress_seconds(
+        served_terms(order.terms, leg),
+        order.params.progress_base,
+        leg.slot_speed,
+        leg.slots_at_once,
+    )
+    # Time for which the order is held is added when it is released.
+    deadline = ctx.clock + given - get_held_seconds(ctx, order.id)
+    schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
+    ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
+    key = (order.id, leg.number)
+    return LEGS.update(ctx.store, *key, progress_deadline=deadline, **changes)
+
+
+def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
+    """Move the deadline of the live leg of an order, which stood still for so many seconds."""
+    leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
+    if leg is None or not leg.is_live:
+        return
+    accept, progress = leg.accept_deadline, leg.progress_deadline
+    if leg.state is LegState.MATCHED:
+        cancel(ctx, accept, ACCEPT_DUE, order.id, leg.number)
+        accept += seconds
+        schedule(ctx, accept, ACCEPT_DUE, order.id, leg.number)
+    else:
+        cancel(ctx, progress, PROGRESS_DUE, order.id, leg.number)
+        progress += seconds
+        schedule(ctx, progress, PROGRESS_DUE, order.id, leg.number)
+    LEGS.update(ctx.store, order.id, leg.number, accept_deadline=accept, progress_deadline=progress)
+    ctx.emit(LegDeadlinesMoved(order.id, leg.number, accept, progress))
+
+
+def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, stops: bool) -> Leg:
+    """Open the round after the one that was just closed, from the state that this one left.
+
+    Behind the last round of the leg nothing opens, nor behind a round in which the job ``stops``: the leg is proven.
+    """
+    changes = {"round": leg.round + 1, "global_in": global_in}
+    if stops or leg.round + 1 == leg.end_round:
+        return _prove(ctx, order, leg, **changes)
+    return restart_progress(ctx, order, leg, **changes)
+
+
+def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
+    """Record that every round of the leg is closed: what remains is that the windows pass."""
+    cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
+    ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
+    ctx.emit(OrderProven(order.id, leg.number))
+    state = LegState.PROVEN
+    return LEGS.update(ctx.store, order.id, leg.number, state=state, **changes)
+
+
+def count_verified(ctx: Context, leg: Leg) -> Leg:
+    """Count another round of the leg as verified."""
+    return LEGS.update(ctx.store, leg.order_id, leg.number, verified=leg.verified + 1)
+
+
+def count_void(ctx: Context, key: RoundKey) -> Leg:
+    """Count another round of a leg as void."""
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    return LEGS.update(ctx.store, leg.order_id, leg.number, void=leg.void + 1)

@@ -1,0 +1,20 @@
+"""The local states of a leg's slots: each starts from its opening and goes on from its last accepted share."""
+
+from chain.state_machine.context import Context
+from chain.state_machine.legs.tables import LOCAL_ROOTS, SLOT_OPENINGS
+from domain.legs.records import Leg
+from domain.market.records import Order
+
+
+def get_local_root(ctx: Context, order: Order, leg: Leg, slot: int) -> bytes:
+    """Return the root of the local state that the next share of a slot starts from."""
+    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)
+    if left is not None:
+        return left
+    opening = SLOT_OPENINGS.get(ctx.store, order.id, leg.number, slot)
+    return order.terms.local_root if opening is None else opening.local_root
+
+
+def put_local_root(ctx: Context, leg: Leg, slot: int, root: bytes) -> None:
+    """Record the local state that an accepted share left in its slot."""
+    LOCAL_ROOTS.set(ctx.store, root, leg.order_id, leg.number, slot)

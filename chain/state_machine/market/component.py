@@ -1,0 +1,67 @@
+"""The market: bids, orders in the book, and the auction."""
+
+from chain.state_machine.component import Component
+from chain.state_machine.market import gas
+from chain.state_machine.market.auction import apply_auction
+from chain.state_machine.market.book import on_bid
+from chain.state_machine.market.handlers import HANDLERS
+from chain.state_machine.market.holds import on_hold
+from chain.state_machine.market.invariants import INVARIANTS
+from chain.state_machine.market.orders import (
+    on_close,
+    on_order,
+    on_time_to_live,
+    weigh_end,
+    weigh_order,
+)
+from chain.state_machine.market.queries import ANSWERS
+from chain.state_machine.market.tables import (
+    BID_DUE,
+    BIDS,
+    BIDS_OF,
+    CLOSE_DUE,
+    DIRTY_ORDERS,
+    HELD_TIMES,
+    HOLD_DUE,
+    HOLDS,
+    LOADS,
+    OPEN_ORDERS,
+    ORDER_DUE,
+    ORDERS,
+    ORDERS_OF_CONSUMER,
+    ORDERS_OF_VALIDATOR,
+    SWEEP,
+    TIME_TO_LIVE_DUE,
+)
+from chain.state_machine.queue import Effect
+from chain.state_machine.steps import END
+
+COMPONENT = Component(
+    name="market",
+    tables=(
+        LOADS,
+        BIDS,
+        BIDS_OF,
+        ORDERS,
+        HOLDS,
+        HELD_TIMES,
+        ORDERS_OF_CONSUMER,
+        ORDERS_OF_VALIDATOR,
+        OPEN_ORDERS,
+        DIRTY_ORDERS,
+        SWEEP,
+    ),
+    handlers=HANDLERS,
+    effects=(
+        Effect(TIME_TO_LIVE_DUE, on_time_to_live, weigh_end),
+        Effect(ORDER_DUE, on_order, weigh_order),
+        Effect(CLOSE_DUE, on_close, weigh_end),
+        Effect(HOLD_DUE, on_hold),
+        Effect(BID_DUE, on_bid),
+    ),
+    hooks=(END.to(apply_auction),),
+    answers=ANSWERS,
+    invariants=INVARIANTS,
+    due_percent=gas.AUCTION_PERCENT,
+    gas={"TRY_GAS": gas.TRY_GAS, "TRY_BID_GAS": gas.TRY_BID_GAS, "FILL_GAS": gas.FILL_GAS},
+)

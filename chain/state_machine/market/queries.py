@@ -1,0 +1,99 @@
+"""Answers about bids, orders and matches."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from chain.state_machine.component import Answer
+from chain.state_machine.context import HEAD, NS, PARAMS
+from chain.state_machine.market.auction import make_asked
+from chain.state_machine.market.book import LivingBook, version_of
+from chain.state_machine.market.tables import (
+    BIDS,
+    BIDS_OF,
+    ORDERS,
+    ORDERS_OF_CONSUMER,
+    ORDERS_OF_VALIDATOR,
+)
+from chain.state_machine.registry.members import get_promised
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.tables import Part, Space, get_limit, take
+from domain.amount import MONEY_MAX
+from domain.market.queries import (
+    BidsRequest,
+    BidsResponse,
+    OrdersRequest,
+    OrdersResponse,
+    SimulateMatchRequest,
+    SimulateMatchResponse,
+)
+from domain.market.records import Order
+from matching_engine.match import quote
+from pol.rules.panels import compute_audit_ms, compute_window
+from pol.rules.schedule import check_terms
+
+
+def _bids(store: Overlay, request: BidsRequest) -> BidsResponse:
+    limit = get_limit(request.limit)
+    after = (request.after,) if request.after else ()
+    if not request.validator:
+        return BidsResponse(tuple(BIDS.scan(store, after=after, limit=limit)))
+    owner = (request.validator,)
+    names = BIDS_OF.keys(store, *owner, after=after and (*owner, *after))
+    return BidsResponse(take((BIDS.must(store, bid_id) for _, bid_id in names), limit))
+
+
+def _orders(store: Overlay, request: OrdersRequest) -> OrdersResponse:
+    """Walk the narrowest index that there is, and look at each order."""
+    index: Space = ORDERS
+    owner: tuple[str, ...] = ()
+    if request.consumer:
+        index, owner = ORDERS_OF_CONSUMER, (request.consumer,)
+    elif request.validator:
+        index, owner = ORDERS_OF_VALIDATOR, (request.validator,)
+    after: tuple[Part, ...] = (*owner, request.after) if request.after else ()
+    orders = (ORDERS.must(store, name) for *_, name in index.keys(store, *owner, after=after))
+    fitting = (order for order in orders if _fits(store, order, request))
+    return OrdersResponse(take(fitting, get_limit(request.limit)))
+
+
+def _fits(store: Overlay, order: Order, request: OrdersRequest) -> bool:
+    validator = request.validator
+    known = not validator or ORDERS_OF_VALIDATOR.has(store, validator, order.id)
+    return known and request.state in (0, order.state)
+
+
+def simulate_match(
+    reader: Reader, request: SimulateMatchRequest, book: LivingBook
+) -> SimulateMatchResponse:
+    """Tell what the next auction would do with such an order: the same function with the same book."""
+    check_terms(request.terms)
+    store = Overlay(reader)
+    head, params = HEAD.must(store), PARAMS.must(store)
+    kept = params.for_order()
+    audit_ms = compute_audit_ms(request.terms, kept, get_promised(store))
+    window = compute_window(kept, audit_ms)
+    asked = replace(
+        make_asked(request.terms, request.conditions, kept, audit_ms, window),
+        price_limit=request.price_limit or MONEY_MAX,
+        seconds_left=request.deadline,
+        opened_height=head.height + 1,
+    )
+    if not request.price_limit:
+        asked = replace(asked, job_bond_bps=0, payload_fee=0)
+    standing = book.at(store, version_of(store))
+    quoted = quote(asked, standing, head.beacon, head.clock_ns // NS)
+    return SimulateMatchResponse(quoted.candidates, quoted.histogram)
+
+
+def _simulate_match(store: Overlay, request: SimulateMatchRequest) -> SimulateMatchResponse:
+    return simulate_match(store, request, LivingBook())
+
+
+ANSWERS: Mapping[type, Answer] = MappingProxyType(
+    {
+        BidsRequest: _bids,
+        OrdersRequest: _orders,
+        SimulateMatchRequest: _simulate_match,
+    }
+)

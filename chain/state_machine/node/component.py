@@ -1,0 +1,12 @@
+"""The node's component: the head, the parameters, and what every other component stands on."""
+
+from chain.state_machine.component import Component
+from chain.state_machine.context import HEAD, NEXT_EVENT, PARAMS, SCHEDULE
+from chain.state_machine.node.queries import ANSWERS
+from chain.state_machine.queue import DEADLINES
+
+COMPONENT = Component(
+    name="node",
+    tables=(HEAD, PARAMS, NEXT_EVENT, SCHEDULE, DEADLINES),
+    answers=ANSWERS,
+)

@@ -1,0 +1,35 @@
+"""Answers about the node's head and the parameters."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from chain.state_machine.component import Answer
+from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS
+from chain.state_machine.store import Overlay
+from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
+
+
+def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
+    """App hash and mode are the node's to fill in."""
+    head = HEAD.must(store)
+    return StatusResponse(
+        chain_id=head.chain_id,
+        height=head.height,
+        time_ns=head.time_ns,
+        clock=head.clock_ns // NS,
+        next_event=NEXT_EVENT.get(store),
+        app_hash=b"",
+        solo=False,
+    )
+
+
+def _params(store: Overlay, _: ParamsRequest) -> ParamsResponse:
+    return ParamsResponse(PARAMS.must(store))
+
+
+ANSWERS: Mapping[type, Answer] = MappingProxyType(
+    {
+        StatusRequest: _status,
+        ParamsRequest: _params,
+    }
+)

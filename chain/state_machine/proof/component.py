@@ -1,0 +1,113 @@
+"""The proof: shares and rounds of legs, how they are checked, and how they are paid."""
+
+from chain.state_machine.component import Component
+from chain.state_machine.context import Draw
+from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
+from chain.state_machine.market.hooks import RELEASED
+from chain.state_machine.proof import gas
+from chain.state_machine.proof.handlers import HANDLERS
+from chain.state_machine.proof.invariants import INVARIANTS
+from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
+from chain.state_machine.proof.panels import (
+    draw_stage,
+    on_stage,
+    on_void,
+    weigh_stage,
+    weigh_stage_draw,
+)
+from chain.state_machine.proof.queries import ANSWERS
+from chain.state_machine.proof.room import on_room, weigh_room
+from chain.state_machine.proof.rounds import weigh_void
+from chain.state_machine.proof.settlement import (
+    advance,
+    on_bonds,
+    on_released,
+    on_window,
+    weigh_bonds,
+    weigh_window,
+)
+from chain.state_machine.proof.shares import (
+    draw_segments,
+    drop_open_round,
+    weigh_open_round,
+    weigh_segments,
+)
+from chain.state_machine.proof.tables import (
+    AUDIT_LOAD,
+    BONDS_DUE,
+    LAST_GROUP,
+    LAST_ISSUES,
+    LOT_DUE,
+    LOT_GROUPS,
+    LOTS,
+    PANEL_DUTIES,
+    PANEL_POTS,
+    PANELS,
+    RIGHTED,
+    ROOM_DUE,
+    ROUNDS,
+    SEATS,
+    SHARES,
+    STAGE_DUE,
+    STANDING_ISSUES,
+    VOID_DUE,
+    WAITING_LOTS,
+    WAITING_PANELS,
+    WINDOW_DUE,
+    PanelSubject,
+    SharesSubject,
+)
+from chain.state_machine.queue import Effect
+from chain.state_machine.steps import BEGIN
+
+COMPONENT = Component(
+    name="proof",
+    tables=(
+        SHARES,
+        ROUNDS,
+        PANELS,
+        SEATS,
+        PANEL_DUTIES,
+        AUDIT_LOAD,
+        WAITING_PANELS,
+        PANEL_POTS,
+        LOTS,
+        LOT_GROUPS,
+        WAITING_LOTS,
+        LAST_GROUP,
+        STANDING_ISSUES,
+        LAST_ISSUES,
+        RIGHTED,
+    ),
+    handlers=HANDLERS,
+    effects=(
+        Effect(LOT_DUE, on_lot, weigh_lot),
+        Effect(WINDOW_DUE, on_window, weigh_window),
+        Effect(VOID_DUE, on_void, weigh_void),
+        Effect(BONDS_DUE, on_bonds, weigh_bonds),
+        Effect(STAGE_DUE, on_stage, weigh_stage),
+        Effect(ROOM_DUE, on_room, weigh_room),
+    ),
+    draws={
+        SharesSubject: Draw(draw_segments, weigh_segments),
+        PanelSubject: Draw(draw_stage, weigh_stage_draw),
+    },
+    hooks=(
+        BEGIN.to(apply_lots),
+        ROUND_DROPPED.to(drop_open_round),
+        WEIGH_ROUND.to(weigh_open_round),
+        ROUND_LEFT.to(advance),
+        RELEASED.to(on_released),
+    ),
+    answers=ANSWERS,
+    invariants=INVARIANTS,
+    due_percent=gas.LOTS_PERCENT,
+    gas={
+        "REJECT_GAS": gas.REJECT_GAS,
+        "DRAW_GAS": gas.DRAW_GAS,
+        "READ_GAS": gas.READ_GAS,
+        "VALIDATOR_GAS": gas.VALIDATOR_GAS,
+        "SEAT_GAS": gas.SEAT_GAS,
+        "VOTE_GAS": gas.VOTE_GAS,
+    },
+)

@@ -1,0 +1,123 @@
+"""Answers about what runs: an order with its rounds, panels and their seats."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from chain.state_machine.component import Answer
+from chain.state_machine.context import HEAD, NS
+from chain.state_machine.ledger.tables import (
+    BOND_ROWS,
+    ESCROWS,
+    PAYMENTS,
+)
+from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.tables import (
+    PANEL_DUTIES,
+    PANELS,
+    ROUNDS,
+    SEATS,
+    SHARES,
+)
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import get_limit, number_of, take
+from domain.keys import RoundKey
+from domain.proof.queries import (
+    NumberedPlace,
+    OrderRequest,
+    OrderResponse,
+    PanelDutiesRequest,
+    PanelDutiesResponse,
+    PanelDuty,
+    PanelRequest,
+    PanelResponse,
+    SeatsRequest,
+    SeatsResponse,
+)
+from pol.rules.panels import commit_seconds
+
+
+def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
+    order_id = request.order_id
+    order = ORDERS.need(store, order_id)
+    escrow = replace(ESCROWS.must(store, order_id), bonds=tuple(BOND_ROWS.scan(store, order_id)))
+    return OrderResponse(
+        order=order,
+        legs=tuple(LEGS.scan(store, order_id)),
+        openings=tuple(SLOT_OPENINGS.scan(store, order_id)),
+        shares=tuple(SHARES.scan(store, order_id)),
+        rounds=tuple(ROUNDS.scan(store, order_id)),
+        panels=tuple(PANELS.scan(store, order_id)),
+        escrow=escrow,
+        payments=tuple(PAYMENTS.scan(store, order_id)),
+    )
+
+
+def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
+    """All that a seat needs, and nothing that grows with the history of the order."""
+    key = RoundKey(request.order_id, request.leg, request.round)
+    panel = PANELS.need(store, *key)
+    order = ORDERS.must(store, key.order_id)
+    leg = LEGS.must(store, key.order_id, key.leg)
+    closed = ROUNDS.must(store, *key)
+    accepted = (share for share in closed.share_keys if share.slot >= request.from_slot)
+    return PanelResponse(
+        terms=order.terms,
+        price_limit=order.price_limit,
+        validator=leg.validator,
+        commit_seconds=commit_seconds(order.params, order.audit_ms),
+        round=closed,
+        panel=panel,
+        shares=tuple(
+            SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))
+        ),
+        accept_rate=order.params.accept_rate,
+        tier=leg.tier,
+    )
+
+
+def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
+    key = RoundKey(request.order_id, request.leg, request.round)
+    after = (*key, request.from_number - 1) if request.from_number else ()
+    limit = get_limit(request.limit)
+    return SeatsResponse(tuple(SEATS.scan(store, *key, after=after, limit=limit)))
+
+
+def _panel_duties(store: Overlay, request: PanelDutiesRequest) -> PanelDutiesResponse:
+    name = request.validator
+    behind = (name, request.after_order, request.after_leg, request.after_round)
+    keys = PANEL_DUTIES.keys(store, name, after=behind if request.after_order else ())
+    duties = (
+        _panel_duty(store, name, RoundKey(order_id, number_of(leg), number_of(round)))
+        for _, order_id, leg, round in keys
+    )
+    head = HEAD.must(store)
+    found = take(duties, get_limit(request.limit))
+    return PanelDutiesResponse(found, head.clock_ns // NS, head.height)
+
+
+def _panel_duty(store: Overlay, name: str, key: RoundKey) -> PanelDuty:
+    panel = PANELS.must(store, *key)
+    seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
+    return PanelDuty(
+        order_id=key.order_id,
+        leg=key.leg,
+        round=key.round,
+        stage=panel.stage,
+        seed=panel.seed,
+        places=tuple(NumberedPlace(at, panel.places[at].place) for at in seat.places),
+        commits_end=panel.commits_end,
+        reveals_end=panel.reveals_end,
+        commitment=seat.commitment,
+    )
+
+
+ANSWERS: Mapping[type, Answer] = MappingProxyType(
+    {
+        OrderRequest: _order,
+        PanelRequest: _panel,
+        SeatsRequest: _seats,
+        PanelDutiesRequest: _panel_duties,
+    }
+)

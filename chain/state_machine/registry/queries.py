@@ -1,0 +1,45 @@
+"""Answers about validators and providers."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from chain.state_machine.component import Answer
+from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import get_limit, take
+from domain.registry.queries import (
+    ProviderRequest,
+    ProviderResponse,
+    ProvidersRequest,
+    ProvidersResponse,
+    ValidatorsRequest,
+    ValidatorsResponse,
+)
+
+
+def _validators(store: Overlay, _: ValidatorsRequest) -> ValidatorsResponse:
+    return ValidatorsResponse(tuple(VALIDATORS.scan(store)))
+
+
+def _providers(store: Overlay, request: ProvidersRequest) -> ProvidersResponse:
+    limit = get_limit(request.limit)
+    after = (request.after,) if request.after else ()
+    if not request.validator:
+        return ProvidersResponse(tuple(PROVIDERS.scan(store, after=after, limit=limit)))
+    cluster = (request.validator,)
+    members = CLUSTERS.keys(store, *cluster, after=after and (*cluster, *after))
+    found = (PROVIDERS.must(store, name.decode()) for _, name in members)
+    return ProvidersResponse(take(found, limit))
+
+
+def _provider(store: Overlay, request: ProviderRequest) -> ProviderResponse:
+    return ProviderResponse(PROVIDERS.get(store, request.address))
+
+
+ANSWERS: Mapping[type, Answer] = MappingProxyType(
+    {
+        ValidatorsRequest: _validators,
+        ProvidersRequest: _providers,
+        ProviderRequest: _provider,
+    }
+)

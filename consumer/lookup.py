@@ -1,0 +1,67 @@
+"""Orders and bids of a node: all of them, page by page, and one by the first digits of its id."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from chain.client.client import ChainClient
+from consumer.errors import ConsumerError, InvalidId
+from domain.limits import QUERY_LIMIT_MAX
+from domain.market.queries import BidsRequest, OrdersRequest
+from domain.market.records import Bid, Order
+
+
+class _HasId(Protocol):
+    @property
+    def id(self) -> bytes: ...
+
+
+Item = TypeVar("Item", bound=_HasId)
+
+
+def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> Iterator[Order]:
+    """Yield the orders on the chain: all, those of a consumer, or those that a validator took."""
+
+    def page(after: bytes) -> Sequence[Order]:
+        return client.query(OrdersRequest(consumer, validator, 0, QUERY_LIMIT_MAX, after)).orders
+
+    return all_pages(page)
+
+
+def all_bids(client: ChainClient) -> Iterator[Bid]:
+    """Yield every bid in the book."""
+    return all_pages(lambda after: client.query(BidsRequest("", QUERY_LIMIT_MAX, after)).bids)
+
+
+def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
+    """Yield the items of page after page; ``page`` takes the last id of the one before."""
+    after = b""
+    while True:
+        items = page(after)
+        yield from items
+        if len(items) < QUERY_LIMIT_MAX:
+            return
+        after = items[-1].id
+
+
+def find_order(client: ChainClient, text: str) -> bytes:
+    """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
+    return _find(text, "order", lambda: all_orders(client))
+
+
+def find_bid(client: ChainClient, text: str) -> bytes:
+    """Return the id of the bid that ``text`` names, as :func:`find_order`."""
+    return _find(text, "bid", lambda: all_bids(client))
+
+
+def _find(text: str, noun: str, listed: Callable[[], Iterable[_HasId]]) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]{8,64}", text):
+        article = "an" if noun == "order" else "a"
+        raise InvalidId(f"{text} is not the id of {article} {noun}", "it has 8 to 64 hex digits")
+    if len(text) == 64:
+        return bytes.fromhex(text)
+    ids = [item.id for item in listed() if item.id.hex().startswith(text.lower())]
+    if len(ids) != 1:
+        count = f"{len(ids)} {noun}s begin" if ids else f"no {noun} begins"
+        raise ConsumerError(f"{count} with {text}", f"see assay {noun} list")
+    return ids[0]

@@ -1,0 +1,79 @@
+"""The tier ``exact``: arithmetic with the same bits on every machine, a panel for every round, and equal roots."""
+
+from functools import partial
+
+from domain.amount import BPS
+from domain.legs.records import Leg
+from domain.market.records import Order
+from domain.params import OrderParams
+from domain.proof.records import Finding, Round
+from escrow.settle import audit_fee
+from pol.rules.lots import draw
+from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
+from pol.rules.schedule import served_terms
+from pol.rules.tiers.answers import answer_commitment, answer_digest
+from pol.rules.tiers.tier import Description, Tier
+from pol.rules.tiers.votes import Counted, decide, differ, judge, rule
+
+
+def _whole(finding: Finding) -> Finding:
+    return finding
+
+
+def _every_byte(digest: bytes) -> bytes:
+    return digest
+
+
+COUNTED = Counted(_whole, _every_byte)
+"""All of a finding counts, and all of a digest."""
+
+
+def always(_: Order, __: Leg, ___: Round) -> int:
+    """Return the chance of a panel: each round has one."""
+    return BPS
+
+
+def draw_duty(seed: bytes, segments: int, params: OrderParams) -> tuple[int, ...]:
+    """Draw the segments of a share that its validator must replay, beside the first, the last and the update."""
+    return draw(seed, segments, params.segments_drawn)
+
+
+def may_sit(order: Order, speed: int, rate: int) -> bool:
+    """Tell whether a validator promises enough to recompute the order's places within its audit time."""
+    return is_eligible(order.terms, order.params, order.audit_ms, speed, rate)
+
+
+def panel_fee(order: Order, leg: Leg, work: int) -> int:
+    """Return the audit fee of a round of ``work`` FLOPs: basis points of its price, and never below the floor."""
+    floor = audit_floor(served_terms(order.terms, leg), order.price_limit, order.params)
+    return max(floor, audit_fee(work, leg.price, order.params.audit_bps))
+
+
+def is_same_share(rejected: bytes, accepted: bytes) -> bool:
+    """Tell whether a rejected share committed to what was accepted: equal roots have equal commitments."""
+    return rejected == accepted
+
+
+EXACT = Tier(
+    name="exact",
+    description=Description(
+        arithmetic="exact: the same bits on every machine",
+        recomputed="a panel for every round",
+        agreement="if their roots are equal",
+    ),
+    rate=always,
+    draw_places=draw_places,
+    draw_duty=draw_duty,
+    may_sit=may_sit,
+    digest=answer_digest,
+    commitment=answer_commitment,
+    decide=partial(decide, COUNTED),
+    judge=partial(judge, COUNTED),
+    differ=partial(differ, COUNTED),
+    rule=partial(rule, COUNTED),
+    is_same_share=is_same_share,
+    floor=audit_floor,
+    fee=panel_fee,
+    cost=place_cost,
+    penalty=3,
+)

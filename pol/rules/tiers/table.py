@@ -1,0 +1,59 @@
+"""The tiers that this software runs, and how they are looked up."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from domain.errors import UNSUPPORTED, Refusal
+from domain.legs.records import Leg
+from domain.market.records import JobTerms
+from domain.params import OrderParams
+from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.tier import Tier
+
+TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT,)})
+"""By name, the default first. Look a tier up by the functions below: tests put a larger table in its place."""
+
+DEFAULT_TIERS = tuple(TIERS)[:1]
+"""What an order asks for, and a bid offers, unless it says otherwise."""
+
+
+def all_tiers() -> tuple[Tier, ...]:
+    """Return every tier, the default first."""
+    return tuple(TIERS.values())
+
+
+def tier_names() -> tuple[str, ...]:
+    """Return the names of all tiers, the default first."""
+    return tuple(TIERS)
+
+
+def default_tier() -> Tier:
+    """Return the tier of an order that asks for nothing else."""
+    return all_tiers()[0]
+
+
+def tier_named(name: str) -> Tier:
+    """Return the tier with a name that the chain has checked."""
+    return TIERS[name]
+
+
+def tier_of(leg: Leg) -> Tier:
+    """Return the tier in which a leg is verified, which the auction fixed."""
+    return TIERS[leg.tier]
+
+
+def check_names(names: Iterable[str], field: str) -> None:
+    """Refuse the name of a tier that this software does not run."""
+    for at, name in enumerate(names):
+        if name not in TIERS:
+            reason = f"{name!r} is not a tier of this chain"
+            remedy = f"take one of: {', '.join(TIERS)}"
+            raise Refusal(UNSUPPORTED, f"{field}[{at}]", reason, remedy)
+
+
+def highest_floor(
+    names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams
+) -> int:
+    """Return the least audit fee of a round in the dearest of some tiers; none named: of all."""
+    tiers = [TIERS[name] for name in names] or all_tiers()
+    return max(tier.floor(terms, price_limit, params) for tier in tiers)

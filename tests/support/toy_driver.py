@@ -1,0 +1,125 @@
+"""What a process runs in a copy of the tree to which the component of docs/architecture.md was added."""
+
+import json
+import sys
+from dataclasses import fields, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chain.app.application import AppConfig, Application
+from chain.app.beacon_keys import BeaconKeys
+from chain.app.comet_files import genesis_document, read_genesis
+from chain.app.homes import HomeError
+from chain.app.services import route
+from chain.app.solo import SoloEngine
+from chain.app.storage import Storage
+from chain.state_machine.components import COMPONENTS
+from chain.state_machine.invariant import InvariantBroken
+from chain.state_machine.rules import RULES
+from domain.errors import LIMIT_REACHED, Refusal
+from domain.ledger.records import Coin
+from domain.params import local_params
+from domain.vocabulary import GENESIS, read_event
+from tests.lint.test_components import misplaced
+from tests.support.chain_harness import Chain, make_genesis
+from tests.support.rebuilt import Rebuilt
+from tests.support.small_chain import CHAIN_ID, FEE, GAS, GENESIS_TIME_NS, beacon_key, genesis, key
+from wire.queries import METHODS, decode_response, encode_request
+from wire.tx import build_tx
+
+messages: Any = import_module("domain.greetings.messages")
+queries: Any = import_module("domain.greetings.queries")
+records: Any = import_module("domain.greetings.records")
+events: Any = import_module("domain.greetings.events")
+tables: Any = import_module("chain.state_machine.greetings.tables")
+
+PATH = "/assay.greetings.v1.Query/Greeting"
+
+
+def with_greetings(base: Any, most: int = 2) -> Any:
+    """Return a genesis with the part of the new component."""
+    known = {field.name: getattr(base, field.name) for field in fields(base)}
+    return GENESIS(**known, greetings=records.GreetingsGenesis(most))
+
+
+def check_genesis_file(folder: Path) -> Any:
+    """The genesis file has the part under the component's name, within its bounds."""
+    made = with_greetings(genesis())
+    path = folder / "genesis.json"
+    path.write_bytes(genesis_document(made, GENESIS_TIME_NS, 1))
+    document = json.loads(path.read_text())
+    assert document["app_state"]["greetings"] == {"most": 2}
+    assert read_genesis(path) == (made, GENESIS_TIME_NS)
+    for broken in ({"most": 0}, {}, None):
+        document["app_state"]["greetings"] = broken
+        path.write_text(json.dumps(document))
+        with pytest.raises(HomeError, match="greetings"):
+            read_genesis(path)
+    return made
+
+
+def greet(sequence: int, text: str) -> bytes:
+    return build_tx(
+        (messages.MsgGreet(key(1).address, text),),
+        key(1),
+        chain_id=CHAIN_ID,
+        account_number=1,
+        sequence=sequence,
+        fee=(Coin("uassay", FEE),),
+        gas_limit=GAS,
+    )
+
+
+def check_node(folder: Path, made: Any) -> None:
+    """A node takes the message, puts it into a block, tells of it, and answers the query."""
+    storage = Storage(folder / "db")
+    app = Application(storage, AppConfig(solo=True), beacon_keys=BeaconKeys([beacon_key(0)]))
+    engine = SoloEngine(app, made, genesis_time_ns=GENESIS_TIME_NS)
+    asked = encode_request(queries.GreetingRequest(key(1).address))
+    ask = partial(route(app), PATH, asked)
+    method = METHODS[PATH]
+    assert decode_response(method, ask()).greeting is None
+    with pytest.raises(Refusal, match="text: has 10000 bytes"):
+        greet(0, "x" * 10_000)
+    for sequence, text in enumerate(("hello", "again")):
+        assert engine.broadcast_sync(greet(sequence, text)).code == 0
+        (_, result) = engine.make_block().result.tx_results
+        assert result.code == 0, result.log
+        told = [read_event(event) for event in result.events]
+        assert events.Greeted(key(1).address, text, sequence + 1) in told
+    assert decode_response(method, ask()).greeting == records.Greeting(key(1).address, "again", 2)
+    assert engine.broadcast_sync(greet(2, "once more")).code == 0
+    (_, result) = engine.make_block().result.tx_results
+    assert (result.codespace, result.code) == (LIMIT_REACHED.space, LIMIT_REACHED.number)
+    assert app.head.block.app_hash != bytes(32)
+    storage.close()
+
+
+def check_machine() -> None:
+    """The queue forgets the greeting, and the invariant rings when it is broken."""
+    vars(Rebuilt)["take"].register(events.Greeted, lambda books, change: None)
+    params = replace(local_params(), clock_step_max=4_000)
+    chain = Chain(with_greetings(make_genesis(("alice",), ("v0",), params)))
+    chain.ok(messages.MsgGreet("alice", "hello"))
+    assert chain.ask(queries.GreetingRequest("alice")).greeting.number == 1
+    chain.pass_time(3_600)
+    assert chain.ask(queries.GreetingRequest("alice")).greeting is None
+    chain.change(lambda store: tables.LEFT.set(store, 7))
+    with pytest.raises(InvariantBroken, match="greetings are counted wrong"):
+        chain.check_state()
+
+
+def main(folder: Path) -> None:
+    assert [component.name for component in RULES.components][-1] == "greetings"
+    assert misplaced(component.name for component in COMPONENTS) == []
+    check_node(folder, check_genesis_file(folder))
+    check_machine()
+    sys.stdout.write("the component works\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,191 @@
+"""How the places of a share and a round are recomputed in the tier ``exact``: the same bits, so equal roots.
+
+The digest of an answer covers all bytes of the recomputed state, so it is made here, where these are.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind
+from pol.errors import AggregationFailed, StateError, StepFailed, Stopped, UpdateFailed
+from pol.job.load import LoadedJob
+from pol.replay.replay import replay_from, replay_segment
+from pol.rules.commitment import update_claim
+from pol.rules.tiers.exact import EXACT
+from pol.state.arrays import State
+from pol.state.canonical import read_state, state_tree
+from pol.work.segments import SlotState
+from pol.work.train import aggregate, share_update
+from validator.decide.records import Recomputed, ReplayOutcome
+from validator.work.checks.check import Checks
+from validator.work.loaded import (
+    backend_named,
+    job_in,
+    open_states,
+    opened_states,
+    pieces_of,
+    read_rooted,
+)
+from validator.work.requests import (
+    AggregationAudit,
+    SegmentAudit,
+    SegmentCheck,
+    StopCheck,
+    UpdateAudit,
+    UpdateCheck,
+)
+
+_NOT_THERE = "states that are not the ones on chain"
+
+# --- what a validator replays of its own providers' shares ---------------------------------------
+
+
+def check_segment(asked: SegmentCheck) -> ReplayOutcome:
+    """Replay a segment of a share and compare with the boundary roots at its beginning and its end."""
+    job = job_in(asked.directory)
+    start = opened_states(job, asked.start)
+    if start is None:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+    try:
+        replayed = replay_from(job, asked.part, asked.index, start, backend_named(asked.backend))
+    except StepFailed:
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"")
+    root = replayed.boundary.root
+    same = root == asked.end_root
+    return ReplayOutcome(ShareReason.NONE if same else ShareReason.SEGMENT_MISMATCH, root)
+
+
+def check_update(asked: UpdateCheck) -> ReplayOutcome:
+    """Recompute update and local_out from boundaries 0 and n, and check the files that were sent for them."""
+    job = job_in(asked.directory)
+    end = opened_states(job, asked.closing)
+    if end is None:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+    start = read_state(asked.round_opening, job.job.document.global_tensors)
+    try:
+        result = share_update(job, start, end)
+    except UpdateFailed:
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"")
+    root = update_claim(result.update_root, result.local_out_root)
+    if root != update_claim(asked.update_root, asked.local_root):
+        return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
+    try:
+        update = state_tree(read_state(asked.update, job.job.updated)).root
+        local = state_tree(read_state(asked.local_out, job.job.document.local_tensors)).root
+    except StateError:
+        return ReplayOutcome(ShareReason.MALFORMED, root)
+    if (update, local) != (asked.update_root, asked.local_root):
+        return ReplayOutcome(ShareReason.MALFORMED, root)
+    return ReplayOutcome(ShareReason.NONE, root)
+
+
+def check_stop(asked: StopCheck) -> ReplayOutcome:
+    """Check that a share ends where the job stops: in a segment, or behind the last one in the update."""
+    job = job_in(asked.directory)
+    last = opened_states(job, asked.last)
+    if last is None:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+    start = read_state(asked.round_opening, job.job.document.global_tensors)
+    try:
+        if asked.index < job.job.document.share_segments:
+            opened = last.global_state, last.local_state
+            replay_segment(job, asked.part, asked.index, *opened, backend_named(asked.backend))
+        else:
+            share_update(job, start, last)
+    except Stopped:
+        return ReplayOutcome(ShareReason.NONE, b"")
+    return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
+
+
+# --- what seats recompute ------------------------------------------------------------------------
+
+
+def recompute_segment(asked: SegmentAudit) -> Recomputed:
+    """Replay a segment of a share from the states at the boundary where it begins."""
+    job = job_in(asked.directory)
+    start = opened_states(job, asked.start)
+    if start is None:
+        return Recomputed(_NOT_THERE)
+    inner: list[bytes] = []
+
+    def follow(state: SlotState) -> None:
+        inner.append(state.root)
+
+    try:
+        replayed = replay_from(
+            job, asked.part, asked.index, start, backend_named(asked.backend), follow
+        )
+    except StepFailed as error:
+        # what the last step began with is no longer there: it is made again
+        digest = EXACT.digest(asked.seed, inner, _before(job, asked))
+        return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
+    states_reached = replayed.global_state, replayed.local_state
+    return _finished(replayed.boundary.root, asked.seed, inner, *states_reached)
+
+
+def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]:
+    """Yield the states behind the last step of a segment that has a result, or the opened ones."""
+    opened = open_states(job, asked.start.files)
+    assert opened is not None
+    reached = opened
+
+    def follow(state: SlotState) -> None:
+        nonlocal reached
+        reached = state.global_state, state.local_state
+
+    with suppress(StepFailed):
+        replay_segment(job, asked.part, asked.index, *opened, backend_named(asked.backend), follow)
+    return pieces_of(*reached)
+
+
+def recompute_update(asked: UpdateAudit) -> Recomputed:
+    """Recompute a share's update from the round's opening and the states at its last boundary."""
+    job = job_in(asked.directory)
+    end = opened_states(job, asked.closing)
+    if end is None:
+        return Recomputed(_NOT_THERE)
+    try:
+        start = read_rooted(asked.round_opening, job.job.document.global_tensors)
+    except StateError:
+        return Recomputed(_NOT_THERE)
+    try:
+        result = share_update(job, start, end)
+    except UpdateFailed:
+        digest = EXACT.digest(asked.seed, (), pieces_of(end.global_state, end.local_state))
+        return Recomputed("", AnswerKind.STOPPED, b"", digest)
+    root = update_claim(result.update_root, result.local_out_root)
+    return _finished(root, asked.seed, (), result.update, end.local_state)
+
+
+def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
+    """Recompute a round's next global state from an opening and updates whose roots the chain has."""
+    job = job_in(asked.directory)
+    try:
+        start = read_rooted(asked.opening, job.job.document.global_tensors)
+        # One at a time: all of them together may be far more than this machine holds.
+        read = (read_rooted(update, job.job.updated) for update in asked.updates)
+        try:
+            result = aggregate(job, start, read, backend_named(asked.backend))
+        except AggregationFailed:
+            digest = EXACT.digest(asked.seed, (), pieces_of(start))
+            return Recomputed("", AnswerKind.STOPPED, b"", digest)
+    except StateError:
+        return Recomputed(_NOT_THERE)
+    return _finished(result.root, asked.seed, (), result.state)
+
+
+def _finished(root: bytes, seed: bytes, inner: Sequence[bytes], *states: State) -> Recomputed:
+    digest = EXACT.digest(seed, inner, pieces_of(*states))
+    return Recomputed("", AnswerKind.FINISHED, root, digest)
+
+
+EXACT_CHECKS = Checks(
+    tier=EXACT.name,
+    check_segment=check_segment,
+    check_update=check_update,
+    check_stop=check_stop,
+    recompute_segment=recompute_segment,
+    recompute_update=recompute_update,
+    recompute_aggregation=recompute_aggregation,
+)

@@ -1,0 +1,68 @@
+"""Jobs, backends and states as a process of the pool has them: what is read from files, and what was hashed of it."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from pol.errors import NotFinite, StateError
+from pol.executor.backend import backend
+from pol.executor.interface import Backend
+from pol.job.load import LoadedJob, load_job
+from pol.rules.commitment import boundary_root
+from pol.state.arrays import State
+from pol.state.canonical import read_state, state_pieces, state_tree
+from pol.values import TensorSpec
+from pol.work.segments import SlotState
+from validator.work.requests import OpenedStates, RootedFile, StateFiles
+
+
+@lru_cache(maxsize=4)
+def job_in(directory: Path) -> LoadedJob:
+    """Return a job that this process keeps: its directory is named by its content and never changes."""
+    return load_job(directory).without_initial()
+
+
+@lru_cache(maxsize=2)
+def backend_named(name: str) -> Backend:
+    """Return a backend that this process keeps."""
+    return backend(name)  # keeps the programs that it compiled
+
+
+def open_states(job: LoadedJob, files: StateFiles) -> tuple[State, State] | None:
+    """Return the states in two files; None if they do not decode."""
+    try:
+        return (
+            read_state(files.global_state, job.job.document.global_tensors),
+            read_state(files.local_state, job.job.document.local_tensors),
+        )
+    except StateError:
+        return None
+
+
+def opened_states(job: LoadedJob, asked: OpenedStates) -> SlotState | None:
+    """Return the states in two files, if they and their metrics hash to a boundary root; they are the caller's.
+
+    What was hashed of them is not hashed again.
+    """
+    read = open_states(job, asked.files)
+    if read is None:
+        return None
+    opened = SlotState(*read)
+    return opened if boundary_root(*opened.roots, asked.metrics) == asked.root else None
+
+
+def read_rooted(file: RootedFile, specs: Sequence[TensorSpec]) -> State:
+    """Return the state in a file; StateError, but never NotFinite, unless it has the root that the chain has."""
+    try:
+        state = read_state(file.path, specs)
+    except NotFinite as error:
+        raise StateError(error.field, error.reason) from None
+    if state_tree(state).root != file.root:
+        raise StateError("state", "is not the one that the chain names")
+    return state
+
+
+def pieces_of(*states: State) -> Iterator[bytes | memoryview]:
+    """Yield the canonical bytes of some states, one after the other."""
+    for state in states:
+        yield from state_pieces(state)

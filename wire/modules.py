@@ -1,0 +1,11 @@
+"""The generated protobuf modules of the chain's components, found by the names of their packages."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+
+def descriptors(module: str, packages: Iterable[tuple[str, ...]]) -> list[Any]:
+    """Return the file descriptors of ``module`` in all packages, each once, in their order."""
+    names = dict.fromkeys(name for names in packages for name in names)
+    return [import_module(f"{name}.{module}").DESCRIPTOR for name in names]
