@@ -33,15 +33,15 @@ def _of_winner(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "accept or decline", current.accept_deadline
     if story.state is OrderState.RUNNING:
-        yield f"close round {current.closed}", current.progress_deadline
+        yield f"close round {current.open_round}", current.progress_deadline
 
 
 def _of_provider(current: LegStory, address: str) -> Iterator[tuple[str, int]]:
-    training = current.rounds.get(current.closed)
+    training = current.rounds.get(current.open_round)
     for share in training.shares.values() if training else ():
         stands = share.state is ShareState.COMMITTED and not share.skipped
         if share.provider == address and stands:
-            what = f"show what is asked of slot {share.slot} in round {current.closed}"
+            what = f"show what is asked of slot {share.slot} in round {current.open_round}"
             yield what, current.progress_deadline
 
 

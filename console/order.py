@@ -1,6 +1,7 @@
 """The page of one order: where it stands, its rounds and slots, its panels, its money."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ class OrderPage:
             "leg": shown.number if shown else 0,
             "rounds_page": at,
             "rounds_pages": last,
-            "grid": self._grid(shown, terms.slots, at) if shown else [],
+            "grid": self._grid(shown, at) if shown else [],
             "cheats": self._cheats(story),
             "unmatched": condition_bars(story.unmatched, self._bids),
             "excluded": story.excluded,
@@ -119,6 +120,10 @@ class OrderPage:
             "tier": found.tier,
             "recomputed": tier_named(found.tier).description.recomputed,
             "job_bond": found.job_bond,
+            "first_round": found.first_round,
+            "rounds": found.length,
+            "first_slot": found.first_slot,
+            "slots": found.slots,
             "state": found.state.name.lower(),
             "reason": found.reason,
             "closed": found.closed,
@@ -181,15 +186,16 @@ class OrderPage:
         ended = self._index.block_time(max(closed)) if closed else 0
         if not begun or not ended:
             return 0.0
-        return (ended - begun) / 1e9 / len(closed) * (story.order.terms.rounds - len(closed))
+        return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
     def _price_left(self, story: Story) -> int:
         """Return what the rounds that are not verified yet will cost, if all of them will be."""
         current = story.current
         if current is None or story.state is OrderState.CLOSED:
             return 0
-        left = story.order.terms.rounds - current.verified
-        return price_ceil(left * round_work(story.order.terms), current.price)
+        left = current.length - current.verified
+        served = replace(story.order.terms, slots=current.slots)
+        return price_ceil(left * round_work(served), current.price)
 
     def _told(self, story: Story) -> str:
         """Say in a sentence where the order stands."""
@@ -209,17 +215,19 @@ class OrderPage:
         waiting = current.closed - current.verified
         behind = f"; {waiting} closed and not verified yet" if waiting else ""
         if story.state is OrderState.RUNNING:
-            return f"Round {current.closed + 1} of {terms.rounds} is trained by the providers of {name}{behind}."
+            return f"Round {current.open_round + 1} of {terms.rounds} is trained by the providers of {name}{behind}."
         if current.settles_at:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
-        return f"All rounds are closed; {waiting} of {terms.rounds} wait for auditors and windows."
+        return (
+            f"All rounds are closed; {waiting} of {current.length} wait for auditors and windows."
+        )
 
-    def _grid(self, shown: LegStory, slots: int, page: int) -> list[dict[str, Any]]:
+    def _grid(self, shown: LegStory, page: int) -> list[dict[str, Any]]:
         first = (page - 1) * ROUNDS_SHOWN
         numbers = [n for n in sorted(shown.rounds) if first <= n < first + ROUNDS_SHOWN]
-        return [self._round(shown.rounds[number], slots) for number in numbers]
+        return [self._round(shown.rounds[number], shown.served_slots) for number in numbers]
 
-    def _round(self, found: RoundStory, slots: int) -> dict[str, Any]:
+    def _round(self, found: RoundStory, slots: range) -> dict[str, Any]:
         if found.void:
             state = "void"
         elif found.verified_height:
@@ -237,9 +245,7 @@ class OrderPage:
             "waits": found.waits,
             "skipped": found.skipped,
             "stopped": words.place(found.stopped) if found.stopped else "",
-            "slots": [
-                [_share(share, found) for share in found.issues(slot)] for slot in range(slots)
-            ],
+            "slots": [[_share(share, found) for share in found.issues(slot)] for slot in slots],
             "places": [
                 {
                     "number": number,
@@ -391,7 +397,7 @@ def loss_of(
     if not steps:
         return None
     means = [
-        sum(found) / len(found) if len(found) == terms.slots else None
+        sum(found) / len(found) if len(found) == shown.slots else None
         for step in steps
         for found in [[points[step] for points in slots.values() if step in points]]
     ]
@@ -403,7 +409,7 @@ def loss_of(
             str(slot): [slots[slot].get(step) for step in steps]
             for slot in sorted(slots)[:SLOTS_DRAWN]
         }
-        if terms.slots > 1
+        if shown.slots > 1
         else {},
         "ends": [(number + 1) * terms.round_steps for number in known],
         "between": len(steps) > len(known),

@@ -174,7 +174,7 @@ class RoundStory:
 
 @dataclass
 class LegStory:
-    """One leg of the order by one validator."""
+    """One leg of the order: its rounds from ``first_round`` on, and in each of them slots from ``first_slot`` on."""
 
     number: int
     validator: str
@@ -183,6 +183,10 @@ class LegStory:
     tier: str
     job_bond: int
     work: int
+    first_round: int
+    length: int  # rounds that it serves
+    first_slot: int
+    slots: int
     matched_at: int
     matched_height: int
     accept_deadline: int
@@ -206,6 +210,16 @@ class LegStory:
     def closed(self) -> int:
         """How many rounds are closed."""
         return sum(1 for found in self.rounds.values() if found.closed_height)
+
+    @property
+    def open_round(self) -> int:
+        """The number of the round that is open, if one is."""
+        return self.first_round + self.closed
+
+    @property
+    def served_slots(self) -> range:
+        """The slots that it serves."""
+        return range(self.first_slot, self.first_slot + self.slots)
 
     @property
     def verified(self) -> int:
@@ -313,16 +327,20 @@ class Story:
         self.state, self.unmatched = OrderState.MATCHED, ()
         self.bonds_in += change.job_bond
         self.legs[change.leg] = LegStory(
-            change.leg,
-            change.validator,
-            change.bid,
-            change.price,
-            change.tier,
-            change.job_bond,
-            change.work,
-            change.matched_at,
-            self._height,
-            change.accept_deadline,
+            number=change.leg,
+            validator=change.validator,
+            bid=change.bid,
+            price=change.price,
+            tier=change.tier,
+            job_bond=change.job_bond,
+            work=change.work,
+            first_round=change.first_round,
+            length=change.rounds,
+            first_slot=change.first_slot,
+            slots=change.slots,
+            matched_at=change.matched_at,
+            matched_height=self._height,
+            accept_deadline=change.accept_deadline,
         )
 
     @_take.register

@@ -395,7 +395,7 @@ def _sorted_test(name: str) -> Test:
 def _distinct_test(name: str) -> Test:
     def test(values: tuple[Any, ...]) -> None:
         if len(values) != len(set(values)):
-            raise Refusal(BAD_FIELD, name, "names one thing twice", "name each once")
+            raise Refusal(BAD_FIELD, name, "lists an item twice", "list each item once")
 
     return test
 

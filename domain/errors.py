@@ -11,6 +11,7 @@
     │   └── WrongChain                                                                (validator.daemon)
     ├── KeyringError             a key that cannot be read, written or unlocked       (chain.client.keyring)
     ├── HomeError, StorageError, CometError      a node's home, database, CometBFT    (chain.app)
+    ├── RulesMissing             the software lacks the rules of the next block       (chain.state_machine.rules)
     ├── ClusterError             a call between owners failed                         (link.errors)
     ├── ListenError              an address on which nobody can listen                (link.errors)
     ├── HandoverError            a result's chunk is not what it promises             (link.handover)

@@ -193,6 +193,7 @@ def show(context: CommandContext, order: str) -> None:
     from consumer.lookup import find_order
     from consumer.panels import panel_rows, read_seats, tell_stop
     from consumer.watch import summarise
+    from domain.legs.reasons import LegEnd
     from domain.proof.queries import OrderRequest
     from domain.proof.reasons import ShareReason
     from pol.rules.schedule import share_segments, total_work
@@ -236,6 +237,23 @@ def show(context: CommandContext, order: str) -> None:
         (p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round)
         for p in on_chain.payments
     ]
+    legs = [
+        (
+            leg.number,
+            short(leg.validator),
+            leg.tier,
+            f"{leg.first_round} to {leg.end_round - 1}",
+            f"{leg.first_slot} to {leg.end_slot - 1}",
+            leg.closed,
+            leg.verified,
+            leg.state.name.lower(),
+            LegEnd(leg.end_reason).name.lower() if leg.end_reason else "-",
+        )
+        for leg in on_chain.legs
+    ]
+    leg_columns = (
+        "leg", "validator", "tier", "rounds", "slots", "closed", "verified", "state", "reason",
+    )  # fmt: skip
     share_columns = (
         "leg", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
@@ -244,6 +262,7 @@ def show(context: CommandContext, order: str) -> None:
         on_chain,
         [
             table(f"Order {order}", ("what", "value"), head),
+            table("Legs", leg_columns, legs),
             table("Shares", share_columns, shares),
             table("Places that strangers recompute", panel_columns, panel_rows(on_chain, seats)),
             table("Payments", ("kind", "to", "amount", "round"), payments),

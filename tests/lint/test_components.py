@@ -1,12 +1,15 @@
 """The tuple of components is all that central files of the state machine know of them, and says who stands on whom."""
 
+import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 
 import grimp
 
 from chain.state_machine.components import COMPONENTS
 from domain.vocabulary import COMPONENTS as WORDS
 
+ROOT = Path(__file__).parents[2]
 MACHINE = "chain.state_machine"
 
 
@@ -42,6 +45,14 @@ def test_every_folder_is_a_component_and_imports_only_those_before_it() -> None:
     names = [component.name for component in COMPONENTS]
     assert folders() == set(names)
     assert misplaced(names) == []
+
+
+def test_every_central_file_has_its_place_in_the_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (machine,) = [found for found in contracts["contracts"] if found["id"] == "machine"]
+    layers = {name.strip() for layer in machine["layers"] for name in layer.split("|")}
+    files = {path.stem for path in (ROOT / "chain" / "state_machine").glob("*.py")}
+    assert files - {"__init__"} <= layers
 
 
 def test_what_is_misplaced_is_found() -> None:

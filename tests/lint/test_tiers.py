@@ -33,10 +33,13 @@ OPENINGS = {
         "validator/decide/traces.py",
         '(compute_trace_root(leaves) if leaves else b"") == roots.trace_root',
     ),
-    # States that are sent on have to hash to what the receiver looks for.
+    # States that are sent on have to hash to what is looked for.
     ("validator/work/loaded.py", "boundary_root(*opened.roots, asked.metrics) == asked.root"),
     ("validator/work/loaded.py", "state_tree(state).root != file.root"),
     ("validator/work/perform.py", "written.root == share.root_at(action.index)"),
+    # A state is looked up by the root that the chain has for it.
+    ("validator/ledger.py", "state.root in roots"),
+    ("validator/decide/openings.py", "s.root == leg.opening_root"),
 }
 """Comparisons that say whether something is what it hashes to, and nothing about agreement."""
 

@@ -38,6 +38,7 @@ _CANONICAL = "tests/unit/wire/test_canonical.py"
 _TX = "tests/unit/wire/test_tx.py"
 _MATCH = "tests/unit/matching_engine/test_match.py"
 _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py"
+_EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
 _DATASET = "tests/unit/pol/job/test_dataset.py"
@@ -251,6 +252,38 @@ MUTANTS = (
         "        if ctx.gas_used > GAS_MAX:\n",
         "        if ctx.gas_used > GAS_MAX * GAS_MAX:\n",
         (f"{_GAS}::test_a_simulation_runs_nothing_that_no_transaction_may",),
+    ),
+    Mutant(
+        "rules-late-check",
+        "what waits for the first block of a version is checked by the version before",
+        "chain/state_machine/mempool.py",
+        "return rulebook.enter(overlay, HEAD.must(overlay).height + 1)",
+        "return rulebook.enter(overlay, HEAD.must(overlay).height)",
+        ("tests/unit/chain/state_machine/test_rules.py",),
+    ),
+    Mutant(
+        "rules-no-migration",
+        "the state is not migrated when the rules change",
+        "chain/state_machine/rules.py",
+        "                self._versions[step].migrate(store)\n",
+        "                pass\n",
+        ("tests/unit/chain/state_machine/test_rules.py",),
+    ),
+    Mutant(
+        "hold-counted-twice",
+        "time in which an order is held and waits for room as well moves its deadline twice",
+        "chain/state_machine/market/holds.py",
+        "deadline=order.deadline + held - overlap",
+        "deadline=order.deadline + held",
+        ("tests/unit/chain/state_machine/market/test_holds.py",),
+    ),
+    Mutant(
+        "hold-for-ever",
+        "a hold that its owner does not take off never ends",
+        "chain/state_machine/market/holds.py",
+        "    if found is not None and ctx.clock >= found.until:\n",
+        "    if found is None:\n",
+        ("tests/unit/chain/state_machine/market/test_holds.py",),
     ),
     Mutant(
         "lane-share",
@@ -505,12 +538,12 @@ MUTANTS = (
         "a proven order is closed at its deadline",
         "chain/state_machine/market/orders.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
-        "        return\n    last =",
+        "        return\n    if stands_still",
         "if order.state is OrderState.PROVEN:\n"
         "        end_order(ctx, order, CloseReason.DEADLINE)\n"
         "        return\n"
         "    if order.state is OrderState.CLOSED or is_ending(ctx, order):\n"
-        "        return\n    last =",
+        "        return\n    if stands_still",
         (
             "tests/unit/chain/state_machine/proof/test_settlement.py"
             "::test_a_proven_order_runs_out_its_windows_whatever_its_deadline",
@@ -813,8 +846,8 @@ MUTANTS = (
         "room-costs-time",
         "an order that waited for room fails at the deadline that it had before",
         "chain/state_machine/market/orders.py",
-        "return ctx.clock - tally.waits_since if tally.waiting else 0",
-        "return 0",
+        "waited = ctx.clock - tally.waits_since if tally.waiting else 0",
+        "waited = 0",
         (f"{_ROOM}::test_what_an_order_waits_for_room_is_added_to_its_deadline",),
     ),
     Mutant(
@@ -1036,10 +1069,10 @@ MUTANTS = (
     ),
     Mutant(
         "no-such-slot",
-        "a provider works for a slot that the job has not",
+        "a provider works for a slot that the leg does not serve",
         "compute_provider/decide/claims.py",
-        "(task.key.slot < terms.slots,",
-        "(task.key.slot <= terms.slots,",
+        "(task.key.slot in leg.served_slots,",
+        "(True,",
         ("tests/unit/compute_provider/decide/test_claims.py",),
     ),
     Mutant(
@@ -1617,8 +1650,8 @@ MUTANTS = (
         "replay-without-end",
         "a replay goes on when nobody can commit to it any more",
         "validator/work/seats.py",
-        "        return self.run(left, function, *arguments)\n",
-        "        return self.run(600.0, function, *arguments)\n",
+        "        return self.run(left, function, request)\n",
+        "        return self.run(600.0, function, request)\n",
         (f"{_AUDITOR}::test_an_honest_round_is_answered_with_the_roots_of_the_chain",),
     ),
     Mutant(
@@ -2340,7 +2373,7 @@ MUTANTS = (
         "close-without-all-slots",
         "a round closes when the slots that were given out hold",
         "validator/decide/rounds.py",
-        "    every = len(accepted) == view.on_chain.order.terms.slots\n",
+        "    every = tuple(work.slot for work in accepted) == tuple(leg.served_slots)\n",
         "    every = bool(accepted)\n",
         ("tests/unit/validator/test_decide.py",),
     ),
@@ -2397,7 +2430,7 @@ MUTANTS = (
         "trial-none",
         "a job is accepted that nobody has run",
         "pol/replay/trial.py",
-        "return Trial(terms=terms, times=try_job(loaded, slot, engine))",
+        "return Trial(terms=terms, times=try_job(loaded, asked.slot, engine))",
         "return Trial(terms=terms)",
         (f"{_TRIAL}::test_a_job_that_goes_to_infinity_at_once_is_declined",),
     ),
@@ -2485,8 +2518,8 @@ MUTANTS = (
         "trial-one-slot",
         "a consumer knows which slot is tried",
         "validator/decide/trial.py",
-        'int.from_bytes(hash_fields("assay/trial-slot", secret, str(leg))) % slots',
-        "0",
+        "return leg.first_slot + drawn % leg.slots",
+        "return leg.first_slot",
         (f"{_TRIAL}::test_every_slot_may_be_tried_and_a_restart_tries_the_same",),
     ),
     Mutant(
@@ -2829,5 +2862,56 @@ MUTANTS = (
         "    with emitter.anew() if is_kept else nullcontext():\n",
         "    with nullcontext():\n",
         ("tests/unit/pol/tracing/test_activations.py",),
+    ),
+    # --- legs ---
+    Mutant(
+        "leg-bond-of-order",
+        "a leg that begins later is cut for rounds of the order that it never served",
+        "chain/state_machine/legs/ends.py",
+        "job_bond_cut(leg.job_bond, leg.rounds, leg.closed)",
+        "job_bond_cut(leg.job_bond, order.terms.rounds, leg.closed)",
+        (f"{_EXTENTS}::test_a_failed_leg_pays_for_the_rounds_of_its_own_that_it_did_not_close",),
+    ),
+    Mutant(
+        "leg-opening-ignored",
+        "a slot of a later leg starts from the state of round 0",
+        "chain/state_machine/legs/slots.py",
+        "return order.terms.local_root if opening is None else opening.local_root",
+        "return order.terms.local_root",
+        (f"{_EXTENTS}::test_the_first_shares_of_a_leg_start_from_its_opening_roots",),
+    ),
+    Mutant(
+        "leg-slot-outside",
+        "a share of a slot that another leg serves is committed",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "if claim.slot not in leg.served_slots:",
+        "if claim.slot >= order.terms.slots:",
+        (f"{_EXTENTS}::test_nobody_commits_or_closes_outside_the_slots_of_a_leg",),
+    ),
+    Mutant(
+        "leg-compares-another-slot",
+        "a rejected share of a slice is compared with the share of another slot",
+        "chain/state_machine/proof/rejections.py",
+        "closed.share_keys[claim.slot - leg.first_slot]",
+        "closed.share_keys[claim.slot - leg.first_slot - 1]",
+        (f"{_EXTENTS}::test_a_rejected_share_of_a_slice_is_compared_with_that_of_its_slot",),
+    ),
+    Mutant(
+        "leg-loss-of-order",
+        "the job bond of a slice makes good what whole rounds cost",
+        "chain/state_machine/legs/fees.py",
+        "return price_floor(round_work(served_terms(order.terms, leg)), leg.price)",
+        "return price_floor(round_work(order.terms), leg.price)",
+        (
+            f"{_EXTENTS}::test_what_a_consumer_paid_a_failed_leg_is_that_of_its_own_rounds_and_slots",
+        ),
+    ),
+    Mutant(
+        "leg-beyond-its-order",
+        "a leg of more rounds than its order has opens",
+        "chain/state_machine/legs/opening.py",
+        "0 <= rounds.start < rounds.stop <= terms.rounds",
+        "0 <= rounds.start < rounds.stop",
+        (f"{_EXTENTS}::test_no_leg_opens_that_is_not_a_part_of_its_order",),
     ),
 )

@@ -5,11 +5,13 @@ looked at by the simulator itself, after every block and at the end.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from chain.state_machine.legs.opening import Extent
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
@@ -17,6 +19,7 @@ from domain.params import local_params
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
+from link.types import StateRef
 from tests.simulator.actors.consumer import OrderPlan
 from tests.simulator.behaviours import (
     HABITS,
@@ -28,6 +31,9 @@ from tests.simulator.behaviours import (
 from tests.simulator.training import Job
 from tests.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
 from tests.support.chain_market import bid, make_terms, submit
+from tests.support.partial_legs import partial_rules
+from validator.decide import orders
+from validator.decide.records import LegKey
 
 # Nobody runs out of time for cheats alone.
 PARAMS = replace(
@@ -116,8 +122,8 @@ def make_setup(plan: Plan) -> Setup:
     )
 
 
-def play(plan: Plan) -> tuple[World, list[OrderResponse]]:
-    world = World(make_setup(plan))
+def play(plan: Plan, **changes: Any) -> tuple[World, list[OrderResponse]]:
+    world = World(replace(make_setup(plan), **changes))
     world.run()
     return world, [world.order(order.order_id) for order in world.orders]
 
@@ -160,6 +166,69 @@ def test_every_order_ends_and_honest_work_is_paid(plan: Plan) -> None:
             # A validator that does its part never loses more than the fee for a payload that did not come.
             if leg.state is LegState.FAILED and able and not any(missed):
                 assert not plan.deliver[min(leg.number, 2) - 1]
+
+
+# Legs that serve a part of their order
+
+
+LEFT, LOCALS = JOB.left()[0]
+"""What round 0 leaves."""
+LATER = Extent(1, 1, 0, 3, LEFT, dict(enumerate(LOCALS)))
+"""The last of two rounds, from the states that the first one leaves."""
+SLICE = Extent(0, 2, 1, 2, JOB.terms.global_root)
+"""All rounds of two of three slots."""
+STATES = (JOB.state(LEFT), *(StateRef(root, JOB.local_blob(root)) for root in LOCALS))
+NO_SHRINK = (Phase.explicit, Phase.reuse, Phase.generate)
+parts = st.builds(
+    Plan,
+    seed=st.integers(0, 2**32),
+    habits=st.lists(habits, max_size=1).map(tuple),
+    crashes=st.lists(st.integers(1, 120), max_size=4, unique=True).map(tuple),
+)
+
+
+@settings(
+    max_examples=4, deadline=None, phases=NO_SHRINK, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(parts)
+def test_a_leg_that_begins_later_ends_as_the_whole_job_would(plan: Plan) -> None:
+    """Whatever its providers do and wherever it crashes, it goes on from what an earlier leg left."""
+    rules = partial_rules(lambda _: LATER)
+    world, (on_chain,) = play(plan, rules=rules, held=STATES)
+    missed = [check_share(world, s, lossless=not plan.loss) for s in on_chain.shares]
+    if not any(missed):
+        assert on_chain.order.close_reason == CloseReason.SETTLED, world.refused[-3:]
+        check_results(on_chain)
+        assert [closed.round for closed in on_chain.rounds] == [1]
+
+
+def test_a_leg_that_begins_later_is_declined_if_its_states_are_not_held() -> None:
+    for held in ((), STATES[:-1]):
+        world, (on_chain,) = play(Plan(3, ()), rules=partial_rules(lambda _: LATER), held=held)
+        assert {leg.validator for leg in on_chain.legs} == {"v0", "v1"}
+        for leg in on_chain.legs:
+            assert leg.end_reason == LegEnd.DECLINED_BY_CHOICE
+            record = world.validators[leg.validator].leg(LegKey(leg.order_id, leg.number))
+            assert record is not None
+            assert "starts from round 1" in record.payload.text
+
+
+@settings(
+    max_examples=4, deadline=None, phases=NO_SHRINK, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(parts)
+def test_a_leg_with_some_of_the_slots_trains_these_alone(plan: Plan) -> None:
+    """As it will be once legs exchange updates: here those of its own slots make its next state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orders, "refusal", lambda *_: "")
+        patch.setattr(Job, "result_roots", lambda job: [left for left, _ in job.left(1, 2)])
+        world, (on_chain,) = play(plan, rules=partial_rules(lambda _: SLICE))
+    missed = [check_share(world, s, lossless=not plan.loss) for s in on_chain.shares]
+    assert {share.claim.slot for share in on_chain.shares} == {1, 2}
+    if not any(missed):
+        assert on_chain.order.close_reason == CloseReason.SETTLED, world.refused[-3:]
+        right = [left for left, _ in JOB.left(1, 2)]
+        assert [closed.next_root for closed in on_chain.rounds] == right
 
 
 @pytest.mark.parametrize("habit", sorted({*HABITS} - {"middle"}))

@@ -97,3 +97,20 @@ def test_machines_that_differ_beyond_what_counts_agree() -> None:
     assert any(each.order.close_reason == CloseReason.SETTLED for each in orders)
     assert not any(closed.void for each in orders for closed in each.rounds)
     assert any(seat.panels for seat in orders)
+
+
+@dataclass(frozen=True)
+class StrayMachine(OtherMachine):
+    """Such a machine where all bits count: what it says is another answer."""
+
+    honest = False
+
+
+def test_such_a_machine_in_the_other_tier_pays_and_harms_nobody_else() -> None:
+    """As a validator does whose software has other functions for a tier than the chain."""
+    setup = make_setup(4, Kind.HONEST, Shape(orders=16, spread=40))
+    world = World(with_validators(setup, {"v1": StrayMachine()}))
+    world.run()
+    assert {change.auditor for change in changes_of(SeatDiffered, world.chain.events)} == {"v1"}
+    orders = [world.order(order.order_id) for order in world.orders]
+    assert not any(closed.void for each in orders for closed in each.rounds)

@@ -55,27 +55,40 @@ class Job:
 
         There is none behind the round in which it stops.
         """
+        return [opening for opening, _ in self.left()]
+
+    def left(
+        self, first_slot: int = 0, slots: int | None = None
+    ) -> list[tuple[bytes, tuple[bytes, ...]]]:
+        """Return the states that each round leaves: the global one, and the local ones of slots.
+
+        Where only some of the slots are trained, their updates alone make the next state.
+        """
         terms = self.terms
-        opening, roots = terms.global_root, []
-        locals_ = [terms.local_root] * terms.slots
+        opening, after = terms.global_root, []
+        served = range(first_slot, first_slot + (terms.slots if slots is None else slots))
+        locals_ = dict.fromkeys(served, terms.local_root)
         for round in range(terms.rounds):
             if self.breaks(round):
                 break
             updates = []
-            for slot in range(terms.slots):
+            for slot in served:
                 states = opening, locals_[slot]
                 for segment in range(share_segments(terms)):
                     states = self.train(states, round, slot, segment)
                 updates.append(update_of(opening, states[0]))
                 locals_[slot] = states[1]
             opening = next_state(opening, updates)
-            roots.append(opening)
-        return roots
+            after.append((opening, tuple(locals_.values())))
+        return after
 
     # Bytes: a blob is called as the state that it holds
 
     def blob(self, root: bytes) -> BlobRef:
         return BlobRef(root, self.terms.global_bytes)
+
+    def update_blob(self, root: bytes) -> BlobRef:
+        return BlobRef(root, self.terms.update_bytes)
 
     def local_blob(self, root: bytes) -> BlobRef:
         return BlobRef(root, self.terms.local_bytes)

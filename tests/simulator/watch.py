@@ -133,11 +133,13 @@ class Watch:
 
     def _check_failed(self, order_id: bytes, name: str, end: LegEnd, leg: int) -> None:
         """An honest validator fails where its consumer does not deliver, its job stops before it is begun, or its own
-        providers cheat or stay away: whom it takes into its cluster is its own business.
+        providers cheat or stay away: whom it takes into its cluster is its own business. It declines a leg that starts
+        from states that it does not have.
         """
         world = self.world
         order = next(o for o in world.orders if o.order_id == order_id)
         excused = end in BLAMES and not order.plan.honest
+        excused |= end is LegEnd.DECLINED_BY_CHOICE and not self._has_openings(order_id, leg)
         excused |= any(
             not provider.trustworthy and (order_id, leg) in provider.asked
             for provider in world.providers.values()
@@ -176,6 +178,15 @@ class Watch:
         for public in PUBLIC:
             for record in public.scan(store):
                 check_record(record)
+
+    def _has_openings(self, order_id: bytes, number: int) -> bool:
+        """Return whether validators have the states that a leg starts from."""
+        on_chain = self.world.order(order_id)
+        leg, terms = on_chain.leg(number), on_chain.order.terms
+        assert leg is not None
+        known = {terms.global_root, terms.local_root}
+        known |= {state.root for state in self.world.setup.held}
+        return known >= {leg.opening_root, *(found.local_root for found in on_chain.openings)}
 
     def _excused(self) -> dict[str, int]:
         """Return what honest validators may have lost: fees, and halves of shares whose silence nobody can judge."""

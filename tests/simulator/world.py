@@ -14,6 +14,7 @@ from chain.state_machine.context import HEAD, NS
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.ledger.messages import MsgDepositBond
@@ -24,6 +25,7 @@ from domain.params import Params
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import ShareClaim
 from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
+from link.types import StateRef
 from tests.simulator.actors.consumer import OrderActor, OrderPlan
 from tests.simulator.actors.provider import ProviderActor
 from tests.simulator.actors.validator import ValidatorActor
@@ -83,6 +85,8 @@ class Setup:
     lag: int = 10  # a node is a block behind so many times of a hundred
     failing: int = 2  # of a hundred proposals
     checked: bool = True
+    rules: Rulebook = RULEBOOK
+    held: tuple[StateRef, ...] = ()  # states of earlier legs that every validator has
 
 
 @dataclass
@@ -112,7 +116,7 @@ class World:
         genesis = make_genesis(
             (*consumers, *members), names, setup.params, coins=setup.coins, stake=setup.stake
         )
-        self.chain = LiveChain(genesis, checked=setup.checked)
+        self.chain = LiveChain(genesis, checked=setup.checked, rulebook=setup.rules)
         self.jobs: dict[bytes, Job] = {}
         self.crashes = self.refusals = 0
         self.refused: list[str] = []

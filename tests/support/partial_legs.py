@@ -14,8 +14,8 @@ from domain.genesis import Genesis
 from tests.support.chain_harness import Chain
 
 
-def partial_chain(make_extent: Callable[[Match], Extent]) -> type[Chain]:
-    """Return a chain on which each match opens a leg of the extent that ``make_extent`` returns."""
+def partial_rules(make_extent: Callable[[Match], Extent]) -> Rulebook:
+    """Return rules by which each match opens a leg of the extent that ``make_extent`` returns."""
 
     def open_part(ctx: Context, match: Match) -> None:
         open_leg(ctx, match, make_extent(match))
@@ -23,7 +23,12 @@ def partial_chain(make_extent: Callable[[Match], Extent]) -> type[Chain]:
     hooks = tuple(found for found in LEGS.hooks if found.hook is not MATCHED)
     legs = replace(LEGS, hooks=(MATCHED.to(open_part), *hooks))
     components = tuple(legs if component is LEGS else component for component in COMPONENTS)
-    rulebook = Rulebook(Rules(1, components))
+    return Rulebook(Rules(1, components))
+
+
+def partial_chain(make_extent: Callable[[Match], Extent]) -> type[Chain]:
+    """Return a chain on which each match opens a leg of the extent that ``make_extent`` returns."""
+    rulebook = partial_rules(make_extent)
 
     class PartialChain(Chain):
         """The chain with other legs."""

@@ -20,7 +20,7 @@ from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import Place, Share, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
-from pol.rules.schedule import is_handover, progress_seconds
+from pol.rules.schedule import is_handover, progress_seconds, served_terms
 from pol.rules.stops import AGGREGATION, find_stop
 from validator.decide.actions import NEVER, Action, Aggregate, CheckSegment, Seal, SendTx
 from validator.decide.assign import (
@@ -297,7 +297,10 @@ def _is_pressed(view: View, leg: Leg) -> bool:
     """Tell whether the round has to be closed now, or the leg fails."""
     order = view.on_chain.order
     given = progress_seconds(
-        order.terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+        served_terms(order.terms, leg),
+        order.params.progress_base,
+        leg.slot_speed,
+        leg.slots_at_once,
     )
     ends = min(leg.progress_deadline, order.deadline)
     return view.clock >= ends - given // PRESSED_PART

@@ -12,7 +12,7 @@ from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from pol.rules.panels import verify_seconds
-from pol.rules.schedule import progress_seconds, share_segments, trial_work
+from pol.rules.schedule import progress_seconds, served_terms, share_segments, trial_work
 from pol.work.trials import Trial
 from validator.decide.assign import OWN_PICKS
 from validator.decide.records import LegKey
@@ -65,7 +65,7 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     training = turns * segments * times.segment * times.speed // leg.slot_speed
     outer = times.outer * times.speed // leg.slot_speed
     most = _MICRO * progress_seconds(
-        terms, order.params.progress_base, leg.slot_speed, leg.slots_at_once
+        served_terms(terms, leg), order.params.progress_base, leg.slot_speed, leg.slots_at_once
     )
     verify = verify_seconds(order.params, order.audit_ms, order.window)
     left = _MICRO * (order.deadline - clock - verify)

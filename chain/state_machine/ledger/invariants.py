@@ -3,11 +3,14 @@
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Invariants, ensure
 from chain.state_machine.ledger.tables import (
+    BALANCES,
     BOND_ACCOUNTS,
     POTS,
     SUPPLY,
+    TALLIES,
 )
 from chain.state_machine.store import Overlay
+from domain.amount import MONEY_MAX
 from escrow.moves import Pot
 
 
@@ -20,6 +23,28 @@ def check_conservation(store: Overlay) -> None:
     ensure(total == supply, f"pots hold {total}, but the supply is {supply}")
 
 
+def check_pots(store: Overlay, _: Running) -> None:
+    """Each pot's count is the sum of its records: the second count of every coin."""
+    ensure_pot(store, Pot.ACCOUNTS, sum(amount for _, amount in BALANCES.scan(store)))
+    ensure_pot(
+        store,
+        Pot.BONDS,
+        sum(
+            account.free + sum(withdrawal.amount for withdrawal in account.withdrawals)
+            for account in BOND_ACCOUNTS.scan(store)
+        ),
+    )
+    ensure_pot(store, Pot.ESCROWS, sum(tally.held for tally in TALLIES.scan(store)))
+    supply = SUPPLY.get(store)
+    ensure(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
+
+
+def ensure_pot(store: Overlay, pot: Pot, total: int) -> None:
+    """Raise InvariantBroken unless the count of a pot is the sum of the records of the component that keeps it."""
+    count = POTS.get(store, pot)
+    ensure(total == count, f"{pot} hold {total}, but {count} were counted")
+
+
 def check_bond_accounts(store: Overlay, _: Running) -> None:
     """No bond account is below zero."""
     for account in BOND_ACCOUNTS.scan(store):
@@ -27,4 +52,4 @@ def check_bond_accounts(store: Overlay, _: Running) -> None:
         ensure(min(amounts) >= 0, f"the bond account of {account.owner} is below zero")
 
 
-INVARIANTS = Invariants(block=(check_conservation,), whole=(check_bond_accounts,))
+INVARIANTS = Invariants(block=(check_conservation,), whole=(check_pots, check_bond_accounts))

@@ -156,7 +156,9 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
 
 def _key(subject: Subject) -> tuple[bytes, int, int]:
     """Return the parts of a subject's key; legs are numbered from 1, so no round has the key of an order."""
-    return (subject, 0, 0) if isinstance(subject, bytes) else tuple(subject)
+    if isinstance(subject, bytes):
+        return subject, 0, 0
+    return subject.order_id, subject.leg, subject.round
 
 
 def _get_time(ctx: Context, order_id: bytes) -> HeldTime:

@@ -1,15 +1,12 @@
-"""What must hold of rounds, shares, panels and lots, and of the coins that all components hold."""
+"""What must hold of rounds, shares, panels and lots."""
 
 from collections import Counter
 from itertools import groupby, pairwise
 
 from chain.state_machine.context import HEAD, NS, Running
 from chain.state_machine.invariant import Each, Invariants, ensure
+from chain.state_machine.ledger.invariants import ensure_pot
 from chain.state_machine.ledger.tables import (
-    BALANCES,
-    BOND_ACCOUNTS,
-    POTS,
-    SUPPLY,
     TALLIES,
 )
 from chain.state_machine.legs.tables import LEGS
@@ -33,10 +30,8 @@ from chain.state_machine.proof.tables import (
     lot_key,
 )
 from chain.state_machine.queue import get_entries
-from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Numbers, number_of
-from domain.amount import MONEY_MAX
+from chain.state_machine.tables import number_of
 from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
@@ -55,27 +50,9 @@ from pol.rules.schedule import (
 from pol.rules.stops import done_work
 
 
-def check_pots(store: Overlay, _: Running) -> None:
-    """Each pot's count is the sum of its records: the second count of every coin."""
-    sums = {
-        Pot.ACCOUNTS: _sum_numbers(store, BALANCES),
-        Pot.BONDS: sum(
-            account.free + sum(withdrawal.amount for withdrawal in account.withdrawals)
-            for account in BOND_ACCOUNTS.scan(store)
-        ),
-        Pot.ESCROWS: sum(tally.held for tally in TALLIES.scan(store)),
-        Pot.STAKES: sum(validator.stake for validator in VALIDATORS.scan(store)),
-        Pot.AUDITS: _sum_numbers(store, PANEL_POTS),
-    }
-    for pot, total in sums.items():
-        count = POTS.get(store, pot)
-        ensure(total == count, f"{pot} hold {total}, but {count} were counted")
-    supply = SUPPLY.get(store)
-    ensure(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
-
-
-def _sum_numbers(store: Overlay, numbers: Numbers) -> int:
-    return sum(number for _, number in numbers.scan(store))
+def check_audit_pots(store: Overlay, _: Running) -> None:
+    """The count of what seats lost is the sum over the panels' pots."""
+    ensure_pot(store, Pot.AUDITS, sum(amount for _, amount in PANEL_POTS.scan(store)))
 
 
 def check_rounds(store: Overlay, order: Order) -> None:
@@ -285,6 +262,6 @@ def check_duties(store: Overlay, _: Running) -> None:
 
 
 INVARIANTS = Invariants(
-    whole=(check_pots, check_queue, check_deadlines, check_room, check_duties),
+    whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties),
     each=(Each(ORDERS, (check_rounds, check_shares, check_panels)),),
 )

@@ -4,6 +4,7 @@ from chain.state_machine.component import Component
 from chain.state_machine.registry.beacon import apply_reveal
 from chain.state_machine.registry.genesis import write_registry
 from chain.state_machine.registry.handlers import HANDLERS
+from chain.state_machine.registry.invariants import INVARIANTS
 from chain.state_machine.registry.members import take_updates
 from chain.state_machine.registry.queries import ANSWERS
 from chain.state_machine.registry.tables import (
@@ -31,5 +32,6 @@ COMPONENT = Component(
     handlers=HANDLERS,
     hooks=(REVEAL.to(apply_reveal), POWERS.to(take_updates)),
     answers=ANSWERS,
+    invariants=INVARIANTS,
     genesis=write_registry,
 )

@@ -39,7 +39,7 @@ def draw_duty(seed: bytes, segments: int, params: OrderParams) -> tuple[int, ...
 
 
 def may_sit(order: Order, speed: int, rate: int) -> bool:
-    """Tell whether a validator promises enough to recompute the order's places within its audit time."""
+    """Return whether a validator promises enough to recompute the order's places within its audit time."""
     return is_eligible(order.terms, order.params, order.audit_ms, speed, rate)
 
 
@@ -50,7 +50,7 @@ def panel_fee(order: Order, leg: Leg, work: int) -> int:
 
 
 def is_same_share(rejected: bytes, accepted: bytes) -> bool:
-    """Tell whether a rejected share committed to what was accepted: equal roots have equal commitments."""
+    """Return whether a rejected share committed to what was accepted: equal roots have equal commitments."""
     return rejected == accepted
 
 

@@ -24,7 +24,7 @@ class Counted:
         return self.finding(finding_of(answer)), self.digest(answer.digest)
 
     def agree(self, one: Finding, other: Finding) -> bool:
-        """Tell whether two findings agree."""
+        """Return whether two findings agree."""
         return self.finding(one) == self.finding(other)
 
 
@@ -87,7 +87,7 @@ def _verdict(
 
 
 def differ(counted: Counted, votes: Sequence[Vote]) -> bool:
-    """Tell whether seats that revealed on a place said different things."""
+    """Return whether seats that revealed on a place said different things."""
     said = [(vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None]
     findings = {finding for _, finding, _ in said}
     return len(findings) > 1 or len(set(said)) > len({stage for stage, *_ in said})

@@ -347,7 +347,7 @@ class ProviderActor:
         )
         if stop is None:
             sent = digest("garbage", update) if habit == "garbage" else update
-            blobs = job.blob(sent), job.local_blob(states[-1][1])
+            blobs = job.update_blob(sent), job.local_blob(states[-1][1])
             roots = ShareRoots(b"", update, states[-1][1], metrics, segments)
             delivery = ShareDelivery(key, roots, boundaries, *blobs)
         else:

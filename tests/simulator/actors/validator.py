@@ -21,6 +21,7 @@ from tests.support.chain_harness import CHAIN_ID
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
+from validator.decide.openings import openings_taken
 from validator.decide.outgoing import Outgo
 from validator.decide.records import LegKey, LocalOrder, LocalUpkeep
 from validator.decide.view import ChainView, Look
@@ -152,17 +153,18 @@ class ValidatorActor:
     def _look(self) -> Look:
         own = self.view.validators.get(self.me)
         return Look(
-            self.view,
-            self.me,
-            CHAIN_ID,
-            self.secret,
-            self.since or 0,
-            self.service.workers(),
-            self.service.presence.machines(),
-            own.endpoint if own else "",
-            own.certificate if own else b"",
-            held(self.records),
-            self.service.measured(),
+            chain=self.view,
+            me=self.me,
+            chain_id=CHAIN_ID,
+            secret=self.secret,
+            since=self.since or 0,
+            workers=self.service.workers(),
+            machines=self.service.presence.machines(),
+            endpoint=own.endpoint if own else "",
+            certificate=own.certificate if own else b"",
+            seats=held(self.records),
+            measured=self.service.measured(),
+            held={state.root: state for state in self.world.setup.held},
         )
 
     # Doing
@@ -171,6 +173,8 @@ class ValidatorActor:
         match action:
             case do.NoteVerdicts() | do.Tidy() | do.Clean():
                 pass
+            case do.TakeOpenings(leg=leg, opening=opening, slots=slots):
+                self.change(leg, lambda now: openings_taken(now, opening, slots))
             case do.Forget(leg=leg):
                 self.records.pop(leg, None)
             case do.EndSeat(seat=seat):

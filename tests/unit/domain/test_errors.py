@@ -23,7 +23,6 @@ SDK = {
     "tx_in_cache": 19,
     "mempool_full": 20,
     "tx_too_large": 21,
-    "key_not_found": 22,
     "tx_timeout_height": 30,
     "wrong_sequence": 32,
 }

@@ -34,8 +34,8 @@ def _tier() -> Iterator[None]:
         yield
 
 
-def make_market(**more: int) -> Market:
-    market = Market(validators=6, bidders=(), **more)
+def make_market() -> Market:
+    market = Market(validators=6, bidders=())
     market.chain.ok(bid("v0", tiers=(NAME,)))
     return market
 

@@ -1,0 +1,70 @@
+"""Checks of keys: each has a weight, and no transaction makes more of them than it declares gas for."""
+
+from typing import Any
+
+import pytest
+
+from chain.state_machine import transition
+from chain.state_machine.context import Context
+from chain.state_machine.rules import Rules
+from domain.beacon import possession_sign_bytes
+from domain.block import TxResult
+from domain.crypto import WEIGHTS, Crypto
+from domain.registry.messages import MsgSetBeaconKey
+from domain.tx import Tx
+from tests.support import chain_harness
+from tests.support.chain_harness import CHAIN_ID, TestCrypto, pub_key, sign
+from tests.support.chain_market import Market, make_terms, submit
+from wire.crypto import WireCrypto
+
+
+class Counting(TestCrypto):
+    """Adds up the weights of what it is asked."""
+
+    def __init__(self) -> None:
+        self.gas = 0
+
+    def signature(self, key: bytes, message: bytes, signature: bytes) -> bool:
+        self.gas += WEIGHTS["signature"]
+        return super().signature(key, message, signature)
+
+    def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
+        self.gas += WEIGHTS["reveal"]
+        return super().reveal(key, message, proof)
+
+
+def methods(cls: type) -> set[str]:
+    return {name for name, value in vars(cls).items() if callable(value) and name[0] != "_"}
+
+
+def test_every_check_has_a_weight_and_a_node_implements_it() -> None:
+    assert methods(Crypto) == set(WEIGHTS) == methods(WireCrypto)
+    crypto: Crypto = WireCrypto()
+    assert not crypto.signature(b"", b"", b"")
+    assert not crypto.reveal(b"", b"", b"")
+
+
+def test_a_transaction_pays_for_each_check_that_it_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = Counting()
+    monkeypatch.setattr(chain_harness, "CRYPTO", counting)
+    checked: dict[str, int] = {}
+    real = transition.apply_tx
+
+    def watched(ctx: Context, rules: Rules, tx: Tx | Any) -> TxResult:
+        before = counting.gas
+        result = real(ctx, rules, tx)
+        used = counting.gas - before
+        assert result.gas_used >= used, tx
+        checked[type(tx.messages[0]).__name__] = used // WEIGHTS["signature"]
+        return result
+
+    monkeypatch.setattr(transition, "apply_tx", watched)
+    market = Market(providers=4)
+    terms = make_terms(slots=4)
+    market.settle(market.run(submit(terms=terms, deposit=10**9)))
+    key = pub_key("new key")
+    proof = sign(key, possession_sign_bytes(CHAIN_ID, "v0", key))
+    market.chain.ok(MsgSetBeaconKey("v0", key, proof))
+    assert checked["MsgAcceptOrder"] == 1
+    assert checked["MsgSubmitOrder"] == checked["MsgSetBeaconKey"] == 2
+    assert checked["MsgCommitTraces"] == 1 + terms.slots
