@@ -60,6 +60,8 @@ _IDLE_SECONDS = 0.5
 _STATUS_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
 _MEASURED_VALID_SECONDS = 86_400
+_COMPUTING_VALID_SECONDS = 600
+"""What computes was found out with a measurement of a moment ago: a process that says it again costs a second."""
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 
@@ -191,21 +193,25 @@ class Daemon:
     def _look_at_machine(self) -> None:
         """Say what computes, and measure it (on the main thread: both start a child)."""
         try:
-            self._computing = what_computes(self._config.backend, self._stop)
-            _log.info("computing with %s", self._computing)
             self._measure()
+            _log.info("computing with %s", self._computing)
         except ProviderError:
             if not self._stop.is_set():
                 raise
 
     def _measure(self) -> None:
-        """Measure the machine, unless that was done lately."""
+        """Measure the machine, unless that was done lately, and find out what computes."""
         backend, now = self._config.backend, int(time.time())
         known = self._store.measured(backend)
-        if known and now - known.at < _MEASURED_VALID_SECONDS:
-            return
-        speed = measure_speed(backend, seconds=1.0, stop=self._stop)
-        self._store.put_measured(backend, Measured(speed.flops, speed.memory, now))
+        if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
+            self._computing = known.computing
+        elif known and now - known.at < _MEASURED_VALID_SECONDS:
+            self._computing = what_computes(backend, self._stop)
+        else:
+            speed = measure_speed(backend, seconds=1.0, stop=self._stop)
+            measured = Measured(speed.flops, speed.memory, now, speed.backend)
+            self._store.put_measured(backend, measured)
+            self._computing = speed.backend
 
     # Outcomes, and what follows
 

@@ -25,11 +25,15 @@ FORM = 4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What this machine was measured to do with a back end: FLOP/s, bytes of memory, and when (Unix seconds)."""
+    """What this machine was measured to do with a back end: FLOP/s, bytes of memory, and when (Unix seconds).
+
+    ``computing`` says in words what computed.
+    """
 
     flops: int
     memory: int
     at: int
+    computing: str = ""
 
 
 _SHARE = (bytes, int, int, int, int)

@@ -86,6 +86,23 @@ def summarise(answer: OrderResponse) -> Summary:
     )
 
 
+def waits_for(answer: OrderResponse) -> str:
+    """Say in a few words what an order waits for."""
+    order, found = answer.order, summarise(answer)
+    match order.state:
+        case OrderState.OPEN:
+            return "waits for a match"
+        case OrderState.MATCHED:
+            return "waits for the trial"
+        case OrderState.RUNNING:
+            return f"waits for shares of round {found.round}"
+        case OrderState.CLOSED:
+            return "is over"
+    if any(not panel.is_decided for panel in answer.panels if panel.leg == order.legs):
+        return "waits for auditors"
+    return "waits for a window" if found.verified < found.round else "waits for the hand-over"
+
+
 def follow(
     client: ChainClient,
     order_id: bytes,

@@ -13,11 +13,12 @@ from types import MappingProxyType
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
+from consumer.errors import StillWaiting
 from consumer.jobs import read_job, write_result
 from consumer.request import Request
 from consumer.result import fetch_result
 from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
-from consumer.watch import Delivery, wait_for
+from consumer.watch import Delivery, wait_for, waits_for
 from consumer.why import why
 from domain.market.events import OrderOpened
 from domain.market.records import Conditions, OrderState
@@ -44,10 +45,13 @@ CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"
 CHEAPEST, RIVAL = "val0", "val1"
 """The cluster whose bid takes the first order whole, and the one that gets the second."""
-BUILD_SECONDS = 300.0
-PATIENCE, DEADLINE = 600.0, 1800
-"""Seconds that a phase of the order may take, and that the order gives the network: busy machines are slow."""
-MATCH_SECONDS = 120
+BUILD_SECONDS = 900.0
+PATIENCE = 300.0
+"""Seconds without any change of an order after which the demo gives up: a busy machine is slow, but it moves."""
+DEADLINE, MATCH_SECONDS = 7_200, 600
+"""Chain seconds that an order gives the network, and that it waits for a match: nothing waits for their end."""
+ACCEPT_BASE, PROGRESS_BASE = 300, 900
+"""Chain seconds that a trial and a round may take, whatever the job: upper bounds, which a busy machine needs."""
 _EXAMPLES = Path(__file__).parents[1] / "examples"
 JOBS: Mapping[str, Path] = MappingProxyType(
     {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
@@ -128,7 +132,13 @@ class Demo:
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
         # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
-        params = replace(local_params(), newcomer_slots=1)
+        params = replace(
+            local_params(),
+            newcomer_slots=1,
+            accept_base=ACCEPT_BASE,
+            accept_max=2 * ACCEPT_BASE,
+            progress_base=PROGRESS_BASE,
+        )
         clusters = CLUSTERS if self._twice else 2
         layout = create(
             self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params
@@ -209,7 +219,7 @@ class Demo:
         self._say("submitting the order", network)
         limited = replace(request, price_limit=price)
         made = submit(client, TxSender(client, key), key, job, limited)
-        delivery, stop = Delivery(client, key, made.order_id, directory, job), Event()
+        delivery = Delivery(client, key, made.order_id, directory, job)
         second: Delivery | None = None
         if self._twice:
             # It pays what the next cluster asks, too.
@@ -222,8 +232,7 @@ class Demo:
             void = [closed.round for closed in on_chain.rounds if closed.void]
             if void:
                 raise NetworkError(
-                    f"round {void[0]} was not confirmed by strangers: the machine was too busy for the windows of a "
-                    f"local network (logs: {self._directory}/logs)",
+                    f"round {void[0]} was not confirmed by strangers (logs: {self._directory}/logs)",
                     _BUSY,
                 )
             if any(tried.end_reason for tried in on_chain.legs):
@@ -240,7 +249,7 @@ class Demo:
 
         def reach(state: OrderState, phase: str) -> OrderResponse:
             begun = time.monotonic()
-            on_chain = wait_for(client, made.order_id, state, delivery, stop, PATIENCE, seen)
+            on_chain = self._patiently(client, delivery, state, seen)
             self._seconds[phase] = time.monotonic() - begun
             return on_chain
 
@@ -249,16 +258,41 @@ class Demo:
         on_chain = reach(OrderState.CLOSED, "windows")
         ended = None
         if second:
-            ended = wait_for(
+            ended = self._patiently(
                 client,
-                second.order_id,
-                OrderState.CLOSED,
                 second,
-                stop,
-                PATIENCE,
+                OrderState.CLOSED,
                 lambda other: self._moment(network, client, on_chain, other),
             )
         return made, price, _deposited(client, made.order_id), on_chain, ended
+
+    def _patiently(
+        self,
+        client: ChainClient,
+        delivery: Delivery,
+        state: OrderState,
+        seen: Callable[[OrderResponse], None],
+    ) -> OrderResponse:
+        """Wait until an order is in a state, as long as anything changes of it; NetworkError says what did not."""
+        last: list[OrderResponse | None] = [None]
+
+        def look(on_chain: OrderResponse) -> None:
+            last[0] = on_chain
+            seen(on_chain)
+
+        while True:
+            before = last[0]
+            try:
+                return wait_for(client, delivery.order_id, state, delivery, Event(), PATIENCE, look)
+            except StillWaiting as error:
+                if last[0] is None:
+                    raise
+                if last[0] == before:
+                    raise NetworkError(
+                        f"nothing has moved for {PATIENCE:.0f} s: the order {waits_for(last[0])} "
+                        f"(logs: {self._directory}/logs)",
+                        _BUSY,
+                    ) from error
 
     def _finish_build(
         self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS

@@ -12,7 +12,7 @@ from domain.market.records import Offer
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from localnet.create import KEY, test_keyring
 from localnet.layout import ProviderSpec, ValidatorSpec
-from localnet.network import Network
+from localnet.network import START_SECONDS, Network
 from pol.rules.tiers.table import DEFAULT_TIERS
 from validator.decide.offer import best_offer
 
@@ -27,7 +27,7 @@ DURATION = 30 * 86_400
 
 def open_market(
     network: Network,
-    seconds: float = 60.0,
+    seconds: float = START_SECONDS,
     capacities: Mapping[str, int] = MappingProxyType({}),
     look: Callable[[], None] = lambda: None,
 ) -> None:
@@ -72,7 +72,7 @@ def open_market(
 
 
 def wait_for_clusters(
-    network: Network, seconds: float = 60.0, look: Callable[[], None] = lambda: None
+    network: Network, seconds: float = START_SECONDS, look: Callable[[], None] = lambda: None
 ) -> None:
     """Wait until the validators that run have certified all providers that run, and these have seen it.
 

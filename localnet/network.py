@@ -26,7 +26,8 @@ from localnet.layout import Layout, NetworkError, NetworkKind, ValidatorSpec
 from pol.executor.names import DEFAULT
 
 STATUS_FILE = "status.json"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
+"""An upper bound, which only a machine with much else to do comes near."""
 PROVIDER_BOND = 10_000_000_000
 """What providers compute with unless they are told otherwise."""
 
@@ -61,22 +62,20 @@ class Network:
     def start(
         self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None
     ) -> None:
-        """Start the processes (all by default): nodes first, then what needs a node that answers."""
+        """Start the processes (all by default): nodes first, and beside them what waits for a node that answers."""
         chosen = self.names() if names is None else list(names)
-        self._measure_providers(chosen)
         nodes = [name for name in chosen if name.endswith(".node")]
+        daemons = [name for name in chosen if name not in nodes]
         for name in nodes:
             self.start_one(name)
+        # While the nodes start, which takes longer.
+        self._measure_providers(daemons)
+        for name in daemons:
+            self.start_one(name)
+        note(f"started {_counted(nodes, 'node')} and {_counted(daemons, 'daemon')}")
         if nodes:
-            note(
-                f"started {len(nodes)} node{'s' * (len(nodes) != 1)}, waiting for the first blocks"
-            )
+            note("waiting for the first blocks")
             self.wait_for_height(2, [name.removesuffix(".node") for name in nodes])
-        for name in chosen:
-            if name not in nodes:
-                self.start_one(name)
-        others = len(chosen) - len(nodes)
-        note(f"started {others} daemon{'s' * (others != 1)}")
 
     def _measure_providers(self, names: Sequence[str]) -> None:
         """Measure the machine once for all providers that are new: each would measure what the others leave of it.
@@ -89,9 +88,10 @@ class Network:
             return
         speed = measure_speed(DEFAULT, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
+        measured = Measured(part, speed.memory, int(time.time()), speed.backend)
         for home in new:
             with closing(Store(home)) as store:
-                store.put_measured(DEFAULT, Measured(part, speed.memory, int(time.time())))
+                store.put_measured(DEFAULT, measured)
 
     def start_one(self, name: str) -> None:
         """Start one process; one that runs is left alone."""
@@ -223,10 +223,13 @@ class Network:
         while not condition():
             self.check_alive()
             if time.monotonic() > ends:
-                raise NetworkError(
-                    f"waited {seconds:.0f} s for {what}; see {self.layout.path}/logs"
-                )
+                raise NetworkError(f"waited {seconds:.0f} s for {what}; {self.told()}")
             time.sleep(0.1)
+
+    def told(self) -> str:
+        """Return the last line of each process's log, for a person who has to find out what is slow."""
+        logs = [f"{state.name}: {_tail(Path(state.log))}" for state in self.states()]
+        return "\n".join([f"last lines of {self.layout.path}/logs:", *logs])
 
     def write_status(self) -> None:
         """Write process ids for ``assay localnet status``."""
@@ -241,6 +244,10 @@ def comet_pid(validator: ValidatorSpec) -> int:
         return int(ready["comet_pid"])
     except (FileNotFoundError, ValueError, KeyError):
         return 0
+
+
+def _counted(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}{'s' * (len(names) != 1)}"
 
 
 def _is_measured(home: Path) -> bool:

@@ -55,7 +55,7 @@ T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 """For a process of the pool to be ready."""
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
 """How many actions of a lane run at a time."""
@@ -328,6 +328,7 @@ class ValidatorDaemon:
             certificate=self._certificate.der,
             seats=self._store.seats(),
             measured=self._service.prober.measured(),
+            doubted=self._service.doubted,
             held=self._ledger.held_openings(view.orders.values(), self._me),
         )
         wanted: list[Outgo] = []

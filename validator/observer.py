@@ -230,4 +230,5 @@ def member_of(provider: Provider, clock: int) -> Member:
     capability = provider.capability
     left = capability.expires_at - clock if capability else 0
     speed = capability.speed if capability and left > 0 else 0
-    return Member(speed, left <= CERTIFY_SECONDS // 10, provider.newcomer)
+    measured_at = max(0, capability.expires_at - CERTIFY_SECONDS) if capability else 0
+    return Member(speed, left <= CERTIFY_SECONDS // 10, provider.newcomer, measured_at)

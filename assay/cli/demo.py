@@ -189,13 +189,13 @@ class _Ticker:
 
 
 def _where(orders: Sequence["OrderResponse"]) -> str:
-    """Say in a line of 80 columns where the orders are."""
-    from consumer.watch import summarise
+    """Say in a line of 80 columns where the orders are, and what they wait for."""
+    from consumer.watch import summarise, waits_for
 
-    found = [summarise(on_chain) for on_chain in orders]
+    found = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
     return "; ".join(
-        f"{name} {s.state.name.lower()}: {s.round}/{s.rounds} closed, {s.verified} paid"
-        for name, s in zip(("1st", "2nd"), found, strict=False)
+        f"{name} {s.verified}/{s.rounds} paid, {text}"
+        for name, (s, text) in zip(("1st", "2nd"), found, strict=False)
     )
 
 

@@ -16,9 +16,9 @@ from typing import IO
 from compute_provider.interfaces import ProviderError
 from host import sandbox
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 """A back end may take long to come up."""
-TASK_SECONDS = 30.0
+TASK_SECONDS = 60.0
 """More than any validator waits for."""
 _LOOK_SECONDS = 0.1
 

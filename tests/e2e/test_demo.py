@@ -31,11 +31,11 @@ from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
 from tests.support.waiting import is_running, wait_until
 
-RUN_SECONDS = 240.0
+RUN_SECONDS = 900.0
 AFTER_LEAST = 0.85
 """Accuracy that the demo's job reaches with room to spare; one class in ten is the baseline."""
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.network, pytest.mark.timeout(1_000)]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,11 @@ def run_demo(directory: Path, *options: str, seconds: float = RUN_SECONDS) -> Ru
         process = subprocess.Popen([*command, "--output", "json"], stdout=out, stderr=err)
         try:
             while process.poll() is None:
-                assert time.monotonic() < started + seconds, "the demo does not end"
+                if time.monotonic() >= started + seconds:
+                    told = (directory.parent / "err").read_text().splitlines()[-12:]
+                    pytest.fail(
+                        "\n".join([f"the demo has not ended after {seconds:.0f} s:", *told])
+                    )
                 seen |= descendants(process.pid)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.5)

@@ -16,9 +16,9 @@ PARAMS = quick_params(segments_drawn=1, audit_bps=5_000, audit_places_max=9)
 ROUNDS = 2
 PATIENT = 20_000
 """FLOP/s that the provider is certified for: it has time enough on a busy machine."""
-SECONDS = 150.0
+SECONDS = 600.0
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from tests.same_bits.run import run_row
 from tests.same_bits.table import IN_MAKE_TEST, ROWS, Row
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1_200)
 
 
 @pytest.mark.parametrize("row", [r for r in ROWS if r.name in IN_MAKE_TEST], ids=lambda r: r.name)

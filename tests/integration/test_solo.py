@@ -26,7 +26,7 @@ from tests.support.small_chain import (
 )
 
 GENESIS = genesis(accounts=6, validators=3)
-DEADLINE = 20.0
+DEADLINE = 120.0
 
 
 class Solo:

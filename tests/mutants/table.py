@@ -2442,11 +2442,19 @@ MUTANTS = (
         (_PROBE,),
     ),
     Mutant(
-        "probe-two-at-once",
-        "two providers are measured at a time",
+        "probe-crowd",
+        "as many providers are measured at a time as ask",
         "validator/serve/prober.py",
-        "self._active is not None and self._active.provider != name:",
-        "self._active is None and self._active is not None:",
+        "len(self._active) >= ACTIVE_MAX:",
+        "len(self._active) < 0:",
+        (_PROBE,),
+    ),
+    Mutant(
+        "probe-lucky",
+        "the fastest try counts, as if the neighbours were always idle",
+        "validator/decide/probe.py",
+        "by_speed[(len(by_speed) - 1) // 2]",
+        "by_speed[-1]",
         (_PROBE,),
     ),
     Mutant(

@@ -29,7 +29,7 @@ from tests.support.waiting import wait_until
 
 PARAMS = quick_params(progress_base=300, accept_base=60, accept_max=300)
 """Time enough for a busy machine."""
-SECONDS = 240.0
+SECONDS = 900.0
 DEADLINE = 1_200
 AUDITING = 2
 """Validators without providers, which audit."""

@@ -55,13 +55,13 @@ TORCH = "torch"
 PORTS = range(28_000, 32_000)
 """Not those of networks that other tests make at the same time with ``assay``."""
 MARKET_BOND = 10**9
-START_SECONDS = 90.0
+START_SECONDS = 300.0
 SPEED = 10**9
 
 
 def quick_params(**changes: int) -> Params:
     """Return the parameters of a local network with more places to audit and every segment drawn."""
-    params = replace(local_params(), audit_bps=4_500, segments_drawn=16, progress_base=60)
+    params = replace(local_params(), audit_bps=4_500, segments_drawn=16)
     return replace(params, **changes)
 
 
@@ -131,12 +131,12 @@ class MarketOrder:
         return sum(p.amount for p in payments if p.kind in kinds and to in ("", p.to))
 
     def _where(self) -> str:
-        order, logs = self.on_chain.order, self._market.network.layout.path / "logs"
+        order = self.on_chain.order
         legs = ", ".join(
             f"{self._market.moniker_of(a.validator)} {a.state.name} in round {a.round}, end {a.end_reason}"
             for a in self.on_chain.legs
         )
-        return f"it is {order.state.name}, end {order.close_reason}; {legs or 'no leg'}; see {logs}"
+        return f"it is {order.state.name}, end {order.close_reason}; {legs or 'no leg'}; {self._market.network.told()}"
 
 
 class MarketNetwork:
@@ -177,7 +177,7 @@ class MarketNetwork:
         *regions: str,
         price_limit: int = PRICE,
         time_to_live: int = 60,
-        deadline: int = 300,
+        deadline: int = 3_600,
         deliver: bool = True,
     ) -> MarketOrder:
         """Submit an order for bids inside ``regions``, and follow it."""

@@ -20,7 +20,7 @@ from tests.support.small_chain import CHAIN_ID, genesis, key
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 def free_ports() -> Ports:

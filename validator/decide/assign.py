@@ -9,13 +9,14 @@ from domain.proof.reasons import ShareReason
 from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work
 from validator.decide.openings import opening_state
-from validator.decide.plan import Worker, plan_slots
+from validator.decide.pace import paced, unshown
+from validator.decide.plan import Worker, plan_slots, spread_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 from validator.decide.view import View
 
 OWN_PICKS = 1
 """Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""
-PATIENCE = 8
+PATIENCE = 20
 """Chain seconds that any share may take, however small it is: a process has to start, perhaps with torch."""
 PATIENCES = 20
 """How many times a chain whose progress deadlines are long waits for small shares in one of them."""
@@ -111,6 +112,7 @@ def new_work(
         broken=(),
         verdict=ShareReason.NONE,
         settled=False,
+        given_at=view.clock,
     )
 
 
@@ -166,7 +168,7 @@ def give_out(
     is there, slots wait for that.
     """
     latest = {work.slot: work for work in works}  # issues of a slot stand in ascending order
-    usable = _usable(local, view)
+    usable = paced(_usable(local, view), local, view.on_chain.order.terms)
     failures, waiting = _failures(local), _waiting(latest.values())
     least = _least_failed(usable, failures)
     room = _room(view, usable, latest.values(), proven)
@@ -187,7 +189,8 @@ def give_out(
                 give(slot, provider, failed.issue + 1)
     unserved = [slot for slot in leg.served_slots if slot not in latest]
     last = {work.slot: work.provider for known in local.rounds for work in known.works}
-    for slot, provider in plan_slots(unserved, least, waiting, last, room).items():
+    plan = plan_slots(unserved, least, waiting, last, room)
+    for slot, provider in spread_slots(plan, least, waiting, unshown(least, local), room).items():
         give(slot, provider, 1)
     return given
 

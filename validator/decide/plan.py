@@ -1,10 +1,14 @@
 """Who serves which slot: the job fixes the slots of a round, the validator only chooses who trains each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
+
+SPREAD = 3
+"""How many times as long as planned a round may take so that an idle provider has a slot, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +65,33 @@ def plan_slots(
             if not left[chosen]:
                 del speeds[chosen]
     return plan
+
+
+def spread_slots(
+    plan: Mapping[int, str],
+    workers: Sequence[Worker],
+    waiting: Mapping[str, int],
+    unshown: Collection[str],
+    room: Mapping[str, int] = MappingProxyType({}),
+) -> dict[int, str]:
+    """Return the plan with a slot for idle providers, taken from those whose speed nothing has shown.
+
+    A certified speed may come from a lucky moment, or from a machine that has other work now. A provider that is
+    ``unshown`` and has several shares to train gives its last slot to one that has none, the fastest of these first, as
+    long as that one is done within ``SPREAD`` times what the whole plan takes.
+    """
+    spread = dict(plan)
+    speeds = {worker.address: max(1, worker.speed) for worker in workers}
+    planned = Counter(spread.values())
+    total = Counter({name: waiting.get(name, 0) + planned[name] for name in speeds})
+    longest = max((Fraction(total[name], speeds[name]) for name in planned), default=Fraction(0))
+    idle = [name for name in speeds if not total[name] and room.get(name, 1) > 0]
+    for name in sorted(idle, key=lambda name: (-speeds[name], name)):
+        givers = [slot for slot, giver in spread.items() if giver in unshown and total[giver] > 1]
+        if not givers or Fraction(1, speeds[name]) > SPREAD * longest:
+            break
+        slot = max(givers, key=lambda slot: (total[spread[slot]], slot))
+        total[spread[slot]] -= 1
+        total[name] += 1
+        spread[slot] = name
+    return spread

@@ -1,8 +1,11 @@
 """How a provider is measured: first the way to it, then pieces of a seeded program, as many as take half a second.
 
-What it answers with names every piece, so that a few which are drawn afterwards show whether all were worked out. The
-best of some tries counts: other work on its machine, or on ours, makes one of them slower, and nothing makes it
-faster. Whoever calls this has a steady clock (nanoseconds) and bytes that nobody knows before.
+What it answers with names every piece, so that a few which are drawn afterwards show whether all were worked out. What
+counts is what it does beside its neighbours, because that is how it will train: those that ask together are measured
+side by side, and of the tries the middle one counts, the slower one of two. A moment in which a neighbour was idle
+makes one try faster, and a moment in which the machine did something else makes one slower; neither is a speed to plan
+with. Only a try that counts is checked, so a try that was made up wins nothing. The caller has a steady clock
+(nanoseconds) and bytes that nobody knows before.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +16,7 @@ from link.types import ProbeTask
 from pol.rules.lots import draw
 from pol.rules.probe import speed
 
-TASK_NS = 15 * 10**9
+TASK_NS = 30 * 10**9
 """The longest that a task may take."""
 TARGET_NS = 5 * 10**8
 """What one should take."""
@@ -48,7 +51,7 @@ class Probe:
     pieces: int = 0
     tries: int = 0
     bandwidth: int = 0
-    best: Try | None = None
+    counted: tuple[Try, ...] = ()
 
     @property
     def ends_at(self) -> int:
@@ -95,20 +98,21 @@ def go_on(
     if len(digests) != probe.pieces:
         return Failed(f"{len(digests)} digests of {probe.pieces} pieces")
     answered = Try(probe.seed, digests, speed(probe.pieces, taken))
-    best = probe.best
     # A machine may be faster for a moment: a short try only says how large the next one is.
     if taken >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
-        best = answered if best is None else max(best, answered, key=lambda tried: tried.speed)
-    probe = replace(probe, best=best, tries=probe.tries + 1)
-    if best is None or probe.tries < TRIES:
+        probe = replace(probe, counted=(*probe.counted, answered))
+    probe = replace(probe, tries=probe.tries + 1)
+    if not probe.counted or probe.tries < TRIES:
         if probe.tries == TRIES_MAX:
             return Failed("every try was shorter than it should be")
         wanted = probe.pieces * TARGET_NS // max(1, taken)
         most = min(probe.pieces * GROWTH, PROBE_PIECES_MAX)
         return _ask(probe, max(1, min(wanted, most)), now, fresh)
-    drawn = sorted(draw(fresh, len(best.digests), SAMPLED))
-    sample = tuple((piece, best.digests[piece]) for piece in drawn)
-    return Measured(probe.provider, best.speed, probe.bandwidth, best.seed, sample)
+    by_speed = sorted(probe.counted, key=lambda tried: tried.speed)
+    middle = by_speed[(len(by_speed) - 1) // 2]
+    drawn = sorted(draw(fresh, len(middle.digests), SAMPLED))
+    sample = tuple((piece, middle.digests[piece]) for piece in drawn)
+    return Measured(probe.provider, middle.speed, probe.bandwidth, middle.seed, sample)
 
 
 def _ask(probe: Probe, pieces: int, now: int, seed: bytes) -> tuple[Probe, ProbeTask]:

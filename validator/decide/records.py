@@ -78,6 +78,9 @@ class SlotWork:
     settled: bool  # the chain knows the verdict, or never knew the share
     # Chain clock since when its provider is not there to train it; 0 while it is.
     missed_at: int = 0
+    # Chain clock when it was given out, and when its commitment was seen first; 0 while it was not.
+    given_at: int = 0
+    handed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from validator.decide.assign import (
     open_round,
     transfer_seconds,
 )
+from validator.decide.pace import note_handed_in
 from validator.decide.records import (
     LocalOrder,
     LocalRound,
@@ -99,6 +100,7 @@ def _advance(
     tier: str,
 ) -> tuple[SlotWork, list[Action]]:
     """Move one share on, from its arrival to its verdict, and the verdict to where the chain knows it."""
+    work = note_handed_in(work, view)
     if work.verdict:
         # One that the chain does not show (yet) may be on its way into a block: then it is rejected there.
         told = share is not None and share.state != ShareState.COMMITTED

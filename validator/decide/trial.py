@@ -17,7 +17,7 @@ from pol.work.trials import Trial
 from validator.decide.assign import OWN_PICKS
 from validator.decide.records import LegKey
 
-START_SECONDS = 20
+START_SECONDS = 45
 """What a trial may take beside its work: a process starts, and measures the machine."""
 LOAD_RATE = 20_000_000
 """Bytes/s at which a payload is loaded at least."""

@@ -47,7 +47,8 @@ def _certificates(look: Look) -> list[Action]:
     """
     known = look.chain.providers
     sure = {found.provider: found for found in look.measured if found.sure}
-    due = {address for address, member in known.items() if member.due} | look.chain.applicants
+    due = {address for address, member in known.items() if member.due}
+    due |= look.chain.applicants | (look.doubted & known.keys())
     actions: list[Action] = []
     for address in sorted(sure.keys() & look.machines.keys() & due):
         machine, measured = look.machines[address], sure[address]

@@ -23,11 +23,15 @@ class OwnPanel:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether it is to be measured (again)."""
+    """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether it is to be measured (again).
+
+    ``measured_at`` is when it was certified, on the chain clock.
+    """
 
     speed: int
     due: bool
     newcomer: bool  # no share of it was accepted yet
+    measured_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,9 @@ class Look:
     """One look at everything, from which all duties and what is done about them follow.
 
     ``seats`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
-    probes found; ``endpoint`` and ``certificate`` are where this daemon can be reached. ``held`` are states of other
-    legs, by root, that matched legs start from.
+    probes found, and ``doubted`` are providers whose results do not fit what they are certified for; ``endpoint`` and
+    ``certificate`` are where this daemon can be reached. ``held`` are states of other legs, by root, that matched legs
+    start from.
     """
 
     chain: ChainView
@@ -92,6 +97,7 @@ class Look:
     certificate: bytes = b""
     seats: tuple[SeatKey, ...] = ()
     measured: tuple[Measured, ...] = ()
+    doubted: frozenset[str] = frozenset()
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
     def of(self, on_chain: OrderResponse) -> View:

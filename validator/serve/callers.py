@@ -7,8 +7,8 @@ from threading import Lock
 
 from link.types import BlobRef, Machine
 
-LIVE_SECONDS = 5.0
-"""A provider that has not polled for this long gets no new work."""
+LIVE_SECONDS = 15.0
+"""A provider that has not polled for this long gets no new work; a busy machine may keep it from that for seconds."""
 
 
 class Presence:
@@ -53,7 +53,7 @@ class Presence:
                     del known[address]
 
 
-ASKING_SECONDS = 30.0
+ASKING_SECONDS = 60.0
 """How long somebody who asks to join is looked after without a word: longer than a task of a probe may take."""
 ASKING_MAX = 64
 

@@ -13,6 +13,7 @@ from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
 from validator.decide.admission import Admission
+from validator.decide.pace import doubted
 from validator.decide.plan import Worker
 from validator.decide.quotas import Allowance, payload_quota, provider_quota
 from validator.decide.receive import (
@@ -56,6 +57,7 @@ class Service:
         self.ledger, self.blobs = ledger, ledger.blobs
         self.view = ChainView(0, {}, {}, {})
         self.admission = Admission()
+        self.doubted: frozenset[str] = frozenset()
         self.presence, self.asking, self.prober = Presence(), Asking(), Prober()
         self._verify, self._wake = verify, wake
         self._grants = Grants()
@@ -66,7 +68,12 @@ class Service:
         self.asking.drop(name for name in asked if name not in view.applicants)
         due = {name for name, member in view.providers.items() if member.due}
         allowed = {name for name in view.applicants if not self.admission.problem(name)}
-        self.prober.want(due | allowed)
+        self.doubted = frozenset(
+            name
+            for local, on_chain in self._records()
+            for name in doubted(local, on_chain.order.terms, view.providers, view.clock)
+        )
+        self.prober.want(due | allowed | self.doubted)
 
     # Who
 

@@ -24,7 +24,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         return dict(zip(FEW, found, strict=True))
 
 
-@pytest.mark.timeout(400)  # more than a dozen processes, five of which import torch
+@pytest.mark.timeout(1_200)  # more than a dozen processes, five of which import torch
 @pytest.mark.parametrize("control", FEW, ids=str)
 def test_exact_arithmetic_has_one_hash(control: Control, outcomes: Outcomes) -> None:
     if outcomes[control].missing:
@@ -32,7 +32,7 @@ def test_exact_arithmetic_has_one_hash(control: Control, outcomes: Outcomes) -> 
     assert outcomes[control].exact == outcomes[Control(NUMPY)].exact
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("library", [NUMPY, TORCH])
 def test_plain_fp32_differs_somewhere(library: str, outcomes: Outcomes) -> None:
     """Without this, the test above would show nothing."""

@@ -95,7 +95,7 @@ def test_a_home_belongs_to_the_first_who_uses_it(store: Store, tmp_path: Path) -
 
 def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> None:
     assert store.measured("numpy") is None
-    measured = Measured(10**9, 1 << 30, 1)
+    measured = Measured(10**9, 1 << 30, 1, "native avx2")
     store.put_measured("numpy", measured)
     for order_id, amount in ((ORDER_ID, 1), (bytes(32), 5), (ORDER_ID, 2)):
         store.put_earned(order_id, amount)

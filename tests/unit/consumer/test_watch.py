@@ -14,7 +14,7 @@ from chain.client.errors import ChainError, ChainTimeout, ErrorKind
 from consumer.deliver import deliver, payload
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job
-from consumer.watch import Delivery, follow, wait_for
+from consumer.watch import Delivery, follow, wait_for, waits_for
 from domain.errors import BAD_FIELD
 from domain.legs.records import LegState
 from domain.market.records import OrderState
@@ -175,3 +175,17 @@ def test_another_job_than_the_ordered_one_is_not_delivered(tmp_path: Path) -> No
             tmp_path,
             job,
         )
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (OrderState.OPEN, "waits for a match"),
+        (OrderState.MATCHED, "waits for the trial"),
+        (OrderState.RUNNING, "waits for shares of round 0"),
+        (OrderState.PROVEN, "waits for the hand-over"),
+        (OrderState.CLOSED, "is over"),
+    ],
+)
+def test_what_an_order_waits_for_is_said_in_a_few_words(state: OrderState, text: str) -> None:
+    assert waits_for(at(state)) == text

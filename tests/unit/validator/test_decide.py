@@ -303,9 +303,9 @@ def test_each_issue_of_a_share_has_twice_the_time_of_the_one_before() -> None:
         clock = latest[0].answer_by
     assert had == [had[0], 2 * had[0], 4 * had[0]]
     # Never more than two thirds of what is left, so that somebody else can still do it.
-    near = chain(assigned={"progress_deadline": clock + 15})
+    near = chain(assigned={"progress_deadline": clock + 45})
     local, _ = decide(local, view(near, clock))
-    assert {w.answer_by for w in works(local) if not w.verdict} == {clock + 10}
+    assert {w.answer_by for w in works(local) if not w.verdict} == {clock + 30}
     # Where deadlines are hours, even the smallest share has minutes.
     public = chain(
         assigned={"progress_deadline": 100_000},
