@@ -367,7 +367,15 @@ class PlacedOrder:
             return None
         session = self.session
         job, note = read_job(directory), session._note
-        return Delivery(session.client, session.key, self.id, directory, job, None, note)
+        return Delivery(
+            client=session.client,
+            key=session.key,
+            order_id=self.id,
+            directory=directory,
+            job=job,
+            progress=None,
+            note=note,
+        )
 
 
 def _state(until: object) -> OrderState:

@@ -137,19 +137,21 @@ class Net:
         self.time_ns = START_NS
         self.cons = [sha256(b"cons " + name.encode()).digest() for name in validators]
         genesis = Genesis(
-            CHAIN_ID,
-            DENOM,
-            self.params,
-            tuple(GenesisAccount(key(name).address, (Coin(DENOM, COINS),)) for name in names),
-            tuple(
+            chain_id=CHAIN_ID,
+            denom=DENOM,
+            params=self.params,
+            accounts=tuple(
+                GenesisAccount(key(name).address, (Coin(DENOM, COINS),)) for name in names
+            ),
+            validators=tuple(
                 GenesisValidator(
-                    key(name).address,
-                    name,
-                    cons,
-                    _beacon_key(name).pub_key,
-                    10**13,
-                    f"{name}:7430",
-                    b"cert",
+                    operator=key(name).address,
+                    moniker=name,
+                    cons_key=cons,
+                    beacon_key=_beacon_key(name).pub_key,
+                    stake=10**13,
+                    endpoint=f"{name}:7430",
+                    certificate=b"cert",
                     audit_speed=2**62,
                     audit_rate=2**62,
                 )
@@ -240,9 +242,14 @@ class Net:
         paid, self.paid = self.paid + sum(map(_fee, results)), 0
         refused = sum(result.code != 0 for result in results)
         what = f"{case} ({len(chosen) - 1}" + (f", {refused} refused)" if refused else ")")
-        rows = [Row(what, best, "s", GOAL), Row(f"  {case}: costs its sender", paid, "uassay")]
+        rows = [
+            Row(case=what, value=best, unit="s", baseline=GOAL),
+            Row(f"  {case}: costs its sender", paid, "uassay"),
+        ]
         if gas:
-            rows.append(Row(f"  {case}: gas in 5 ns", gas / 2e8, "s", best))
+            rows.append(
+                Row(case=f"  {case}: gas in 5 ns", value=gas / 2e8, unit="s", baseline=best)
+            )
         return rows
 
     def _node(self) -> Application:
@@ -374,7 +381,14 @@ class Net:
         round = self.order(order_id).legs[-1].round
         for at in range(0, len(shares), SHARES_PER_MESSAGE_MAX):
             portion = tuple(shares[at : at + SHARES_PER_MESSAGE_MAX])
-            yield MsgCommitTraces(key("v0").address, order_id, 1, round, (), portion)
+            yield MsgCommitTraces(
+                validator=key("v0").address,
+                order_id=order_id,
+                leg=1,
+                round=round,
+                rejections=(),
+                shares=portion,
+            )
 
     def commit_all(self, orders: Sequence[bytes]) -> None:
         """Commit all shares of the open rounds, and wait until they are drawn."""
@@ -394,13 +408,23 @@ class Net:
         round = found.legs[-1].round
         every = found.order.params.handover_every
         sealed = _NO_ROOT if is_handover(terms, every, round) else b""
-        return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT, sealed)
+        return MsgCloseRound(
+            validator=key("v0").address,
+            order_id=order_id,
+            leg=1,
+            round=round,
+            shares=shares,
+            next_root=_NO_ROOT,
+            ciphertext_root=sealed,
+        )
 
 
 def _roots(local_out: bytes, segments: int) -> ShareRoots:
     """Return what every share's commitment hides."""
     trace, update = sha256(b"trace").digest(), sha256(b"update").digest()
-    return ShareRoots(trace, update, local_out, (), segments)
+    return ShareRoots(
+        trace_root=trace, update_root=update, local_out=local_out, metrics=(), segments=segments
+    )
 
 
 def _every(
@@ -488,12 +512,14 @@ def rounds_that_are_dropped() -> list[Row]:
     verdict = int(ShareReason.NO_ANSWER)
     rejections = [
         MsgCommitTraces(
-            key("v0").address,
-            orders[0],
-            1,
-            0,
-            tuple(Rejection(ref, verdict) for ref in _EVERY[at : at + SHARES_PER_MESSAGE_MAX]),
-            (),
+            validator=key("v0").address,
+            order_id=orders[0],
+            leg=1,
+            round=0,
+            rejections=tuple(
+                Rejection(ref, verdict) for ref in _EVERY[at : at + SHARES_PER_MESSAGE_MAX]
+            ),
+            shares=(),
         )
         for at in range(0, SLOTS_MAX, SHARES_PER_MESSAGE_MAX)
     ]
@@ -519,15 +545,31 @@ def cascade() -> list[Row]:
             break
         net.block(seconds=0)
     answers = tuple(
-        SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0) for number in panel.undecided
+        SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=b"", digest=b"", step=0)
+        for number in panel.undecided
     )
     salt = bytes(32)
     commits: list[Message] = []
     reveals: list[Message] = []
     for seat in answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats:
         made = answer_commitment(CHAIN_ID, panel.key, 1, seat.validator, salt, answers)
-        commits.append(MsgCommitAnswer(seat.validator, order_id, 1, 0, 1, made))
-        reveals.append(MsgRevealAnswer(seat.validator, order_id, 1, 0, 1, salt, answers, ()))
+        commits.append(
+            MsgCommitAnswer(
+                auditor=seat.validator, order_id=order_id, leg=1, round=0, stage=1, commitment=made
+            )
+        )
+        reveals.append(
+            MsgRevealAnswer(
+                auditor=seat.validator,
+                order_id=order_id,
+                leg=1,
+                round=0,
+                stage=1,
+                salt=salt,
+                answers=answers,
+                leaves=(),
+            )
+        )
     net.block(*commits, seconds=0)
     rows = net.measured("a round voided with 99 behind it", [net.raw(m) for m in reveals])
     return rows + net.measured("rounds that become void, the block after", [])
@@ -543,12 +585,20 @@ def junk() -> list[Row]:
     for _ in range(4):
         net.block(*[cheap] * 300)
     operator = key("v0").address
-    change = MsgChangeBid(operator, bid_id, PRICE, 10**18, 10**6)
+    change = MsgChangeBid(
+        validator=operator, bid_id=bid_id, price=PRICE, capacity=10**18, duration=10**6
+    )
     rows += net.measured("orders swept after a change", [net.raw(change)])
     rows += net.measured("orders swept, the block after", [])
     many = [bid for name in ("v0", "v1", "v2", "v3") for bid in _bids(net, name)]
     changes = [
-        MsgChangeBid(key(name).address, bid, PRICE + number % 200, 10**18, 10**6)
+        MsgChangeBid(
+            validator=key(name).address,
+            bid_id=bid,
+            price=PRICE + number % 200,
+            capacity=10**18,
+            duration=10**6,
+        )
         for number, (name, bid) in enumerate(many * 4)
     ]
     rows += net.measured("bids changing", [net.raw(m) for m in changes])
@@ -583,7 +633,15 @@ def withdrawals() -> list[Row]:
 def decoding() -> list[Row]:
     """Lists at their caps, and as many items as bytes have room for."""
     net = Net()
-    close = MsgCloseRound(key("v0").address, bytes(32), 1, 0, _every(bytes(32)), _NO_ROOT, _NO_ROOT)
+    close = MsgCloseRound(
+        validator=key("v0").address,
+        order_id=bytes(32),
+        leg=1,
+        round=0,
+        shares=_every(bytes(32)),
+        next_root=_NO_ROOT,
+        ciphertext_root=_NO_ROOT,
+    )
     rows = net.measured("lists at their caps", [net.raw(close) for _ in range(40)])
     long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
 
@@ -634,7 +692,7 @@ def _best_of(case: str, ask: Callable[[], object]) -> Row:
         start = process_time()
         ask()
         best = min(best, process_time() - start)
-    return Row(case, best, "s", GOAL)
+    return Row(case=case, value=best, unit="s", baseline=GOAL)
 
 
 KINDS: tuple[Callable[[], list[Row]], ...] = (

@@ -79,7 +79,18 @@ class _Market:
         self._book = LivingBook()
         self.storage = Storage.temporary()
         overlay = Overlay(self.storage.snapshot())
-        HEAD.put(overlay, Head("assay-bench", "uassay", 0, 0, 0, _SEED, _SEED))
+        HEAD.put(
+            overlay,
+            Head(
+                chain_id="assay-bench",
+                denom="uassay",
+                height=0,
+                time_ns=0,
+                clock_ns=0,
+                last_hash=_SEED,
+                beacon=_SEED,
+            ),
+        )
         names = [f"validator {number:04}" for number in range(VALIDATORS_BIDDING)]
         for name in names:
             VALIDATORS.put(overlay, replace(_VALIDATOR, operator=name))
@@ -96,7 +107,14 @@ class _Market:
                 tiers=("exact",),
                 providers_bps=7_000,
             )
-            bid = Bid(bid_id, random.choice(names), offer, 10**18, CLOCK + 10**6, 1)
+            bid = Bid(
+                id=bid_id,
+                validator=random.choice(names),
+                offer=offer,
+                capacity=10**18,
+                expires_at=CLOCK + 10**6,
+                placed_height=1,
+            )
             BIDS.put(overlay, bid)
         self._write(overlay)
         self._reader = Overlay(self.storage.snapshot())
@@ -115,7 +133,7 @@ class _Market:
                 if matched != expected:
                     raise RuntimeError(f"{case}: the two auctions decide differently")
         baseline = 1_000 * whole if compared else None
-        return Row(case, 1_000 * living, "ms", baseline)
+        return Row(case=case, value=1_000 * living, unit="ms", baseline=baseline)
 
     def derived(self) -> Row:
         """Measure the first auction after a start, with all indexes that it asks for."""
@@ -168,7 +186,20 @@ class _Market:
         self.storage.commit(COMMITTED, overlay.changes(), {})
 
 
-_VALIDATOR = Validator("", "", bytes(32), bytes(20), 10**15, False, "", b"", 0, 0, 0, 0)
+_VALIDATOR = Validator(
+    operator="",
+    moniker="",
+    cons_key=bytes(32),
+    cons_address=bytes(20),
+    stake=10**15,
+    jailed=False,
+    endpoint="",
+    certificate=b"",
+    orders_settled=0,
+    legs_failed=0,
+    audits_answered=0,
+    audits_missed=0,
+)
 
 
 def _asked(
@@ -268,7 +299,18 @@ def _memory(bids: int) -> Row:
     """Return what a bid takes in a living book with all that it keeps of it, once every page was read."""
     random, storage = Random(3), Storage.temporary()
     overlay = Overlay(storage.snapshot())
-    HEAD.put(overlay, Head("assay-bench", "uassay", 0, 0, 0, _SEED, _SEED))
+    HEAD.put(
+        overlay,
+        Head(
+            chain_id="assay-bench",
+            denom="uassay",
+            height=0,
+            time_ns=0,
+            clock_ns=0,
+            last_hash=_SEED,
+            beacon=_SEED,
+        ),
+    )
     for row in (_standing(random, number, bids) for number in range(bids)):
         VALIDATORS.put(overlay, replace(_VALIDATOR, operator=row.bid.validator))
         BOND_ACCOUNTS.put(overlay, BondAccount(row.bid.validator, row.free_bond, ()))
@@ -290,12 +332,25 @@ def _memory(bids: int) -> Row:
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     storage.close()
-    return Row(f"memory of a bid, of {bids}", used / bids, "bytes", 1_024, 1.0)
+    return Row(
+        case=f"memory of a bid, of {bids}",
+        value=used / bids,
+        unit="bytes",
+        baseline=1_024,
+        goal=1.0,
+    )
 
 
 def _times(case: str, times: Sequence[float], unit: str, goal: float | None) -> Row:
     least = min(times)
-    return Row(case, least, unit, goal, goal and 1.0, columns={"median": median(times)})
+    return Row(
+        case=case,
+        value=least,
+        unit=unit,
+        baseline=goal,
+        goal=goal and 1.0,
+        columns={"median": median(times)},
+    )
 
 
 def _standing(random: Random, number: int, bids: int) -> Standing:
@@ -324,4 +379,10 @@ def _standing(random: Random, number: int, bids: int) -> Standing:
         placed_height=1,
     )
     free_bond, free_stake = of_validator.randint(10**6, 10**12), of_validator.randint(10**9, 10**15)
-    return Standing(bid, False, random.randint(10**14, 10**18), free_bond, free_stake)
+    return Standing(
+        bid=bid,
+        jailed=False,
+        free_capacity=random.randint(10**14, 10**18),
+        free_bond=free_bond,
+        free_stake=free_stake,
+    )

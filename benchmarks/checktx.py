@@ -59,7 +59,7 @@ def run() -> Figures:
     return Figures(
         NAME,
         [
-            Row("coincurve verify, bare", median(bare), "1/s", None),
+            Row(case="coincurve verify, bare", value=median(bare), unit="1/s", baseline=None),
             _row("the same in two processes at once", twice, bare),
             _row("CheckTx, pipelined over the socket", new, bare),
             _row("recheck, pipelined over the socket", recheck, bare),
@@ -86,7 +86,7 @@ def _row(case: str, rates: Sequence[float], bare: Sequence[float]) -> Row:
     ranked = sorted(zip(rates, bare, strict=True), key=lambda pair: pair[0] / pair[1])
     lowest, middle, highest = ranked[0], ranked[len(ranked) // 2], ranked[-1]
     columns = {"lowest": lowest[0] / lowest[1], "highest": highest[0] / highest[1]}
-    return Row(case, middle[0], "1/s", middle[1], columns=columns)
+    return Row(case=case, value=middle[0], unit="1/s", baseline=middle[1], columns=columns)
 
 
 def _transfers(keys: list[Key]) -> list[bytes]:
@@ -174,11 +174,19 @@ def _started(
     """Return an application whose accounts have sent once before, as most have on a running chain."""
     operator = keys[0].address
     genesis = Genesis(
-        CHAIN_ID,
-        DENOM,
-        Params(),
-        tuple(GenesisAccount(key.address, (Coin(DENOM, 10**12),)) for key in keys),
-        (GenesisValidator(operator, "bench", b"\x01" * 32, keys[0].pub_key, 10**9),),
+        chain_id=CHAIN_ID,
+        denom=DENOM,
+        params=Params(),
+        accounts=tuple(GenesisAccount(key.address, (Coin(DENOM, 10**12),)) for key in keys),
+        validators=(
+            GenesisValidator(
+                operator=operator,
+                moniker="bench",
+                cons_key=b"\x01" * 32,
+                beacon_key=keys[0].pub_key,
+                stake=10**9,
+            ),
+        ),
     )
     app = Application(storage, AppConfig(), verifier)
     app.init_chain(genesis, _TIME_NS)

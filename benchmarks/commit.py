@@ -36,7 +36,7 @@ def run() -> Figures:
             best = min(best, _commit(storage, changes, nodes))
         what = f"{size:,} keys, {len(nodes):,} nodes"
         rows.append(Row(f"LevelDB alone, {what}", 1e3 * bare, "ms"))
-        rows.append(Row(f"Commit, {what}", 1e3 * best, "ms", 1e3 * bare))
+        rows.append(Row(case=f"Commit, {what}", value=1e3 * best, unit="ms", baseline=1e3 * bare))
     storage.close()
     return Figures(NAME, rows)
 

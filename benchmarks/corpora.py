@@ -42,7 +42,10 @@ def text(length: int) -> Corpus:
         f"{len(alphabet)} kinds, SHA-256 {sha256(written.encode()).hexdigest()}"
     )
     return Corpus(
-        {"x": x[~kept], "y": y[~kept]}, {"x": x[kept], "y": y[kept]}, len(alphabet), source
+        train={"x": x[~kept], "y": y[~kept]},
+        holdout={"x": x[kept], "y": y[kept]},
+        classes=len(alphabet),
+        source=source,
     )
 
 
@@ -63,8 +66,8 @@ def digits() -> Corpus:
         f"nine places, SHA-256 {sha256(images.tobytes() + y.tobytes()).hexdigest()}"
     )
     return Corpus(
-        {"x": train, "y": np.repeat(y[:first], 9)},
-        {"x": images[first:].reshape(-1, 64), "y": y[first:]},
-        10,
-        source,
+        train={"x": train, "y": np.repeat(y[:first], 9)},
+        holdout={"x": images[first:].reshape(-1, 64), "y": y[first:]},
+        classes=10,
+        source=source,
     )

@@ -151,7 +151,7 @@ def _wait(home: Path, client: ChainClient, height: int, counts: Sequence[int]) -
 def _look(home: Path, client: ChainClient, counts: Sequence[int] = ()) -> _Look:
     height, sent = client.status().height, sum(counts)
     sizes = {part: _bytes(comet_home(home) / folder) for part, folder in PARTS.items()}
-    return _Look(perf_counter(), height, sizes, sent)
+    return _Look(seconds=perf_counter(), height=height, sizes=sizes, sent=sent)
 
 
 def _bytes(folder: Path) -> int:

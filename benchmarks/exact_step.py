@@ -39,15 +39,22 @@ def run() -> Figures:
     rows = [Row("eager FP32 (torch)", native, "ms/step")]
     for name in BACKENDS:
         exact = _milliseconds(_exact_step(loaded, name))
-        rows.append(Row(f"exact, {name}", exact, "ms/step", native))
-        rows.append(Row(f"exact, {name}", flops / exact / 1e3, "MFLOP/s", flops / native / 1e3))
+        rows.append(Row(case=f"exact, {name}", value=exact, unit="ms/step", baseline=native))
+        rows.append(
+            Row(
+                case=f"exact, {name}",
+                value=flops / exact / 1e3,
+                unit="MFLOP/s",
+                baseline=flops / native / 1e3,
+            )
+        )
     states = (loaded.global_state, loaded.local_state)
     rows.append(
         Row(
-            "roots of both states",
-            _milliseconds(lambda: [state_tree(s) for s in states]),
-            "ms",
-            native,
+            case="roots of both states",
+            value=_milliseconds(lambda: [state_tree(s) for s in states]),
+            unit="ms",
+            baseline=native,
         )
     )
     rows.append(Row("building the job, once", built * 1e3, "ms"))

@@ -67,7 +67,15 @@ def figures(outcomes: Mapping[Control, Outcome]) -> Figures:
         for control, found in done.items()
     ]
     hashes = {found.exact for found in done.values()}
-    rows.append(Row(f"exact arithmetic, {len(done)} settings", len(hashes), "hashes", 1, 1))
+    rows.append(
+        Row(
+            case=f"exact arithmetic, {len(done)} settings",
+            value=len(hashes),
+            unit="hashes",
+            baseline=1,
+            goal=1,
+        )
+    )
     for executor in (NUMPY, TORCH):
         plain = {found.plain for control, found in done.items() if control.executor == executor}
         rows.append(Row(f"plain FP32, {executor}", len(plain), "hashes"))

@@ -63,7 +63,13 @@ def _rows(name: str, spec: JobSpec) -> Iterator[Row]:
     columns = {"untrained": first["before"], "trivial": trivial}
     metric = first["metric"]
     yield Row(f"{name}, eager FP32", mean(plain), metric, columns={**_ends(plain), **columns})
-    yield Row(f"{name}, job", mean(exact), metric, mean(plain), columns={**_ends(exact), **columns})
+    yield Row(
+        case=f"{name}, job",
+        value=mean(exact),
+        unit=metric,
+        baseline=mean(plain),
+        columns={**_ends(exact), **columns},
+    )
 
 
 def _ends(values: Sequence[float]) -> dict[str, float | None]:

@@ -158,7 +158,16 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
         made = whole.pop("make"), part.pop("make")
         seconds, before = sum(whole.values()), sum(part.values())
         case = f"{name}, {nodes}"
-        rows.append(Row(case, seconds, "s", PART * before, GOAL, {"make": made[0], **whole}))
+        rows.append(
+            Row(
+                case=case,
+                value=seconds,
+                unit="s",
+                baseline=PART * before,
+                goal=GOAL,
+                columns={"make": made[0], **whole},
+            )
+        )
     slow = [row.case for row in rows if row.value > SECONDS]
     notes = [f"{case} took more than {SECONDS:g} s" for case in slow]
     return Figures(NAME, rows, notes, failed=bool(slow))

@@ -47,7 +47,7 @@ BOUND = 96 * 2**20
 _CHAIN = "assay-local-1"
 _CONSUMER, _PROVIDER = Key(b"\x01" * 32), Key(b"\x02" * 32)
 _ORDER_SECRET, _SECRET = b"\x03" * 32, b"\x04" * 32
-_HANDOVER = HandoverId(_CHAIN, bytes(32), 1, 0)
+_HANDOVER = HandoverId(chain_id=_CHAIN, order_id=bytes(32), leg=1, round=0)
 _ROOT = Path(__file__).parents[1]
 _Grown = tuple[float, int]
 """Seconds, and bytes by which a process grew meanwhile."""
@@ -89,7 +89,7 @@ def judged(rows: Sequence[Row]) -> Figures:
     grown = ("validator grew", "other grew")
     over = [row.case for row in rows if max(row.columns.get(who) or 0 for who in grown) > most]
     notes = [f"{case}: a process grew by more than {most:g} MiB" for case in over]
-    return Figures(NAME, rows, notes, bool(over))
+    return Figures(name=NAME, rows=rows, notes=notes, failed=bool(over))
 
 
 def _write_state(folder: Path, size: int) -> int:

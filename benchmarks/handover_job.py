@@ -37,7 +37,7 @@ LARGE, SMALL = "job", "small"
 _ROW = 2**14
 """FP32 numbers of a row: few rows that are read take little memory, too."""
 _BATCH, _STEPS = 4, 4
-_KEY = ShareKey(bytes(32), 1, 0, 0, 0)
+_KEY = ShareKey(order_id=bytes(32), leg=1, round=0, slot=0, issue=0)
 
 
 def write_jobs(folder: Path, size: int) -> int:
@@ -92,9 +92,18 @@ def _share(job: Path, folder: Path) -> tuple[float, int]:
     own.mkdir(parents=True)
     document = parse_job((job / DOCUMENT).read_bytes()).document
     order = WorkOrder(
-        str(job), str(own), str(job / GLOBAL_STATE), str(job / LOCAL_STATE), document.global_root,
-        document.local_root, round=0, slot=0, backend=NUMPY, memory_bytes=physical_memory(), boundaries=(),
-    )  # fmt: skip
+        job=str(job),
+        folder=str(own),
+        global_in=str(job / GLOBAL_STATE),
+        local_in=str(job / LOCAL_STATE),
+        global_root=document.global_root,
+        local_root=document.local_root,
+        round=0,
+        slot=0,
+        backend=NUMPY,
+        memory_bytes=physical_memory(),
+        boundaries=(),
+    )
     said: SimpleQueue[dict[str, Any]] = SimpleQueue()
     trainer, start = Trainer(partial(_hear, said), folder), perf_counter()
     boundaries = [boundary_root(document.global_root, document.local_root, ()).hex()]

@@ -93,7 +93,7 @@ def row(case: Case, executor: str) -> Row:
     ratios = [ours / plain for ours, plain in zip(times[case.ours], times[case.plain], strict=True)]
     label = f"{case.name}, {executor} ({min(ratios):.2f} to {max(ratios):.2f})"
     ours, plain = (1e6 * median(times[side]) for side in (case.ours, case.plain))
-    return Row(label, ours, "us", plain)
+    return Row(case=label, value=ours, unit="us", baseline=plain)
 
 
 def _seconds(work: Callable[[], object], count: int) -> float:

@@ -79,7 +79,9 @@ def outcome(name: str) -> Outcome:
     start = time.perf_counter()
 
     def ended(nodes: int, difference: float, error: str = "") -> Outcome:
-        return Outcome(nodes, time.perf_counter() - start, difference, error)
+        return Outcome(
+            nodes=nodes, seconds=time.perf_counter() - start, difference=difference, error=error
+        )
 
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -110,18 +110,18 @@ class Classifier(nn.Module):
 MODELS: Mapping[str, Study] = MappingProxyType(
     {
         "gpt": Study(
-            lambda: corpora.text(64),
-            lambda corpus: GPT(64, 2, 64, corpus.classes),
-            800,
-            16,
-            (3e-3, 1e-2, 3e-2),
+            corpus=lambda: corpora.text(64),
+            model=lambda corpus: GPT(64, 2, 64, corpus.classes),
+            steps=800,
+            batch=16,
+            rates=(3e-3, 1e-2, 3e-2),
         ),
         "digits": Study(
-            corpora.digits,
-            lambda corpus: Classifier(64, 256, corpus.classes),
-            1200,
-            64,
-            (1e-3, 3e-3, 1e-2),
+            corpus=corpora.digits,
+            model=lambda corpus: Classifier(64, 256, corpus.classes),
+            steps=1200,
+            batch=64,
+            rates=(1e-3, 3e-3, 1e-2),
         ),
     }
 )
@@ -246,10 +246,10 @@ def compared(model: str, runs: Runs) -> Iterator[Row]:
                 values = [one.final[measure] for one in trained]
                 different = mean(values) - mean(fp32)
                 yield Row(
-                    f"{model}, {measure}, rate {rate:g}, {precision}",
-                    mean(values),
-                    "nats" if measure.endswith("loss") else "share",
-                    None if precision == FP32 else mean(fp32),
+                    case=f"{model}, {measure}, rate {rate:g}, {precision}",
+                    value=mean(values),
+                    unit="nats" if measure.endswith("loss") else "share",
+                    baseline=None if precision == FP32 else mean(fp32),
                     columns={
                         "least": min(values),
                         "most": max(values),

@@ -109,7 +109,14 @@ def _rows(name: str) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         declared = build(MODELS[name](), Path(folder)).document.step.peak_size / 2**20
         columns = {executor: _touched(executor, Path(folder)) for executor in EXECUTORS}
-    yield Row(f"{name}, declared", declared, "MiB", max(columns.values()), GOAL, columns)
+    yield Row(
+        case=f"{name}, declared",
+        value=declared,
+        unit="MiB",
+        baseline=max(columns.values()),
+        goal=GOAL,
+        columns=columns,
+    )
 
 
 def _touched(executor: str, folder: Path) -> float:

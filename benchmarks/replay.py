@@ -95,7 +95,13 @@ def opened(folder: Path) -> Place:
     replayed = replay_segment(
         loaded, PART, INDEX, loaded.global_state, loaded.local_state, backend(NATIVE)
     )
-    return Place(folder / "job", loaded, states, start.boundary(0, 0, ()), replayed.boundary)
+    return Place(
+        directory=folder / "job",
+        loaded=loaded,
+        states=states,
+        start=start.boundary(0, 0, ()),
+        end=replayed.boundary,
+    )
 
 
 def tasks(place: Place) -> dict[str, Task]:
@@ -179,7 +185,7 @@ def _hear(said: Said, _key: ShareKey, message: dict[str, Any]) -> None:
 
 def _share(trainer: Trainer, said: Said, place: Place, folder: Path, round: int) -> float:
     """Return the seconds of the clock that a share takes."""
-    key = ShareKey(bytes(32), 1, round, 0, 0)
+    key = ShareKey(order_id=bytes(32), leg=1, round=round, slot=0, issue=0)
     own = folder / str(round)
     own.mkdir()
     global_in, local_in = map(str, place.states)
@@ -228,4 +234,4 @@ def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
     for name, found in times.items():
         ratios = [ours / theirs for ours, theirs in zip(found, plain, strict=True)]
         case = f"{model}, {name} ({min(ratios):.2f} to {max(ratios):.2f})"
-        yield Row(case, median(found), "s", median(plain))
+        yield Row(case=case, value=median(found), unit="s", baseline=median(plain))

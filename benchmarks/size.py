@@ -54,7 +54,15 @@ def run() -> Figures:
             found = _measured(stage, folder)
             # so many steps as the plain ones
             part, baseline = (PLAIN_STEPS / STEPS, plain.seconds) if stage == "train" else (1, None)
-            rows.append(Row(stage, part * found.seconds, "s", baseline, columns=found.columns))
+            rows.append(
+                Row(
+                    case=stage,
+                    value=part * found.seconds,
+                    unit="s",
+                    baseline=baseline,
+                    columns=found.columns,
+                )
+            )
     over = [row.case for row in rows[1:] if (row.columns["peak GB"] or 0) > GOAL / 1e9]
     return Figures(NAME, rows, [f"{case} took more than {GOAL / 1e9:g} GB" for case in over])
 

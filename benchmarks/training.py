@@ -75,7 +75,9 @@ def run(
 def _memory(name: str, folder: Path, threads: int) -> Iterator[Row]:
     plain, native = (memory.growth(name, which, folder, threads) for which in (EAGER, NATIVE))
     yield Row(f"{name}, memory, eager FP32", plain, "MiB")
-    yield Row(f"{name}, memory, native", native, "MiB", plain, GOAL_MEMORY)
+    yield Row(
+        case=f"{name}, memory, native", value=native, unit="MiB", baseline=plain, goal=GOAL_MEMORY
+    )
 
 
 def _rows(
@@ -113,7 +115,13 @@ def _rows(
         ratios = [ours / other for ours, other in zip(kept[executor], kept[plain], strict=True)]
         beside = "" if plain == EAGER else f" beside {plain}"
         case = f"{setting}, {executor}{beside} ({min(ratios):.2f} to {max(ratios):.2f})"
-        return Row(case, median(kept[executor]), "ms/step", median(kept[plain]), goal)
+        return Row(
+            case=case,
+            value=median(kept[executor]),
+            unit="ms/step",
+            baseline=median(kept[plain]),
+            goal=goal,
+        )
 
     for executor in EXECUTORS:
         yield compared(executor, EAGER, goals.get(name) if executor == NATIVE else None)

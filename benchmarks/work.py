@@ -128,7 +128,7 @@ def _elementwise() -> Iterator[Case]:
     for op, (dtypes, arity) in _ELEMENTWISE.items():
         for dtype, shape in product(dtypes, SHAPES):
             for values in VALUES if dtype == "f32" else VALUES[:1]:
-                yield Case(op, ((dtype, shape),) * arity, {}, values)
+                yield Case(op=op, operands=((dtype, shape),) * arity, attrs={}, values=values)
             if arity == 2 and len(shape) == 2:
                 yield Case(op, ((dtype, (shape[0], 1)), (dtype, (1, shape[1]))), {})
     for dtype, shape in product(("f32", "i64", "bool"), SHAPES):
@@ -168,7 +168,7 @@ def _products() -> Iterator[Case]:
         for values in VALUES:
             for bits in BITS:
                 operands = ("f32", (rows, summed)), ("f32", (summed, columns))
-                yield Case("matmul", operands, {"bits": bits}, values)
+                yield Case(op="matmul", operands=operands, attrs={"bits": bits}, values=values)
     for batch, side in ((100_000, 1), (100_000, 2), (10_000, 8), (256, 64)):
         for bits in BITS:
             yield Case("matmul", (("f32", (batch, side, side)),) * 2, {"bits": bits})

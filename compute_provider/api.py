@@ -154,13 +154,13 @@ def dry_run(config: ProviderConfig) -> Forecast:
         per_day = speed.flops * 86_400 * best.offer.price // PFLOP
         income = per_day * best.offer.providers_bps // 10_000
     return Forecast(
-        validator.moniker,
-        operator,
-        speed,
-        bandwidth,
-        best.offer.price if best else None,
-        best.offer.providers_bps if best else 0,
-        income,
+        moniker=validator.moniker,
+        validator=operator,
+        speed=speed,
+        bandwidth=bandwidth,
+        price_per_pflop=best.offer.price if best else None,
+        providers_bps=best.offer.providers_bps if best else 0,
+        income_per_day=income,
     )
 
 

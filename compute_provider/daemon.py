@@ -109,18 +109,18 @@ class Daemon:
         self._server: MetricsServer | None = None
         self._steps: dict[ShareKey, int] = {}
         self._told = metrics.DaemonLook(
-            config.home,
-            self._meters,
-            lambda: self._shares,
-            lambda: self._seen,
-            lambda: self._performer.known,
-            lambda: self._performer.account,
-            self._is_admitted,
-            lambda: self._note,
-            self._trainer.pids,
-            self._store,
-            self._performer.blobs,
-            self._lanes,
+            home=config.home,
+            meters=self._meters,
+            shares=lambda: self._shares,
+            validator=lambda: self._seen,
+            known=lambda: self._performer.known,
+            account=lambda: self._performer.account,
+            is_admitted=self._is_admitted,
+            note=lambda: self._note,
+            workers=self._trainer.pids,
+            store=self._store,
+            blobs=self._performer.blobs,
+            lanes=self._lanes,
         )
         self._meters.before_scrape(self._told.look)
 
@@ -209,7 +209,9 @@ class Daemon:
             self._computing = what_computes(backend, self._stop)
         else:
             speed = measure_speed(backend, seconds=1.0, stop=self._stop)
-            measured = Measured(speed.flops, speed.memory, now, speed.backend)
+            measured = Measured(
+                flops=speed.flops, memory=speed.memory, at=now, computing=speed.backend
+            )
             self._store.put_measured(backend, measured)
             self._computing = speed.backend
 

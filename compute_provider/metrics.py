@@ -29,41 +29,46 @@ POLL_AGE = Metric(
 SPEED = Metric(
     "assay_provider_speed_flops", Kind.GAUGE, "FLOP/s that the chain has certified, 0 where none."
 )
-SHARES = Metric("assay_provider_shares_in_hand", Kind.GAUGE, "Shares in hand by stage.", ("stage",))
+SHARES = Metric(
+    name="assay_provider_shares_in_hand",
+    kind=Kind.GAUGE,
+    help="Shares in hand by stage.",
+    labels=("stage",),
+)
 SHARES_ENDED = Metric(
-    "assay_provider_shares_total",
-    Kind.COUNTER,
-    "Shares by outcome: trained, stopped (by the job), delivered, refused (by the validator), failed, dropped.",
-    ("outcome",),
+    name="assay_provider_shares_total",
+    kind=Kind.COUNTER,
+    help="Shares by outcome: trained, stopped (by the job), delivered, refused (by the validator), failed, dropped.",
+    labels=("outcome",),
 )
 STAGE_SECONDS = Metric(
-    "assay_provider_stage_seconds",
-    Kind.HISTOGRAM,
-    "Time that shares spend in a stage, by stage.",
-    ("stage",),
+    name="assay_provider_stage_seconds",
+    kind=Kind.HISTOGRAM,
+    help="Time that shares spend in a stage, by stage.",
+    labels=("stage",),
 )
 STEPS = Metric("assay_provider_steps_total", Kind.COUNTER, "Training steps done.")
 WORKERS = Metric("assay_provider_workers", Kind.GAUGE, "Processes that train.")
 BYTES = Metric(
-    "assay_provider_bytes_total",
-    Kind.COUNTER,
-    "Bytes of files from and to the validator, by direction (in, out).",
-    ("direction",),
+    name="assay_provider_bytes_total",
+    kind=Kind.COUNTER,
+    help="Bytes of files from and to the validator, by direction (in, out).",
+    labels=("direction",),
 )
 EARNED = Metric("assay_provider_earned_uassay", Kind.GAUGE, "What all orders have paid so far.")
 BALANCE = Metric("assay_provider_balance_uassay", Kind.GAUGE, "Coins of the provider's account.")
 BOND = Metric("assay_provider_bond_uassay", Kind.GAUGE, "What is free in its bond account.")
 ACTIONS = Metric(
-    "assay_provider_open_actions",
-    Kind.GAUGE,
-    "Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
-    ("lane", "state"),
+    name="assay_provider_open_actions",
+    kind=Kind.GAUGE,
+    help="Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
+    labels=("lane", "state"),
 )
 ACTIONS_ENDED = Metric(
-    "assay_provider_actions_total",
-    Kind.COUNTER,
-    "Actions that have ended, by lane and outcome (done, failed, bug).",
-    ("lane", "outcome"),
+    name="assay_provider_actions_total",
+    kind=Kind.COUNTER,
+    help="Actions that have ended, by lane and outcome (done, failed, bug).",
+    labels=("lane", "outcome"),
 )
 BLOBS = Metric("assay_provider_blob_bytes", Kind.GAUGE, "Files of orders that it holds.")
 DISK_FREE = Metric("assay_provider_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")

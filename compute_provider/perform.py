@@ -361,14 +361,14 @@ class Performer:
         folder, client = self._store.folder(key), self._link.client()
         whole = roots.is_whole
         delivery = ShareDelivery(
-            key,
-            roots,
-            tuple(
+            key=key,
+            roots=roots,
+            boundaries=tuple(
                 TraceBoundary(boundary.step, boundary.root, boundary.metrics)
                 for boundary in self._store.boundaries(key)[1:]
             ),
-            self._put(client, folder / UPDATE) if whole else None,
-            self._put(client, folder / LOCAL_OUT) if whole else None,
+            update=self._put(client, folder / UPDATE) if whole else None,
+            local_out=self._put(client, folder / LOCAL_OUT) if whole else None,
         )
         verdict = client.call(DELIVER_SHARE, delivery)
         return _answered(receive.delivered, key, verdict)
@@ -399,7 +399,15 @@ class Performer:
             EXECUTOR_VERSION,
             roots,
         )
-        claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, me, commitment)
+        claim = ShareClaim(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            provider=me,
+            commitment=commitment,
+        )
         return self._behaviour.claim(claim), roots
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
@@ -409,7 +417,10 @@ class Performer:
             global_state = self._put(client, folder / f"{index}.global")
             local_state = self._put(client, folder / f"{index}.local")
             verdict = client.call(
-                SUBMIT_OPENING, OpeningSubmission(key, index, global_state, local_state)
+                SUBMIT_OPENING,
+                OpeningSubmission(
+                    key=key, index=index, global_state=global_state, local_state=local_state
+                ),
             )
             if not verdict.accepted:
                 raise ProviderError(f"boundary {index} was not taken: {verdict.text}")

@@ -54,7 +54,9 @@ def deposit_of(story: Story) -> Account:
     """Return where the deposit went."""
     flows = _sum((p.kind, p.to, p.amount) for p in story.payments if not p.leg)
     paid = sum(flow.amount for flow in flows)
-    return Account(story.deposit, flows, story.deposit - paid, story.withheld)
+    return Account(
+        total=story.deposit, flows=flows, held=story.deposit - paid, withheld=story.withheld
+    )
 
 
 def bonds_of(story: Story) -> Account:
@@ -121,7 +123,18 @@ def draw(account: Account) -> Picture | None:
             f"M{start} {left:.1f}C{middle} {left:.1f} {middle} {right:.1f} {_RIGHT} {right:.1f}"
             f"V{right + thick:.1f}C{middle} {right + thick:.1f} {middle} {left + thick:.1f} {start} {left + thick:.1f}Z"
         )
-        ribbons.append(Ribbon(kind, amount, path, right, thick, right + thick / 2))
+        ribbons.append(
+            Ribbon(
+                kind=kind, amount=amount, path=path, y=right, height=thick, text_y=right + thick / 2
+            )
+        )
         left += thick
         right += max(thick, 24.0) + _GAP
-    return Picture(WIDTH, max(left, right - _GAP), _BAR, left, _RIGHT, tuple(ribbons))
+    return Picture(
+        width=WIDTH,
+        height=max(left, right - _GAP),
+        bar=_BAR,
+        left=left,
+        right=_RIGHT,
+        ribbons=tuple(ribbons),
+    )

@@ -687,23 +687,28 @@ def _order_row(row: Sequence[Any]) -> OrderRow:
 def _trace(text: str) -> Trace:
     value = json.loads(text)
     return Trace(
-        tuple(
-            Reached(index, step, bytes.fromhex(root), tuple(metrics))
+        boundaries=tuple(
+            Reached(index=index, step=step, root=bytes.fromhex(root), metrics=tuple(metrics))
             for index, (step, root, metrics) in enumerate(value["boundaries"], 1)
         ),
-        tuple(
+        replayed=tuple(
             Replayed(segment, reason, bytes.fromhex(root))
             for segment, reason, root in value["replayed"]
         ),
-        tuple(value["picks"]),
-        value["verdict"],
-        value["claimed"],
+        picks=tuple(value["picks"]),
+        verdict=value["verdict"],
+        claimed=value["claimed"],
     )
 
 
 def _event(row: Sequence[Any]) -> LoggedEvent:
     number, height, kind, attributes = row
-    return LoggedEvent(number, height, kind, tuple(map(tuple, json.loads(attributes))))
+    return LoggedEvent(
+        number=number,
+        height=height,
+        type=kind,
+        attributes=tuple(map(tuple, json.loads(attributes))),
+    )
 
 
 def order_of(change: Change | None) -> bytes | None:

@@ -295,7 +295,11 @@ class OrderPage:
                     if share.reason == ShareReason.LEG_ENDED:
                         continue
                     key = ShareKey(
-                        story.order.id, leg.number, round.number, share.slot, share.issue
+                        order_id=story.order.id,
+                        leg=leg.number,
+                        round=round.number,
+                        slot=share.slot,
+                        issue=share.issue,
                     )
                     known = find_share(story, key, traces, self._names)
                     found.append(

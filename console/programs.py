@@ -134,7 +134,12 @@ def draw(rows: list[Layer]) -> Picture | None:
     total = max(1, sum(row.flops for row in rows))
     most = max(row.flops for row in rows) or 1
     boxes = tuple(
-        Box(row.name, number * ROW + ROW // 2, row.flops / most * BAR * 0.6, row.flops / total)
+        Box(
+            name=row.name,
+            y=number * ROW + ROW // 2,
+            bar=row.flops / most * BAR * 0.6,
+            part=row.flops / total,
+        )
         for number, row in enumerate(rows)
     )
     ends = [
@@ -155,14 +160,14 @@ def draw(rows: list[Layer]) -> Picture | None:
         # Results leave a little below the middle, and arrive a little above it.
         y1, y2 = boxes[source].y + 5, boxes[target].y - 5
         path = f"M{x} {y1}C{x + way * wide:.0f} {y1} {x + way * wide:.0f} {y2} {x} {y2}"
-        arcs.append(Arc(rows[source].name, rows[target].name, path, back))
+        arcs.append(Arc(source=rows[source].name, target=rows[target].name, path=path, back=back))
     return Picture(
-        int(left + right) + BOX + BAR + 24,
-        len(rows) * ROW,
-        int(left) + 12,
-        BOX,
-        boxes,
-        tuple(arcs),
+        width=int(left + right) + BOX + BAR + 24,
+        height=len(rows) * ROW,
+        left=int(left) + 12,
+        right=BOX,
+        boxes=boxes,
+        arcs=tuple(arcs),
     )
 
 

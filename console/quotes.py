@@ -72,13 +72,13 @@ FIELDS: Final = (
     Field("slots", "Slots", 2),
     Field("steps", "Steps of a slot in a round", 100),
     Field("segment", "Steps in a segment", 10),
-    Field("work", "Work of a step, MFLOP", 100, 10**6),
-    Field("outer", "Work between rounds, MFLOP", 1, 10**6),
-    Field("state", "State of a slot, KiB", 512, _KIB),
-    Field("files", "Job and data, KiB", 2_048, _KIB),
-    Field("memory", "Memory of a device, MiB", 256, _KIB * _KIB),
-    Field("pays", "Costs at most, ASSAY", 0, UASSAY),
-    Field("minutes", "Done within, minutes", 1_440, 60),
+    Field(name="work", label="Work of a step, MFLOP", default=100, unit=10**6),
+    Field(name="outer", label="Work between rounds, MFLOP", default=1, unit=10**6),
+    Field(name="state", label="State of a slot, KiB", default=512, unit=_KIB),
+    Field(name="files", label="Job and data, KiB", default=2_048, unit=_KIB),
+    Field(name="memory", label="Memory of a device, MiB", default=256, unit=_KIB * _KIB),
+    Field(name="pays", label="Costs at most, ASSAY", default=0, unit=UASSAY),
+    Field(name="minutes", label="Done within, minutes", default=1_440, unit=60),
 )
 
 
@@ -129,7 +129,9 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
         limit = number["pays"] * PFLOP // total_work(terms)
         if number["pays"] and not limit:
             raise ConsoleError("no bid can be as cheap", "let it cost more", field="pays")
-        request = SimulateMatchRequest(conditions, limit, number["minutes"], terms)
+        request = SimulateMatchRequest(
+            conditions=conditions, price_limit=limit, deadline=number["minutes"], terms=terms
+        )
         check(request)
         found = ask(request)
     except Expected as error:

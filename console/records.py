@@ -121,7 +121,10 @@ class Watcher:
         for key, boundary in reader.boundaries(known):
             before = found[key]
             made = Reached(
-                boundary.index, boundary.step, boundary.root, metric_values(boundary.metrics)
+                index=boundary.index,
+                step=boundary.step,
+                root=boundary.root,
+                metrics=metric_values(boundary.metrics),
             )
             if made.index == len(before.boundaries) + 1:
                 found[key] = replace(before, boundaries=(*before.boundaries, made))
@@ -158,7 +161,12 @@ def _taken(before: Trace, work: SlotWork) -> Trace:
         after,
         claimed=True,
         boundaries=tuple(
-            Reached(index, found.step, found.boundary_root, metric_values(found.metrics))
+            Reached(
+                index=index,
+                step=found.step,
+                root=found.boundary_root,
+                metrics=metric_values(found.metrics),
+            )
             for index, found in enumerate(work.packet.boundaries, 1)
         ),
     )

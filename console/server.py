@@ -256,7 +256,9 @@ class Console:
     def _share(
         self, query: Query, order: str, leg: int, round: int, slot: int, issue: int
     ) -> dict[str, Any]:
-        key = ShareKey(self.pages.find_order(order), leg, round, slot, issue)
+        key = ShareKey(
+            order_id=self.pages.find_order(order), leg=leg, round=round, slot=slot, issue=issue
+        )
         return self.pages.share(query, key)
 
     def _member(self, query: Query, address: str) -> dict[str, Any]:

@@ -89,9 +89,24 @@ def find_share(
     standing = None
     for other in round.issues(key.slot) if round else ():
         if other.state is ShareState.ACCEPTED and other.issue != key.issue:
-            known = ShareKey(key.order_id, key.leg, key.round, key.slot, other.issue)
+            known = ShareKey(
+                order_id=key.order_id,
+                leg=key.leg,
+                round=key.round,
+                slot=key.slot,
+                issue=other.issue,
+            )
             standing = traces.get(known)
-    return Share(key, story, leg, round, found, trace, standing, names)
+    return Share(
+        key=key,
+        order=story,
+        leg=leg,
+        round=round,
+        story=found,
+        trace=trace,
+        standing=standing,
+        names=names,
+    )
 
 
 def show_share(index: Index, share: Share) -> dict[str, Any]:

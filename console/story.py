@@ -392,14 +392,14 @@ class Story:
     def _(self, change: PaymentMade) -> None:
         self.payments.append(
             PaymentStory(
-                change.to,
-                change.kind,
-                change.amount,
-                change.round,
-                change.leg,
-                change.slot,
-                change.issue,
-                self._height,
+                to=change.to,
+                kind=change.kind,
+                amount=change.amount,
+                round=change.round,
+                leg=change.leg,
+                slot=change.slot,
+                issue=change.issue,
+                height=self._height,
             )
         )
 
@@ -420,12 +420,12 @@ class Story:
         key = change.share
         self.bonds_in += change.bond
         self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = ShareStory(
-            key.slot,
-            key.issue,
-            change.provider,
-            change.bond,
-            change.committed_at,
-            self._height,
+            slot=key.slot,
+            issue=key.issue,
+            provider=change.provider,
+            bond=change.bond,
+            committed_at=change.committed_at,
+            height=self._height,
             commitment=change.commitment,
         )
 
@@ -437,12 +437,12 @@ class Story:
         shares.setdefault(
             (key.slot, key.issue),
             ShareStory(
-                key.slot,
-                key.issue,
-                change.provider,
-                0,
-                0,
-                self._height,
+                slot=key.slot,
+                issue=key.issue,
+                provider=change.provider,
+                bond=0,
+                committed_at=0,
+                height=self._height,
                 reason=change.reason,
                 skipped=True,
             ),
@@ -460,7 +460,14 @@ class Story:
     def _known(self, key: ShareKey, provider: str) -> ShareStory:
         """Return a share, which may never have been committed: its provider was silent."""
         shares = self.legs[key.leg].round(key.round).shares
-        made = ShareStory(key.slot, key.issue, provider, 0, 0, self._height)
+        made = ShareStory(
+            slot=key.slot,
+            issue=key.issue,
+            provider=provider,
+            bond=0,
+            committed_at=0,
+            height=self._height,
+        )
         return shares.setdefault((key.slot, key.issue), made)
 
     @_take.register
@@ -487,7 +494,12 @@ class Story:
 
     @_take.register
     def _(self, change: RoundStopped) -> None:
-        where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        where = Place(
+            kind=AuditKind(change.kind),
+            slot=change.slot,
+            issue=change.issue,
+            segment=change.segment,
+        )
         self._round(change.round).stopped = where
 
     @_take.register
@@ -513,7 +525,12 @@ class Story:
 
     @_take.register
     def _(self, change: PlaceDrawn) -> None:
-        place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        place = Place(
+            kind=AuditKind(change.kind),
+            slot=change.slot,
+            issue=change.issue,
+            segment=change.segment,
+        )
         self._round(change.round).places.append(PlaceStory(place, change.stops, change.claim))
 
     @_take.register
@@ -522,16 +539,16 @@ class Story:
         found.waits = False
         found.stages.append(
             StageStory(
-                change.stage,
-                self._height,
-                change.places,
-                change.commits_end,
-                change.reveals_end,
-                change.is_last,
+                number=change.stage,
+                height=self._height,
+                places=change.places,
+                commits_end=change.commits_end,
+                reveals_end=change.reveals_end,
+                is_last=change.is_last,
             )
         )
         found.seats += [
-            SeatStory(validator, change.stage, stake, change.places)
+            SeatStory(validator=validator, stage=change.stage, stake=stake, places=change.places)
             for validator, stake in zip(change.seats, change.stakes, strict=True)
         ]
 

@@ -93,7 +93,10 @@ def recall(home: Path, order_id: bytes) -> OrderNote:
     try:
         fields = json.loads(path.read_text())
         return OrderNote(
-            order_id, Path(fields["job"]), str(fields["key"]), int(fields.get("since", 1))
+            order_id=order_id,
+            job=Path(fields["job"]),
+            key=str(fields["key"]),
+            since=int(fields.get("since", 1)),
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         raise ConsumerError(

@@ -23,7 +23,11 @@ def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> 
     """Yield the orders on the chain: all, those of a consumer, or those that a validator took."""
 
     def page(after: bytes) -> Sequence[Order]:
-        return client.query(OrdersRequest(consumer, validator, 0, QUERY_LIMIT_MAX, after)).orders
+        return client.query(
+            OrdersRequest(
+                consumer=consumer, validator=validator, state=0, limit=QUERY_LIMIT_MAX, after=after
+            )
+        ).orders
 
     return all_pages(page)
 

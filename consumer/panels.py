@@ -18,7 +18,9 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
     for panel in on_chain.panels:
         found: list[PanelSeat] = []
         while len(found) < panel.seats:
-            request = SeatsRequest(panel.order_id, panel.leg, panel.round, len(found))
+            request = SeatsRequest(
+                order_id=panel.order_id, leg=panel.leg, round=panel.round, from_number=len(found)
+            )
             page = client.query(request).seats
             if not page:
                 break

@@ -158,11 +158,18 @@ def fetch_result(
             raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
         ciphertext = _fetched(link, manifest.ciphertext, scratch, progress)
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
-    handover = HandoverId(chain_id, order_id, leg.number, closed.round)
+    handover = HandoverId(chain_id=chain_id, order_id=order_id, leg=leg.number, round=closed.round)
     with _on_disk(scratch):
         left = _left(job, answer, closed)
         states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, left)
-    return Result(states[0], states[1:], closed.next_root, leg.number, closed.round, leg.validator)
+    return Result(
+        state=states[0],
+        locals=states[1:],
+        root=closed.next_root,
+        leg=leg.number,
+        round=closed.round,
+        validator=leg.validator,
+    )
 
 
 def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> ResultManifest:

@@ -146,7 +146,14 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     if request.price_limit:
         at_any = () if found.bids else client.query(replace(simulation, price_limit=0)).bids
         cheapest = at_any[0].offer.price if at_any else 0
-        return Quote(terms, found, params, request.price_limit, cheapest, checked)
+        return Quote(
+            terms=terms,
+            match=found,
+            params=params,
+            price_limit=request.price_limit,
+            cheapest=cheapest,
+            checked=checked,
+        )
     # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
     prices = dict.fromkeys(bid.offer.price for bid in found.bids)
     for price in islice(prices, PRICES_TRIED):
@@ -154,7 +161,9 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
             checked = _check(client, params, terms, replace(request, price_limit=limit))
-            return Quote(terms, found, params, limit, checked=checked)
+            return Quote(
+                terms=terms, match=found, params=params, price_limit=limit, checked=checked
+            )
     return Quote(terms, found, params, checked=checked)
 
 
@@ -183,7 +192,12 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
     tiers = request.conditions.tiers
     deposit = least_deposit(terms, request.price_limit, params, tiers)
     validators = [
-        Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
+        Promised(
+            operator=found.operator,
+            stake=found.stake,
+            speed=found.audit_speed,
+            rate=found.audit_rate,
+        )
         for found in client.query(ValidatorsRequest()).validators
         if not found.jailed and found.stake >= POWER_REDUCTION
     ]
@@ -201,12 +215,20 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         for found in validators
     )
     floor = highest_floor(tiers, terms, request.price_limit, kept)
-    return Checked(deposit, auditable.audit_ms, auditable.window, eligible, floor)
+    return Checked(
+        deposit=deposit,
+        audit_ms=auditable.audit_ms,
+        window=auditable.window,
+        eligible=eligible,
+        audit_floor=floor,
+    )
 
 
 def active_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
     """Return the consumer's orders of a job that are not closed, among those in one answer of the node."""
-    orders = client.query(OrdersRequest(consumer, "", 0, QUERY_LIMIT_MAX, b"")).orders
+    orders = client.query(
+        OrdersRequest(consumer=consumer, validator="", state=0, limit=QUERY_LIMIT_MAX, after=b"")
+    ).orders
     return [o for o in orders if o.terms.job_id == job.id and o.state is not OrderState.CLOSED]
 
 
@@ -308,7 +330,9 @@ def submit(
     opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
         raise ConsumerError("the transaction opened no order", "look at it with assay query tx")
-    return SubmittedOrder(opened.order, deposit, receipt.hash, receipt.height)
+    return SubmittedOrder(
+        order_id=opened.order, deposit=deposit, tx_hash=receipt.hash, height=receipt.height
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +372,7 @@ def place_order(
     since = client.query(EventsRequest(1, 1)).next
 
     def remember_order(order_id: bytes) -> None:
-        remember(home, OrderNote(order_id, directory, key.address, since))
+        remember(home, OrderNote(order_id=order_id, job=directory, key=key.address, since=since))
         sending(order_id)
 
     submitted = submit(client, sender, key, job, request, remember_order)

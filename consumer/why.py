@@ -64,7 +64,9 @@ def ask_why(client: ChainClient, order_id: bytes) -> Why:
     if order.state is not OrderState.OPEN or not order.unmatched:
         return why(on_chain)
     left = max(1, order.deadline - client.status().clock)
-    request = SimulateMatchRequest(order.conditions, 0, left, order.terms)
+    request = SimulateMatchRequest(
+        conditions=order.conditions, price_limit=0, deadline=left, terms=order.terms
+    )
     bids = client.query(request).bids
     return why(on_chain, bids[0].offer.price if bids else 0)
 
@@ -73,12 +75,12 @@ def why(on_chain: OrderResponse, cheapest: int = 0) -> Why:
     """Return the reasons that the chain has; ``cheapest`` is the price at which a bid would take the order."""
     order = on_chain.order
     return Why(
-        order.state,
-        CloseReason(order.close_reason) if order.close_reason else None,
-        {a.number: LegEnd(a.end_reason) for a in on_chain.legs if a.end_reason},
-        dict(order.unmatched),
-        tell_stop(on_chain),
-        tuple(line for panel in on_chain.panels for line in tell_panel(panel)),
-        order.price_limit,
-        cheapest,
+        state=order.state,
+        closed=CloseReason(order.close_reason) if order.close_reason else None,
+        legs={a.number: LegEnd(a.end_reason) for a in on_chain.legs if a.end_reason},
+        unmatched=dict(order.unmatched),
+        stopped=tell_stop(on_chain),
+        panels=tuple(line for panel in on_chain.panels for line in tell_panel(panel)),
+        price_limit=order.price_limit,
+        cheapest=cheapest,
     )

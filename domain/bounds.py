@@ -123,8 +123,12 @@ ConsensusAddress = Annotated[bytes, Size(20, 20)]
 
 _BECH32 = "give an address that starts with assay1"
 # To the core an address is a name in ASCII; the wire refuses what is not bech32 with the prefix of this chain.
-ADDRESS = Form("an address", f"[ -~]{{1,{TEXT_MAX}}}", _BECH32, INVALID_ADDRESS)
-MAYBE_ADDRESS = Form(ADDRESS.what, ADDRESS.pattern, _BECH32, INVALID_ADDRESS, blank=True)
+ADDRESS = Form(
+    what="an address", pattern=f"[ -~]{{1,{TEXT_MAX}}}", remedy=_BECH32, code=INVALID_ADDRESS
+)
+MAYBE_ADDRESS = Form(
+    what=ADDRESS.what, pattern=ADDRESS.pattern, remedy=_BECH32, code=INVALID_ADDRESS, blank=True
+)
 Address = Annotated[str, ADDRESS]
 MaybeAddress = Annotated[str, MAYBE_ADDRESS]
 
@@ -138,7 +142,13 @@ Preferences = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Distinct()]
 """Names in the order of preference."""
 ChainId = Annotated[str, Visible(), Size(1, 64)]
 Denom = Annotated[
-    str, Form("a denomination", r"[a-zA-Z][a-zA-Z0-9/:._-]{2,127}", "use uassay", INVALID_COINS)
+    str,
+    Form(
+        what="a denomination",
+        pattern=r"[a-zA-Z][a-zA-Z0-9/:._-]{2,127}",
+        remedy="use uassay",
+        code=INVALID_COINS,
+    ),
 ]
 
 Money = Annotated[int, Range(0, MONEY_MAX)]

@@ -27,7 +27,9 @@ class RoundKey:
 
     def share(self, slot: int, issue: int) -> "ShareKey":
         """Return the key of one of the round's shares."""
-        return ShareKey(self.order_id, self.leg, self.round, slot, issue)
+        return ShareKey(
+            order_id=self.order_id, leg=self.leg, round=self.round, slot=slot, issue=issue
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -118,8 +118,8 @@ class Transfer:
 
 def open_escrow(order_id: bytes, depositor: str, amount: int) -> tuple[Escrow, Transfer]:
     """Return the escrow of a new order and the move of its deposit."""
-    row = Depositor(depositor, money(amount), 0, 0)
-    deposit = Transfer(Move.DEPOSIT, depositor, order_id.hex(), amount)
+    row = Depositor(address=depositor, locked=money(amount), paid=0, refunded=0)
+    deposit = Transfer(move=Move.DEPOSIT, source=depositor, target=order_id.hex(), amount=amount)
     return Escrow(order_id, (row,), ()), deposit
 
 
@@ -159,7 +159,7 @@ def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
     """Return the empty escrow and the moves of what is locked back to its depositors."""
     source = escrow.order_id.hex()
     moves = tuple(
-        Transfer(Move.REFUND, source, row.address, row.locked)
+        Transfer(move=Move.REFUND, source=source, target=row.address, amount=row.locked)
         for row in escrow.depositors
         if row.locked
     )

@@ -78,7 +78,7 @@ def wrong_share(order_id: bytes, bond: int) -> tuple[Transfer, ...]:
 
     It never was in a closed round, so nobody's share became void by it, and the consumer paid nothing for it.
     """
-    return (Transfer(Move.BURN, order_id.hex(), "", bond),)
+    return (Transfer(move=Move.BURN, source=order_id.hex(), target="", amount=bond),)
 
 
 def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:

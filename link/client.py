@@ -129,7 +129,10 @@ class ClusterClient:
 
         Whoever knows the number says it: a hostile validator may claim any.
         """
-        manifest = self.call(t.GET_RESULT, t.ResultRequest(order_id, round, 0, t.RESULT_LEAVES_MAX))
+        manifest = self.call(
+            t.GET_RESULT,
+            t.ResultRequest(order_id=order_id, round=round, first=0, limit=t.RESULT_LEAVES_MAX),
+        )
         if count not in (None, manifest.count):
             raise ClusterError(
                 ClusterErrorKind.BAD_REPLY,
@@ -138,7 +141,10 @@ class ClusterClient:
         leaves = list(manifest.leaves)
         while len(leaves) < manifest.count:
             page = self.call(
-                t.GET_RESULT, t.ResultRequest(order_id, round, len(leaves), t.RESULT_LEAVES_MAX)
+                t.GET_RESULT,
+                t.ResultRequest(
+                    order_id=order_id, round=round, first=len(leaves), limit=t.RESULT_LEAVES_MAX
+                ),
             )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):

@@ -96,11 +96,25 @@ def seal(
     moment = int(time.time()) if now is None else now
     nonce = urandom(NONCE_SIZE)
     open_ = Envelope(
-        chain_id, audience, signer.address, signer.pub_key, method, moment, nonce, bytes(64)
+        chain_id=chain_id,
+        audience=audience,
+        caller=signer.address,
+        pub_key=signer.pub_key,
+        method=method,
+        unix_time=moment,
+        nonce=nonce,
+        signature=bytes(64),
     )
     signature = signer.sign(sign_bytes(open_, body))
     return Envelope(
-        chain_id, audience, signer.address, signer.pub_key, method, moment, nonce, signature
+        chain_id=chain_id,
+        audience=audience,
+        caller=signer.address,
+        pub_key=signer.pub_key,
+        method=method,
+        unix_time=moment,
+        nonce=nonce,
+        signature=signature,
     )
 
 

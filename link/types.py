@@ -461,7 +461,15 @@ class AuditOpening:
 
 def not_ready(retry_after_ms: int) -> AuditOpening:
     """Return the answer "ask again later"."""
-    return AuditOpening(False, retry_after_ms, (), (), (), (), None)
+    return AuditOpening(
+        ready=False,
+        retry_after_ms=retry_after_ms,
+        payload=(),
+        leaves=(),
+        states=(),
+        updates=(),
+        local_out=None,
+    )
 
 
 # The calls
@@ -538,22 +546,48 @@ _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
 
-STAT_BLOB = Call("StatBlob", StatBlobRequest, BlobStatus, _PROVIDER | _CONSUMER)
-PUT_CHUNK = Call(
-    "PutChunk", PutChunkRequest, BlobStatus, _PROVIDER | _CONSUMER, CHUNK_BYTES_MAX + 256
+STAT_BLOB = Call(
+    name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER
 )
-GET_CHUNK = Call("GetChunk", GetChunkRequest, Chunk, _KNOWN)
-BANDWIDTH = Call("Bandwidth", BandwidthRequest, BandwidthReply, frozenset())
-JOIN = Call("Join", JoinRequest, JoinReply, frozenset(), 4 << 10)
-PROBE = Call("Probe", ProbeRequest, ProbeTask, _PROVIDER | frozenset({Role.APPLICANT}), 160 << 10)
-POLL = Call("Poll", PollRequest, PollReply, _PROVIDER, 16 << 10)
-SUBMIT_SHARE = Call("SubmitShare", ShareSubmission, Verdict, _PROVIDER)
-DELIVER_SHARE = Call("DeliverShare", ShareDelivery, Verdict, _PROVIDER, MESSAGE_BYTES_MAX)
-SUBMIT_OPENING = Call("SubmitOpening", OpeningSubmission, Verdict, _PROVIDER)
-OFFER_PAYLOAD = Call("OfferPayload", PayloadOffer, PayloadWanted, _CONSUMER, 1 << 20)
-PAYLOAD_STATUS = Call("PayloadStatus", PayloadStatusRequest, PayloadState, _CONSUMER)
-GET_OPENING = Call("GetOpening", OpeningRequest, AuditOpening, _AUDITOR)
-GET_RESULT = Call("GetResult", ResultRequest, ResultManifest, _CONSUMER)
+PUT_CHUNK = Call(
+    name="PutChunk",
+    request=PutChunkRequest,
+    reply=BlobStatus,
+    roles=_PROVIDER | _CONSUMER,
+    size=CHUNK_BYTES_MAX + 256,
+)
+GET_CHUNK = Call(name="GetChunk", request=GetChunkRequest, reply=Chunk, roles=_KNOWN)
+BANDWIDTH = Call(
+    name="Bandwidth", request=BandwidthRequest, reply=BandwidthReply, roles=frozenset()
+)
+JOIN = Call(name="Join", request=JoinRequest, reply=JoinReply, roles=frozenset(), size=4 << 10)
+PROBE = Call(
+    name="Probe",
+    request=ProbeRequest,
+    reply=ProbeTask,
+    roles=_PROVIDER | frozenset({Role.APPLICANT}),
+    size=160 << 10,
+)
+POLL = Call(name="Poll", request=PollRequest, reply=PollReply, roles=_PROVIDER, size=16 << 10)
+SUBMIT_SHARE = Call(name="SubmitShare", request=ShareSubmission, reply=Verdict, roles=_PROVIDER)
+DELIVER_SHARE = Call(
+    name="DeliverShare",
+    request=ShareDelivery,
+    reply=Verdict,
+    roles=_PROVIDER,
+    size=MESSAGE_BYTES_MAX,
+)
+SUBMIT_OPENING = Call(
+    name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER
+)
+OFFER_PAYLOAD = Call(
+    name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20
+)
+PAYLOAD_STATUS = Call(
+    name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER
+)
+GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
+GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 
 CALLS: tuple[Call[Any, Any], ...] = (
     STAT_BLOB,

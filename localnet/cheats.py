@@ -252,7 +252,9 @@ def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None
     stop = Event()
     on_stop_signal(stop.set)
     key = test_keyring(home).unlock(KEY)
-    config = ProviderConfig(home / "provider", node, validator, key, bond=bond)
+    config = ProviderConfig(
+        home=home / "provider", node=node, validator=validator, key=key, bond=bond
+    )
     run_provider(config, stop, behave=partial(parse, way))
 
 

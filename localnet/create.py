@@ -72,24 +72,24 @@ def create(
         (consumer, CONSUMER_COINS),
     ]
     layout = Layout(
-        str(directory),
-        f"{LOCAL_PREFIX}-{base}",
-        specs,
-        members,
-        str(consumer_home),
-        consumer,
-        kind,
+        directory=str(directory),
+        chain_id=f"{LOCAL_PREFIX}-{base}",
+        validators=specs,
+        providers=members,
+        consumer_home=str(consumer_home),
+        consumer=consumer,
+        kind=kind,
     )
     init_network(
         layout.chain_id,
         [
             NodeSpec(
-                Path(spec.home),
-                spec.moniker,
-                spec.operator,
-                STAKE,
-                Ports(spec.p2p, spec.rpc, spec.grpc),
-                AUDIT_SPEED,
+                home=Path(spec.home),
+                moniker=spec.moniker,
+                operator=spec.operator,
+                stake=STAKE,
+                ports=Ports(spec.p2p, spec.rpc, spec.grpc),
+                audit_speed=AUDIT_SPEED,
             )
             for spec in specs
         ],
@@ -120,7 +120,15 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> Val
     address = f"127.0.0.1:{cluster}"
     daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon}
     _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
-    return ValidatorSpec(f"val{index}", str(home), operator, p2p, rpc, grpc, cluster)
+    return ValidatorSpec(
+        moniker=f"val{index}",
+        home=str(home),
+        operator=operator,
+        p2p=p2p,
+        rpc=rpc,
+        grpc=grpc,
+        cluster=cluster,
+    )
 
 
 def _provider(
@@ -135,12 +143,12 @@ def _provider(
     address = _make_key(home)
     _write_config(home, validator.grpc, {})
     return ProviderSpec(
-        name,
-        str(home),
-        address,
-        validator.moniker,
-        misbehave.get(name, ""),
-        backends.get(name, DEFAULT),
+        name=name,
+        home=str(home),
+        address=address,
+        validator=validator.moniker,
+        misbehave=misbehave.get(name, ""),
+        backend=backends.get(name, DEFAULT),
     )
 
 

@@ -191,41 +191,50 @@ class Demo:
             )
         self._seconds["total"] = time.monotonic() - self._started
         return Finished(
-            network,
-            job,
-            job_directory,
-            made,
-            deposit,
-            price,
-            on_chain,
-            seats,
-            blocks,
-            tuple(verdicts_of(network, made.order_id)),
-            tuple(sorted(self._curve.items())),
-            second,
-            found.state,
-            path,
-            digest,
-            {name: round(value, 1) for name, value in self._seconds.items()},
+            network=network,
+            job=job,
+            job_directory=job_directory,
+            submitted=made,
+            deposit=deposit,
+            price=price,
+            on_chain=on_chain,
+            seats=seats,
+            blocks=blocks,
+            verdicts=tuple(verdicts_of(network, made.order_id)),
+            curve=tuple(sorted(self._curve.items())),
+            second=second,
+            state=found.state,
+            path=path,
+            sha256=digest,
+            seconds={name: round(value, 1) for name, value in self._seconds.items()},
         )
 
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
     ) -> tuple[SubmittedOrder, int, int, OrderResponse, OrderResponse | None]:
-        request = Request(Conditions(tiers=DEFAULT_TIERS), 0, MATCH_SECONDS, DEADLINE)
+        request = Request(
+            conditions=Conditions(tiers=DEFAULT_TIERS),
+            price_limit=0,
+            time_to_live=MATCH_SECONDS,
+            deadline=DEADLINE,
+        )
         found = quote(client, job, request)
         if not (price := found.price):
             raise NetworkError(*explain(found.match.unmatched))
         self._say("submitting the order", network)
         limited = replace(request, price_limit=price)
         made = submit(client, TxSender(client, key), key, job, limited)
-        delivery = Delivery(client, key, made.order_id, directory, job)
+        delivery = Delivery(
+            client=client, key=key, order_id=made.order_id, directory=directory, job=job
+        )
         second: Delivery | None = None
         if self._twice:
             # It pays what the next cluster asks, too.
             more = replace(request, price_limit=LIMIT_FACTOR * price)
             other = submit(client, TxSender(client, key), key, job, more)
-            second = Delivery(client, key, other.order_id, directory, job)
+            second = Delivery(
+                client=client, key=key, order_id=other.order_id, directory=directory, job=job
+            )
 
         def seen(on_chain: OrderResponse) -> None:
             network.check_alive()
@@ -331,7 +340,7 @@ class Demo:
         loss = self._curve[max(self._curve)] if self._curve else None
         orders = (on_chain, second) if second else (on_chain,)
         state = on_chain.order.state.name.lower()
-        self._show(Moment(state, client.status().height, orders, loss))
+        self._show(Moment(phase=state, height=client.status().height, orders=orders, loss=loss))
 
 
 def names_without(network: Network, down: tuple[str, ...]) -> list[str]:

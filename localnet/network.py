@@ -88,7 +88,9 @@ class Network:
             return
         speed = measure_speed(DEFAULT, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
-        measured = Measured(part, speed.memory, int(time.time()), speed.backend)
+        measured = Measured(
+            flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend
+        )
         for home in new:
             with closing(Store(home)) as store:
                 store.put_measured(DEFAULT, measured)
@@ -170,7 +172,11 @@ class Network:
         """Return the state of every process that was started."""
         return [
             ProcessState(
-                name, child.pid, child.poll() is None, child.poll(), str(self.log_path(name))
+                name=name,
+                pid=child.pid,
+                running=child.poll() is None,
+                exit_code=child.poll(),
+                log=str(self.log_path(name)),
             )
             for name, child in self._children.items()
         ]

@@ -274,7 +274,14 @@ CONDITIONS: tuple[Condition, ...] = (
         wants=lambda order: order.conditions.device_class,
         does=lambda wanted, device_class: device_class == wanted,
         asks=(Option("device_class", OptionKind.TEXT, "Only this device class."),),
-        offers=(Option("device_class", OptionKind.TEXT, "Device class of the cluster.", "cpu"),),
+        offers=(
+            Option(
+                field="device_class",
+                kind=OptionKind.TEXT,
+                help="Device class of the cluster.",
+                default="cpu",
+            ),
+        ),
     ),
     AtLeast(
         name="memory",
@@ -287,7 +294,9 @@ CONDITIONS: tuple[Condition, ...] = (
                 "memory", OptionKind.SIZE, "At least so many bytes a device.  [what the job needs]"
             ),
         ),
-        offers=(Option("memory", OptionKind.SIZE, "Bytes a device.", "1GiB"),),
+        offers=(
+            Option(field="memory", kind=OptionKind.SIZE, help="Bytes a device.", default="1GiB"),
+        ),
     ),
     OneOf(
         name="regions",
@@ -329,7 +338,9 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a larger job",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
-        offers=(Option("min_work", OptionKind.WORK, "FLOPs of an order.", 1),),
+        offers=(
+            Option(field="min_work", kind=OptionKind.WORK, help="FLOPs of an order.", default=1),
+        ),
     ),
     AtLeast(
         name="max_work",

@@ -148,4 +148,12 @@ def _ticket(seed: bytes, order: Asked, validator: str) -> bytes:
 def _fill(order: Asked, bid: Bid) -> Fill:
     price, tier = bid.offer.price, order.conditions.choose_tier(bid.offer.tiers)
     bond = order.job_bond(price)
-    return Fill(order.order_id, bid.id, bid.validator, order.work, price, bond, tier)
+    return Fill(
+        order_id=order.order_id,
+        bid_id=bid.id,
+        validator=bid.validator,
+        work=order.work,
+        price=price,
+        job_bond=bond,
+        tier=tier,
+    )

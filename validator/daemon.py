@@ -133,14 +133,14 @@ class ValidatorDaemon:
         )
         pools = {"own": self._pool, "seats": self._seat_pool, "trials": self._trials}
         self._told = metrics.DaemonLook(
-            self._me,
-            config.node,
-            config.home,
-            self._meters,
-            self._client,
-            self._blobs,
-            self._lanes,
-            pools,
+            me=self._me,
+            node=config.node,
+            home=config.home,
+            meters=self._meters,
+            client=self._client,
+            blobs=self._blobs,
+            lanes=self._lanes,
+            pools=pools,
         )
         self._meters.before_scrape(self._told.look)
         # Chain clock at the first look.
@@ -213,29 +213,31 @@ class ValidatorDaemon:
         """Return how each kind of action is carried out, and say what follows what was sent."""
         ledger, blobs, jobs = self._ledger, self._blobs, self._jobs
         performer = Performer(
-            self._chain_id,
-            self._secret,
-            self._client,
-            ledger,
-            blobs,
-            jobs,
-            self._scratch,
-            self._pool,
-            self._trials,
-            self._config.backend,
-            self._config.processes,
-            lambda: self._service.view.clock,
+            chain_id=self._chain_id,
+            secret=self._secret,
+            client=self._client,
+            ledger=ledger,
+            blobs=blobs,
+            jobs=jobs,
+            scratch=self._scratch,
+            pool=self._pool,
+            trials=self._trials,
+            backend=self._config.backend,
+            processes=self._config.processes,
+            clock=lambda: self._service.view.clock,
         )
         auditor = Auditor(
-            ledger,
-            blobs,
-            jobs,
-            self._run_for_seat,
-            self._config.backend,
-            self._link,
-            lambda: self._service.view.clock,
+            ledger=ledger,
+            blobs=blobs,
+            jobs=jobs,
+            run=self._run_for_seat,
+            backend=self._config.backend,
+            connect=self._link,
+            clock=lambda: self._service.view.clock,
         )
-        keeper = Keeper(ledger, blobs, jobs, self._service.presence.keep)
+        keeper = Keeper(
+            ledger=ledger, blobs=blobs, jobs=jobs, keep_providers=self._service.presence.keep
+        )
         self._receipts: Mapping[type, Callable[[Any, TxReceipt], None]] = {
             SendTx: performer.sent,
             SendNotice: performer.sent,

@@ -32,47 +32,47 @@ LOOK_AGE = Metric(
 )
 NODE_UP = Metric("assay_validator_node_up", Kind.GAUGE, "1 where its node answers.")
 DUTIES = Metric(
-    "assay_validator_duties",
-    Kind.GAUGE,
-    "Open duties by kind: accept (a match), train (an order that runs), window (its rounds that others recompute),"
+    name="assay_validator_duties",
+    kind=Kind.GAUGE,
+    help="Open duties by kind: accept (a match), train (an order that runs), window (its rounds that others recompute),"
     " commit and reveal (its seats in panels about others).",
-    ("kind",),
+    labels=("kind",),
 )
 DEADLINE = Metric(
-    "assay_validator_deadline_seconds",
-    Kind.GAUGE,
-    "Chain seconds until the nearest deadline of a kind of duty; negative where it has passed.",
-    ("kind",),
+    name="assay_validator_deadline_seconds",
+    kind=Kind.GAUGE,
+    help="Chain seconds until the nearest deadline of a kind of duty; negative where it has passed.",
+    labels=("kind",),
 )
 REPLAYS = Metric(
-    "assay_validator_replays",
-    Kind.GAUGE,
-    "Tasks that compute, by pool (own rounds, seats, trials) and state (running, waiting).",
-    ("pool", "state"),
+    name="assay_validator_replays",
+    kind=Kind.GAUGE,
+    help="Tasks that compute, by pool (own rounds, seats, trials) and state (running, waiting).",
+    labels=("pool", "state"),
 )
 REPLAY_SECONDS = Metric(
-    "assay_validator_replay_seconds",
-    Kind.HISTOGRAM,
-    "Time of tasks that have ended, by pool and outcome (done, failed).",
-    ("pool", "outcome"),
+    name="assay_validator_replay_seconds",
+    kind=Kind.HISTOGRAM,
+    help="Time of tasks that have ended, by pool and outcome (done, failed).",
+    labels=("pool", "outcome"),
 )
 ACTIONS = Metric(
-    "assay_validator_open_actions",
-    Kind.GAUGE,
-    "Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
-    ("lane", "state"),
+    name="assay_validator_open_actions",
+    kind=Kind.GAUGE,
+    help="Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
+    labels=("lane", "state"),
 )
 ACTIONS_ENDED = Metric(
-    "assay_validator_actions_total",
-    Kind.COUNTER,
-    "Actions that have ended, by lane and outcome (done, failed, bug).",
-    ("lane", "outcome"),
+    name="assay_validator_actions_total",
+    kind=Kind.COUNTER,
+    help="Actions that have ended, by lane and outcome (done, failed, bug).",
+    labels=("lane", "outcome"),
 )
 FAILURES = Metric(
-    "assay_validator_failures_in_a_row",
-    Kind.GAUGE,
-    "By lane, of the action that has failed most often in a row: each time the pause doubles.",
-    ("lane",),
+    name="assay_validator_failures_in_a_row",
+    kind=Kind.GAUGE,
+    help="By lane, of the action that has failed most often in a row: each time the pause doubles.",
+    labels=("lane",),
 )
 SEATS_MISSED = Metric(
     "assay_validator_seats_missed",
@@ -92,22 +92,22 @@ BOND = Metric("assay_validator_bond_uassay", Kind.GAUGE, "What is free in its bo
 BLOBS = Metric("assay_validator_blob_bytes", Kind.GAUGE, "Files of orders that it holds.")
 DISK_FREE = Metric("assay_validator_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
 PROVIDERS = Metric(
-    "assay_validator_providers",
-    Kind.GAUGE,
-    "Providers: admitted, polling (of these), asking (to be admitted).",
-    ("state",),
+    name="assay_validator_providers",
+    kind=Kind.GAUGE,
+    help="Providers: admitted, polling (of these), asking (to be admitted).",
+    labels=("state",),
 )
 TXS = Metric(
-    "assay_validator_txs_total",
-    Kind.COUNTER,
-    "Transactions by outcome: arrived, refused, failed (nobody said what came of it).",
-    ("outcome",),
+    name="assay_validator_txs_total",
+    kind=Kind.COUNTER,
+    help="Transactions by outcome: arrived, refused, failed (nobody said what came of it).",
+    labels=("outcome",),
 )
 SIGNATURES = Metric(
-    "assay_validator_signatures_total",
-    Kind.COUNTER,
-    "Signatures of providers that it checked, by outcome: right, wrong.",
-    ("outcome",),
+    name="assay_validator_signatures_total",
+    kind=Kind.COUNTER,
+    help="Signatures of providers that it checked, by outcome: right, wrong.",
+    labels=("outcome",),
 )
 METRICS = (
     CLOCK,

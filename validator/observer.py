@@ -84,15 +84,15 @@ class Observer:
         known = frozenset() if self.slow else view.applicants
         applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
-            duties.clock,
-            orders,
-            validators,
-            providers,
-            self._read_panels(orders, fresh, duties.clock),
-            seats,
-            self._read_subjects(seats),
-            self.slow,
-            frozenset(applicants),
+            clock=duties.clock,
+            orders=orders,
+            validators=validators,
+            providers=providers,
+            panels=self._read_panels(orders, fresh, duties.clock),
+            duties=seats,
+            subjects=self._read_subjects(seats),
+            whole=self.slow,
+            applicants=frozenset(applicants),
         )
 
     def _asks(self, address: str) -> bool:
@@ -169,7 +169,13 @@ class Observer:
         """Return the seats of all stages; who sits never changes."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
-            request = SeatsRequest(panel.order_id, panel.leg, panel.round, len(seats), _PAGE)
+            request = SeatsRequest(
+                order_id=panel.order_id,
+                leg=panel.leg,
+                round=panel.round,
+                from_number=len(seats),
+                limit=_PAGE,
+            )
             page = self.client.query(request).seats
             if not page:
                 break
@@ -231,4 +237,9 @@ def member_of(provider: Provider, clock: int) -> Member:
     left = capability.expires_at - clock if capability else 0
     speed = capability.speed if capability and left > 0 else 0
     measured_at = max(0, capability.expires_at - CERTIFY_SECONDS) if capability else 0
-    return Member(speed, left <= CERTIFY_SECONDS // 10, provider.newcomer, measured_at)
+    return Member(
+        speed=speed,
+        due=left <= CERTIFY_SECONDS // 10,
+        newcomer=provider.newcomer,
+        measured_at=measured_at,
+    )

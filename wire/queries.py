@@ -36,15 +36,15 @@ def _method(service: Any, method: Any) -> QueryMethod:
     request: Any = QUERIES[method.input_type.name]
     (response,) = get_args(request.__orig_bases__[0])
     return QueryMethod(
-        f"/{service.full_name}/{method.name}",
-        GetMessageClass(method.input_type),
-        request,
-        GetMessageClass(method.output_type),
-        response,
-        reader(request, method.input_type),
-        writer(request, method.input_type),
-        reader(response, method.output_type),
-        writer(response, method.output_type),
+        path=f"/{service.full_name}/{method.name}",
+        request_proto=GetMessageClass(method.input_type),
+        request=request,
+        response_proto=GetMessageClass(method.output_type),
+        response=response,
+        read_request=reader(request, method.input_type),
+        write_request=writer(request, method.input_type),
+        read_response=reader(response, method.output_type),
+        write_response=writer(response, method.output_type),
     )
 
 

@@ -148,11 +148,11 @@ def change(
     with context.client() as client:
         known = _bid(client, bid)
         message = MsgChangeBid(
-            key.address,
-            known.id,
-            known.offer.price if price is None else price,
-            known.capacity if capacity is None else capacity,
-            lasts,
+            validator=key.address,
+            bid_id=known.id,
+            price=known.offer.price if price is None else price,
+            capacity=known.capacity if capacity is None else capacity,
+            duration=lasts,
         )
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"changed at height {receipt.height}")

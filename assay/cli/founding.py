@@ -32,7 +32,13 @@ def found_chain(
     params = params.for_founders(len(validators))
     coins = dict.fromkeys((v.operator for v in validators), FOUNDER_COINS) | dict(coins)
     accounts = tuple(GenesisAccount(who, (Coin(DENOM, many),)) for who, many in coins.items())
-    genesis = Genesis(chain_id, DENOM, params, accounts, tuple(validators))
+    genesis = Genesis(
+        chain_id=chain_id,
+        denom=DENOM,
+        params=params,
+        accounts=accounts,
+        validators=tuple(validators),
+    )
     return new_genesis(genesis, time.time_ns())
 
 
@@ -60,7 +66,13 @@ class Founder(click.ParamType["GenesisValidator"]):
         beacon_key = BEACON_KEY.convert(beacon, param, ctx)
         operator = ADDRESS.convert(address, param, ctx)
         coins = AMOUNT.convert(stake, param, ctx)
-        founder = GenesisValidator(operator, moniker, cons_key, beacon_key, coins)
+        founder = GenesisValidator(
+            operator=operator,
+            moniker=moniker,
+            cons_key=cons_key,
+            beacon_key=beacon_key,
+            stake=coins,
+        )
         if not promised:
             return founder
         speed, rate = (

@@ -123,11 +123,11 @@ def init(
     if new_chain:
         beacon_key = get_beacon_key(context.home)
         own = GenesisValidator(
-            operator,
-            moniker,
-            keys.cons_key,
-            beacon_key,
-            stake,
+            operator=operator,
+            moniker=moniker,
+            cons_key=keys.cons_key,
+            beacon_key=beacon_key,
+            stake=stake,
             audit_speed=audit_speed or AUDIT_SPEED,
             audit_rate=audit_rate or AUDIT_RATE,
         )

@@ -75,13 +75,13 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
             with byte_progress(context.output) as bar:
                 task = bar.add_task("payload", total=job.payload_size)
                 delivery = Delivery(
-                    client,
-                    key,
-                    made.order_id,
-                    directory,
-                    job,
-                    lambda done, total: bar.update(task, completed=done, total=total),
-                    context.output.note,
+                    client=client,
+                    key=key,
+                    order_id=made.order_id,
+                    directory=directory,
+                    job=job,
+                    progress=lambda done, total: bar.update(task, completed=done, total=total),
+                    note=context.output.note,
                 )
                 on_chain = wait_for(
                     client,
@@ -291,7 +291,15 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
         try:
             directory = directory or recall(context.home, wanted).job
             key, job = context.key(), read_job(directory)
-            delivery = Delivery(client, key, wanted, directory, job, None, context.output.note)
+            delivery = Delivery(
+                client=client,
+                key=key,
+                order_id=wanted,
+                directory=directory,
+                job=job,
+                progress=None,
+                note=context.output.note,
+            )
         except Expected as error:
             context.output.note(f"watching only: {error}")
         shown = None

@@ -88,10 +88,10 @@ def join(
     if validator.startswith("assay1"):
         check_address(validator, "VALIDATOR")
     config = ProviderConfig(
-        context.home / "provider",
-        context.node,
-        validator,
-        context.key(),
+        home=context.home / "provider",
+        node=context.node,
+        validator=validator,
+        key=context.key(),
         backend=backend,
         bond=bond or 0,
         metrics_port=metrics_port,
@@ -163,7 +163,9 @@ def leave(context: CommandContext) -> None:
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
 
-    config = ProviderConfig(context.home / "provider", asked_node(context), "", context.key())
+    config = ProviderConfig(
+        home=context.home / "provider", node=asked_node(context), validator="", key=context.key()
+    )
     if pid := api.runs_as(config.home):
         # A daemon that is told that it is not known registers again.
         raise CliError(f"the provider runs as process {pid}", "stop it first (Ctrl-C)")

@@ -221,12 +221,14 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
     # As a power cut leaves it. Whose the home is stands there alone.
     except api.ProviderError as error:
         pid = api.runs_as(home / "provider")
-        return ProviderSeen("", bool(pid), pid, str(error), None)
+        return ProviderSeen(address="", running=bool(pid), pid=pid, note=str(error), on_chain=None)
     if found is None:
         return None
     address, pid = found["provider"], found["pid"]
     known = client.query(ProviderRequest(address)).provider if client else None
-    return ProviderSeen(address, bool(pid), pid, found["note"], known)
+    return ProviderSeen(
+        address=address, running=bool(pid), pid=pid, note=found["note"], on_chain=known
+    )
 
 
 def find_daemon(configured: str, published: str) -> tuple[str, bool]:

@@ -74,12 +74,12 @@ def run(
     stop = Event()
     on_stop_signal(stop.set)
     config = ValidatorConfig(
-        context.home / "validator",
-        context.node,
-        listen,
-        endpoint,
-        backend,
-        processes,
+        home=context.home / "validator",
+        node=context.node,
+        listen=listen,
+        endpoint=endpoint,
+        backend=backend,
+        processes=processes,
         admit=policy,
         metrics_port=metrics_port,
     )

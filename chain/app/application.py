@@ -165,7 +165,11 @@ class Application:
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns, self._rulebook)
             root = smt.update(snapshot.node, overlay.changes()).root
-            head = ChainHead(genesis.chain_id, CommittedBlock(0, time_ns, b"", b"", root), 1)
+            head = ChainHead(
+                genesis.chain_id,
+                CommittedBlock(height=0, time_ns=time_ns, hash=b"", proposer=b"", app_hash=root),
+                1,
+            )
             self._pending = None
             self._rebase(self._make_base(head, overlay, snapshot, overlay))
             self._warn_of_missing_rules()
@@ -285,7 +289,14 @@ class Application:
             overlay = Overlay(base.reader)
             reveal = decode_reveal(raws[0]) if raws else None
             txs = tuple(map(self._decode, raws if reveal is None else raws[1:]))
-            block = Block(height, time_ns, block_hash, proposer, txs, reveal)
+            block = Block(
+                height=height,
+                time_ns=time_ns,
+                hash=block_hash,
+                proposer=proposer,
+                txs=txs,
+                reveal=reveal,
+            )
             result = apply_block(overlay, block, self._crypto, Memory(self._book), self._rulebook)
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
@@ -294,13 +305,19 @@ class Application:
                 changes = {**base.uncommitted.changes(), **changes}
             tree = smt.update(base.snapshot.node, changes)
             events = _numbered(result, base.head.next_event)
-            info = CommittedBlock(height, time_ns, block_hash, proposer, tree.root)
+            info = CommittedBlock(
+                height=height,
+                time_ns=time_ns,
+                hash=block_hash,
+                proposer=proposer,
+                app_hash=tree.root,
+            )
             self._pending = _Pending(
-                ChainHead(base.head.chain_id, info, base.head.next_event + len(events)),
-                changes,
-                tree.nodes,
-                _stored_txs(block, raws, result),
-                events,
+                head=ChainHead(base.head.chain_id, info, base.head.next_event + len(events)),
+                changes=changes,
+                nodes=tree.nodes,
+                txs=_stored_txs(block, raws, result),
+                events=events,
             )
             return Finalized(_items(block), result, tree.root)
 
@@ -338,7 +355,9 @@ class Application:
             store = Overlay(reader)
             rules, _ = self._rulebook.enter(store, head.block.height + 1)
             begun = _Next(rules, store)
-        return _Base(head, reader, snapshot, uncommitted, begun)
+        return _Base(
+            head=head, reader=reader, snapshot=snapshot, uncommitted=uncommitted, next=begun
+        )
 
     def _warn_of_missing_rules(self) -> None:
         base = self._base
@@ -443,12 +462,26 @@ class Application:
 
 
 def _refused(refusal: Refusal) -> TxResult:
-    return TxResult(refusal.code.number, refusal.code.space, str(refusal), 0, 0, ())
+    return TxResult(
+        code=refusal.code.number,
+        codespace=refusal.code.space,
+        log=str(refusal),
+        gas_wanted=0,
+        gas_used=0,
+        events=(),
+    )
 
 
 def _internal_error() -> TxResult:
     space, code = INTERNAL
-    return TxResult(code, space, "internal error; the node's log has it", 0, 0, ())
+    return TxResult(
+        code=code,
+        codespace=space,
+        log="internal error; the node's log has it",
+        gas_wanted=0,
+        gas_used=0,
+        events=(),
+    )
 
 
 def _encoded_size(raw: bytes) -> int:
@@ -475,7 +508,14 @@ def _items(block: Block) -> tuple[Reveal | Tx | Refusal, ...]:
 
 def _stored_txs(block: Block, raws: Sequence[bytes], result: BlockResult) -> tuple[StoredTx, ...]:
     return tuple(
-        StoredTx(item.hash, block.height, index, block.time_ns, raw, tx_result)
+        StoredTx(
+            hash=item.hash,
+            height=block.height,
+            index=index,
+            time_ns=block.time_ns,
+            raw=raw,
+            result=tx_result,
+        )
         for index, (item, raw, tx_result) in enumerate(
             zip(_items(block), raws, result.tx_results, strict=True)
         )

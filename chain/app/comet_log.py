@@ -68,7 +68,7 @@ _WHOLE_COPY = (
     " forgets what it signed may sign twice, which costs its stake"
 )
 SAYINGS: Final = tuple(
-    Saying(re.compile(words), kind, reason, remedy)
+    Saying(words=re.compile(words), kind=kind, reason=reason, remedy=remedy)
     for words, kind, reason, remedy in (
         (
             r"listen \w+ (?P<address>\S+): bind: address already in use",

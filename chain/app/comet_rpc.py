@@ -78,13 +78,13 @@ class CometView:
             pool = self._ask("num_unconfirmed_txs")
             sync = status["sync_info"]
             return CometStanding(
-                str(status["node_info"]["id"]),
-                int(sync["latest_block_height"]),
-                parse_time(sync["latest_block_time"]),
-                bool(sync["catching_up"]),
-                tuple(sorted(str(peer["node_info"]["moniker"]) for peer in net["peers"])),
-                int(pool["n_txs"]),
-                int(pool["total_bytes"]),
+                node_id=str(status["node_info"]["id"]),
+                height=int(sync["latest_block_height"]),
+                time_ns=parse_time(sync["latest_block_time"]),
+                catching_up=bool(sync["catching_up"]),
+                peers=tuple(sorted(str(peer["node_info"]["moniker"]) for peer in net["peers"])),
+                waiting_txs=int(pool["n_txs"]),
+                waiting_bytes=int(pool["total_bytes"]),
             )
         except (requests.RequestException, ValueError, LookupError, TypeError):
             return None
@@ -185,9 +185,12 @@ def _read(tx_hash: bytes, answer: Any) -> BroadcastResult:
         return _not_taken(tx_hash, UNREACHABLE, text)
     result = answer["result"]
     return BroadcastResult(
-        tx_hash, int(result["code"]), str(result.get("codespace", "")), str(result.get("log", ""))
+        hash=tx_hash,
+        code=int(result["code"]),
+        codespace=str(result.get("codespace", "")),
+        log=str(result.get("log", "")),
     )
 
 
 def _not_taken(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
-    return BroadcastResult(tx_hash, code.number, code.space, text)
+    return BroadcastResult(hash=tx_hash, code=code.number, codespace=code.space, log=text)

@@ -124,16 +124,22 @@ def init_network(
     ]
     validators = tuple(
         GenesisValidator(
-            node.operator,
-            node.moniker,
-            key.cons_key,
-            get_beacon_key(node.home),
-            node.stake,
+            operator=node.operator,
+            moniker=node.moniker,
+            cons_key=key.cons_key,
+            beacon_key=get_beacon_key(node.home),
+            stake=node.stake,
             audit_speed=node.audit_speed,
         )
         for node, key in zip(nodes, keys, strict=True)
     )
-    genesis = Genesis(chain_id, DENOM, params, tuple(accounts), validators)
+    genesis = Genesis(
+        chain_id=chain_id,
+        denom=DENOM,
+        params=params,
+        accounts=tuple(accounts),
+        validators=validators,
+    )
     document = new_genesis(genesis, time_ns or time.time_ns())
     for index, node in enumerate(nodes):
         peers = ",".join(

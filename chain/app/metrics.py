@@ -41,22 +41,22 @@ BLOCK_INTERVAL = Metric(
     buckets=_INTERVALS,
 )
 TXS = Metric(
-    "assay_node_txs_total",
-    Kind.COUNTER,
-    "Transactions in blocks by code: ok, or codespace/number of the refusal.",
-    ("code",),
+    name="assay_node_txs_total",
+    kind=Kind.COUNTER,
+    help="Transactions in blocks by code: ok, or codespace/number of the refusal.",
+    labels=("code",),
 )
 CHECKS = Metric(
-    "assay_node_mempool_checks_total",
-    Kind.COUNTER,
-    "Checks for the mempool by kind (new, recheck) and code: ok, or codespace/number of the refusal.",
-    ("kind", "code"),
+    name="assay_node_mempool_checks_total",
+    kind=Kind.COUNTER,
+    help="Checks for the mempool by kind (new, recheck) and code: ok, or codespace/number of the refusal.",
+    labels=("kind", "code"),
 )
 ABCI = Metric(
-    "assay_node_abci_seconds",
-    Kind.HISTOGRAM,
-    "Time of each call of CometBFT, by method; none with --solo.",
-    ("method",),
+    name="assay_node_abci_seconds",
+    kind=Kind.HISTOGRAM,
+    help="Time of each call of CometBFT, by method; none with --solo.",
+    labels=("method",),
 )
 MEMPOOL_TXS = Metric("assay_node_mempool_txs", Kind.GAUGE, "Transactions that wait for a block.")
 MEMPOOL_BYTES = Metric("assay_node_mempool_bytes", Kind.GAUGE, "Their bytes.")
@@ -69,21 +69,29 @@ COMET_STARTS = Metric(
     "assay_node_comet_starts_total", Kind.COUNTER, "How often the node has started CometBFT."
 )
 DATABASE = Metric(
-    "assay_node_database_bytes",
-    Kind.GAUGE,
-    "About what the database holds on disk: state, its tree, and blocks, transactions and events for queries.",
-    ("part",),
+    name="assay_node_database_bytes",
+    kind=Kind.GAUGE,
+    help="About what the database holds on disk: state, its tree, and blocks, transactions and events for queries.",
+    labels=("part",),
 )
 STATE_KEYS = Metric(
     "assay_node_state_keys", Kind.GAUGE, "Keys of the state; counted every ten minutes at most."
 )
 DISK_FREE = Metric("assay_node_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
 SUPPLY = Metric(
-    "assay_node_supply_uassay", Kind.GAUGE, "All coins by the pot they are in.", ("pot",)
+    name="assay_node_supply_uassay",
+    kind=Kind.GAUGE,
+    help="All coins by the pot they are in.",
+    labels=("pot",),
 )
-ORDERS_BY_STATE = Metric("assay_node_orders", Kind.GAUGE, "Orders by state.", ("state",))
+ORDERS_BY_STATE = Metric(
+    name="assay_node_orders", kind=Kind.GAUGE, help="Orders by state.", labels=("state",)
+)
 VALIDATORS_BY_STANDING = Metric(
-    "assay_node_validators", Kind.GAUGE, "Validators by standing: active or jailed.", ("standing",)
+    name="assay_node_validators",
+    kind=Kind.GAUGE,
+    help="Validators by standing: active or jailed.",
+    labels=("standing",),
 )
 METRICS = (
     HEIGHT,

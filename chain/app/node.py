@@ -82,12 +82,13 @@ class NodeConfig:
         """Read the table ``node`` of the home's ``config.toml``; HomeError where it is missing."""
         table = read_node_table(home)
         return cls(
-            home,
-            str(table["moniker"]),
-            int(table["grpc_port"]),
-            int(table["rpc_port"]),
-            consensus,
-            min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
+            home=home,
+            moniker=str(table["moniker"]),
+            grpc_port=int(table["grpc_port"]),
+            rpc_port=int(table["rpc_port"]),
+            consensus=consensus,
+            min_gas_price_millionths=min_gas_price_millionths
+            or int(table.get("min_gas_price_millionths", 0)),
             grpc_host=str(table.get("grpc_host", "127.0.0.1")),
             metrics_port=int(table.get("metrics_port", 0)),
             comet_metrics_port=int(table.get("comet_metrics_port", 0)),
@@ -294,15 +295,15 @@ class _Node:
         """Tell whoever waits that the node answers; once more after each new start of CometBFT."""
         rpc = "" if self.app.solo else f"http://127.0.0.1:{self.config.rpc_port}"
         ready = NodeReady(
-            os.getpid(),
-            self.comet_pid,
-            self.config.moniker,
-            self.app.chain_id,
-            self.app.head.block.height,
-            f"{self.config.grpc_host}:{self.config.grpc_port}",
-            rpc,
-            "" if self.app.solo else str(self.socket_path),
-            self.genesis.params.auditors,
+            pid=os.getpid(),
+            comet_pid=self.comet_pid,
+            moniker=self.config.moniker,
+            chain_id=self.app.chain_id,
+            height=self.app.head.block.height,
+            grpc=f"{self.config.grpc_host}:{self.config.grpc_port}",
+            rpc=rpc,
+            socket="" if self.app.solo else str(self.socket_path),
+            auditors=self.genesis.params.auditors,
         )
         path = ready_path(self.config.home)
         with self.announcing:

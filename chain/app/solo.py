@@ -66,7 +66,9 @@ class SoloEngine:
             result = self._app.check_tx(raw)
             if result.code == 0:
                 self._mempool[tx_hash] = raw
-        return BroadcastResult(tx_hash, result.code, result.codespace, result.log)
+        return BroadcastResult(
+            hash=tx_hash, code=result.code, codespace=result.codespace, log=result.log
+        )
 
     @property
     def waiting(self) -> int:
@@ -161,4 +163,4 @@ def _digest(raw: bytes) -> bytes:
 
 
 def _not_taken(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
-    return BroadcastResult(tx_hash, code.number, code.space, text)
+    return BroadcastResult(hash=tx_hash, code=code.number, codespace=code.space, log=text)

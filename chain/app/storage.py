@@ -39,7 +39,9 @@ class ChainHead:
     next_event: int
 
 
-NO_HEAD = ChainHead("", CommittedBlock(0, 0, b"", b"", b""), 1)
+NO_HEAD = ChainHead(
+    "", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b"", app_hash=b""), 1
+)
 """Of a store that has no block yet."""
 
 
@@ -71,18 +73,25 @@ def decode_tx(tx_hash: bytes, data: bytes, time_ns: int) -> StoredTx:
     """Read what :func:`encode_tx` wrote; hash and time come from the transaction's key and block."""
     height, index, raw, code, space, log, wanted, used, events, responses = json.loads(data)
     result = TxResult(
-        code,
-        space,
-        log,
-        wanted,
-        used,
-        tuple(
+        code=code,
+        codespace=space,
+        log=log,
+        gas_wanted=wanted,
+        gas_used=used,
+        events=tuple(
             Event(kind, tuple((name, value) for name, value in attributes), number)
             for kind, attributes, number in events
         ),
-        tuple((name, bytes.fromhex(value)) for name, value in responses),
+        responses=tuple((name, bytes.fromhex(value)) for name, value in responses),
     )
-    return StoredTx(tx_hash, height, index, time_ns, bytes.fromhex(raw), result)
+    return StoredTx(
+        hash=tx_hash,
+        height=height,
+        index=index,
+        time_ns=time_ns,
+        raw=bytes.fromhex(raw),
+        result=result,
+    )
 
 
 def encode_event(event: Event, height: int) -> bytes:
@@ -93,7 +102,12 @@ def encode_event(event: Event, height: int) -> bytes:
 def decode_event(number: int, data: bytes) -> LoggedEvent:
     """Read what :func:`encode_event` wrote."""
     height, kind, attributes = json.loads(data)
-    return LoggedEvent(number, height, kind, tuple((name, value) for name, value in attributes))
+    return LoggedEvent(
+        number=number,
+        height=height,
+        type=kind,
+        attributes=tuple((name, value) for name, value in attributes),
+    )
 
 
 # --- the store -----------------------------------------------------------------------------------

@@ -151,7 +151,10 @@ class ChainClient:
         request = service.BroadcastTxRequest(tx_bytes=raw, mode=service.BROADCAST_MODE_SYNC)
         answer = self._cosmos("BroadcastTx", request, service.BroadcastTxResponse).tx_response
         return BroadcastResult(
-            self._hash(answer.txhash), answer.code, answer.codespace, answer.raw_log
+            hash=self._hash(answer.txhash),
+            code=answer.code,
+            codespace=answer.codespace,
+            log=answer.raw_log,
         )
 
     def tx(self, tx_hash: bytes) -> TxReceipt | None:
@@ -164,14 +167,14 @@ class ChainClient:
                 return None
             raise
         return TxReceipt(
-            self._hash(answer.txhash),
-            answer.height,
-            answer.code,
-            answer.codespace,
-            answer.raw_log,
-            answer.gas_wanted,
-            answer.gas_used,
-            tuple(
+            hash=self._hash(answer.txhash),
+            height=answer.height,
+            code=answer.code,
+            codespace=answer.codespace,
+            log=answer.raw_log,
+            gas_wanted=answer.gas_wanted,
+            gas_used=answer.gas_used,
+            events=tuple(
                 Event(event.type, tuple((pair.key, pair.value) for pair in event.attributes))
                 for event in answer.events
             ),

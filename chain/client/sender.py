@@ -158,7 +158,12 @@ class TxSender:
             if error.kind is ErrorKind.NOT_FOUND:
                 raise TxRefused(errors.UNKNOWN_ADDRESS, f"{self.address} has no account") from None
             raise
-        return _Account(chain_id, account.number, account.sequence, price)
+        return _Account(
+            chain_id=chain_id,
+            number=account.number,
+            sequence=account.sequence,
+            gas_price_millionths=price,
+        )
 
     def _estimate(self, messages: tuple[Message, ...], memo: str, account: _Account) -> int:
         """Return the gas limit: what a simulation uses, with a margin. A refusal shows here, before

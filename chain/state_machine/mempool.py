@@ -51,14 +51,23 @@ class Mempool:
             overlay = self._overlay
             self._rules, _ = enter_next(overlay, self._rulebook)
             block = next_block(overlay)
-            self._ctx = Context(overlay, block, self._crypto, self._rules, 0, is_check=True)
+            self._ctx = Context(
+                store=overlay,
+                block=block,
+                crypto=self._crypto,
+                rules=self._rules,
+                next_event=0,
+                is_check=True,
+            )
         return self._ctx, self._rules
 
 
 @lru_cache(maxsize=4096)
 def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
     """Return what is said of an accepted transaction; most are told apart by nothing else, and that is little."""
-    return TxResult(0, "", "", gas_wanted, gas_used, ())
+    return TxResult(
+        code=0, codespace="", log="", gas_wanted=gas_wanted, gas_used=gas_used, events=()
+    )
 
 
 class _Trusting:
@@ -82,7 +91,13 @@ def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult
     overlay = Overlay(base)
     first_event = NEXT_EVENT.get(overlay)
     rules, _ = enter_next(overlay, rulebook)
-    ctx = Context(overlay, next_block(overlay), _Trusting(), rules, first_event)
+    ctx = Context(
+        store=overlay,
+        block=next_block(overlay),
+        crypto=_Trusting(),
+        rules=rules,
+        next_event=first_event,
+    )
     ctx.gas_limit, ctx.gas_used = GAS_MAX, gas_of(tx)
     try:
         if ctx.gas_used > GAS_MAX:
@@ -93,7 +108,15 @@ def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult
     except Refusal as refusal:
         return refused(refusal, tx.gas_limit, ctx.gas_used, ())
     events, responses = tuple(ctx.events), tuple(ctx.responses)
-    return TxResult(0, "", "", tx.gas_limit, ctx.gas_used, events, responses)
+    return TxResult(
+        code=0,
+        codespace="",
+        log="",
+        gas_wanted=tx.gas_limit,
+        gas_used=ctx.gas_used,
+        events=events,
+        responses=responses,
+    )
 
 
 def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
@@ -106,5 +129,11 @@ def next_block(overlay: Overlay) -> BlockInfo:
     head, params = HEAD.must(overlay), PARAMS.must(overlay)
     clock = head.clock_ns // NS
     return BlockInfo(
-        head.chain_id, head.denom, head.height + 1, clock, params, head.last_hash, head.beacon
+        chain_id=head.chain_id,
+        denom=head.denom,
+        height=head.height + 1,
+        clock=clock,
+        params=params,
+        previous_hash=head.last_hash,
+        previous_beacon=head.beacon,
     )

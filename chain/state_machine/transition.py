@@ -53,7 +53,18 @@ def init_chain(
     SCHEDULE.put(overlay, Schedule(genesis.rules))
     PARAMS.put(overlay, genesis.params)
     beacon = first_beacon(genesis.chain_id, sha256(encode(genesis)).digest())
-    HEAD.put(overlay, Head(genesis.chain_id, genesis.denom, 0, time_ns, 0, bytes(32), beacon))
+    HEAD.put(
+        overlay,
+        Head(
+            chain_id=genesis.chain_id,
+            denom=genesis.denom,
+            height=0,
+            time_ns=time_ns,
+            clock_ns=0,
+            last_hash=bytes(32),
+            beacon=beacon,
+        ),
+    )
     NEXT_EVENT.set(overlay, 1)
     parts = [c.genesis(overlay, genesis) for c in rules.components if c.genesis is not None]
     powers = tuple(update for part in parts for update in part)
@@ -116,7 +127,14 @@ def advance_clock(
         previous_hash=head.last_hash,
         previous_beacon=head.beacon,
     )
-    return Context(overlay, info, crypto, rules, NEXT_EVENT.get(overlay), memory)
+    return Context(
+        store=overlay,
+        block=info,
+        crypto=crypto,
+        rules=rules,
+        next_event=NEXT_EVENT.get(overlay),
+        memory=memory,
+    )
 
 
 def begin_block(ctx: Context, rules: Rules) -> None:
@@ -153,7 +171,15 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
             return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
         ctx.store.merge_into_parent()
         events = (*paid_events, *ctx.events)
-        return TxResult(0, "", "", tx.gas_limit, ctx.gas_used, events, tuple(ctx.responses))
+        return TxResult(
+            code=0,
+            codespace="",
+            log="",
+            gas_wanted=tx.gas_limit,
+            gas_used=ctx.gas_used,
+            events=events,
+            responses=tuple(ctx.responses),
+        )
     except Refusal as refusal:  # of the transaction alone, or by the ante: nothing was written
         return refused(refusal, tx.gas_limit, 0, ())
     finally:
@@ -193,7 +219,14 @@ def refused(
 ) -> TxResult:
     """Return the result of a transaction that was refused; ``events`` are those of what it paid."""
     code = refusal.code
-    return TxResult(code.number, code.space, str(refusal), gas_wanted, gas_used, events)
+    return TxResult(
+        code=code.number,
+        codespace=code.space,
+        log=str(refusal),
+        gas_wanted=gas_wanted,
+        gas_used=gas_used,
+        events=events,
+    )
 
 
 # --- end -----------------------------------------------------------------------------------------

@@ -50,7 +50,13 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
     told = _ask(backend, seconds, stop)
     parts = sorted(told["flops"])
     middle = parts[len(parts) // 2]
-    return Speed(told["backend"], middle, sandbox.physical_memory(), parts[0], parts[-1])
+    return Speed(
+        backend=told["backend"],
+        flops=middle,
+        memory=sandbox.physical_memory(),
+        slowest=parts[0],
+        quickest=parts[-1],
+    )
 
 
 def what_computes(backend: str, stop: Event | None = None) -> str:

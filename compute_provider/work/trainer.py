@@ -105,7 +105,13 @@ class Trainer:
 
         Whatever else is under way ends.
         """
-        serves = _Serves(key.order_id, tuple(program), order.job, order.backend, order.memory_bytes)
+        serves = _Serves(
+            order_id=key.order_id,
+            program=tuple(program),
+            job=order.job,
+            backend=order.backend,
+            memory_bytes=order.memory_bytes,
+        )
         worker = self._running[0] if self._running else None
         if worker is not None:
             with worker.lock:

@@ -113,7 +113,14 @@ class Worker:
 
         try:
             loaded, executor, aside = self._ready(order)
-            task = Task(order, self._folder, loaded, self._out, executor, aside)
+            task = Task(
+                order=order,
+                folder=self._folder,
+                loaded=loaded,
+                out=self._out,
+                backend=executor,
+                aside=aside,
+            )
             self._say(ready={"steps": loaded.job.document.round_steps, "open": self._open_ends})
             self._open_ends = ()
             made = self._produce(task, *_resume(task))
@@ -247,10 +254,10 @@ def result_of(task: Task, end: "SlotState") -> Produced:
     opening = (task.opening() if is_difference(task.loaded) else end).global_state
     result = share_update(task.loaded, opening, end)
     return Produced(
-        state_pieces(result.update),
-        result.update_root,
-        state_pieces(end.local_state),
-        result.local_out_root,
+        update=state_pieces(result.update),
+        update_root=result.update_root,
+        local_out=state_pieces(end.local_state),
+        local_out_root=result.local_out_root,
     )
 
 

@@ -156,10 +156,10 @@ class Rows:
             args = [arg if arg in place else self._sources[arg] for arg in node.args]
             steps.append(Step(node.op, types[number].dtype, tuple(place[arg] for arg in args)))
         return Chain(
-            types[group[0]].shape,
-            tuple(self.seen(number) for number in operands),
-            tuple(steps),
-            tuple(place[number] - len(operands) for number in self.results[index]),
+            shape=types[group[0]].shape,
+            operands=tuple(self.seen(number) for number in operands),
+            steps=tuple(steps),
+            results=tuple(place[number] - len(operands) for number in self.results[index]),
         )
 
     def _scratch(self, group: Group) -> int:

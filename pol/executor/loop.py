@@ -169,7 +169,9 @@ class Loop:
                 self._steps.append(_Turns(backend, program, number, seed))
                 continue
             operands = tuple(program.types[arg] for arg in node.args)
-            site = Site(node.attrs, operands, program.types[number], seed)
+            site = Site(
+                attrs=node.attrs, operands=operands, result=program.types[number], seed=seed
+            )
             function = backend.function(node.op, site)
             if number not in program.repeating and _may_stray(program, number, node):
                 function = self._in_order(function)

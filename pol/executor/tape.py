@@ -258,7 +258,7 @@ class _Turn:
             def body(place: Place) -> list[int]:
                 return [*place(operand), *place(kept), *form, size]
 
-            instruction = Instruction(Kind.PACK, [operand], [kept], body)
+            instruction = Instruction(kind=Kind.PACK, reads=[operand], writes=[kept], body=body)
             written.instructions.insert(self._begins, instruction)
             self._begins += 1
         return self._packed[key]
@@ -454,7 +454,9 @@ class _Writer:
                 words += place(strided)
             return words + list(rest)
 
-        self.instructions.append(Instruction(kind, [*reads, *needed], writes, body))
+        self.instructions.append(
+            Instruction(kind=kind, reads=[*reads, *needed], writes=writes, body=body)
+        )
 
     def _copy(self, source: Strided, target: Strided, needed: Sequence[Strided] = ()) -> None:
         sizes, (source_strides, target_strides) = merged(
@@ -634,7 +636,9 @@ class _Writer:
         (strided,) = self._operands(node)
         result = self._values[number] = self._place_of(number, value)
         self._fill(bytes.fromhex(node.attrs["value"]), value, result)
-        site = Site(node.attrs, (self._type(node.args[0]),), value, self.seed)
+        site = Site(
+            attrs=node.attrs, operands=(self._type(node.args[0]),), result=value, seed=self.seed
+        )
         self._copy(strided, result.part(inner(site)))
 
     def _uniform(self, number: int, node: Node, value: TensorType) -> None:
@@ -682,7 +686,9 @@ class _Writer:
             moves.along(new_base(), part, count, reverse=reverse) for part in parts[found.carried :]
         ]
         taken = [*operands, *slots, result]
-        self.instructions.append(Instruction(Kind.TURNS, taken, [*slots, result], moves.begin))
+        self.instructions.append(
+            Instruction(kind=Kind.TURNS, reads=taken, writes=[*slots, result], body=moves.begin)
+        )
         constants = operands[last:]
         same = {constant.base for constant in constants} if self._written.is_packing else ()
         turn = _Turn(same, len(self.instructions) - 1)
@@ -690,7 +696,9 @@ class _Writer:
         numbers = [body.outputs[name] for name, _ in found.parts]
         writer.take_body(list(zip(numbers, targets, strict=True)))
         needed = [*taken, *turn.packed]
-        self.instructions.append(Instruction(Kind.AGAIN, needed, (), lambda _: moves.again(count)))
+        self.instructions.append(
+            Instruction(kind=Kind.AGAIN, reads=needed, writes=(), body=lambda _: moves.again(count))
+        )
         for end, part in zip(kept, parts, strict=False):
             self._copy(end, part, slots)
 
@@ -769,7 +777,9 @@ class _Writer:
             if register in leaving or strided.shape != shape or not strided.is_in_order
         }
         in_step = frozenset(strided.base for strided in sources) - astray
-        self.instructions.append(Instruction(Kind.CHAIN, sources, written, body, in_step))
+        self.instructions.append(
+            Instruction(kind=Kind.CHAIN, reads=sources, writes=written, body=body, in_step=in_step)
+        )
 
     def _step(self, number: int, registers: dict[int, int]) -> list[int]:
         node = self._node(number)

@@ -606,7 +606,14 @@ class TorchBackend(LoopBackend):
             result = TensorType(step.dtype, chain.shape)
             attrs = {"dtype": step.dtype} if step.op == "cast" else {}
             operands = tuple(types[arg] for arg in step.args)
-            rows.append((self.function(step.op, Site(attrs, operands, result, 0)), step.args))
+            rows.append(
+                (
+                    self.function(
+                        step.op, Site(attrs=attrs, operands=operands, result=result, seed=0)
+                    ),
+                    step.args,
+                )
+            )
             types.append(result)
         results = [len(chain.operands) + result for result in chain.results]
 
@@ -621,7 +628,14 @@ class TorchBackend(LoopBackend):
     def function(self, op: str, site: Site) -> Function:
         """Return the function of one node."""
         return MAKERS[op](
-            _Site(site.attrs, site.operands, site.result, site.seed, self._device, self._on_gpu)
+            _Site(
+                attrs=site.attrs,
+                operands=site.operands,
+                result=site.result,
+                seed=site.seed,
+                device=self._device,
+                on_gpu=self._on_gpu,
+            )
         )
 
     def upload(self, array: Array) -> Tensor:

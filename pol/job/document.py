@@ -194,11 +194,23 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
     """Return the uploaded files: the document, both initial states, the shards."""
     document = job.document
     return (
-        JobFile(DOCUMENT, job.size, job.id, None),
-        JobFile(GLOBAL_STATE, encoded_size(document.global_tensors), None, document.global_root),
-        JobFile(LOCAL_STATE, encoded_size(document.local_tensors), None, document.local_root),
+        JobFile(path=DOCUMENT, size=job.size, sha256=job.id, root=None),
+        JobFile(
+            path=GLOBAL_STATE,
+            size=encoded_size(document.global_tensors),
+            sha256=None,
+            root=document.global_root,
+        ),
+        JobFile(
+            path=LOCAL_STATE,
+            size=encoded_size(document.local_tensors),
+            sha256=None,
+            root=document.local_root,
+        ),
         *(
-            JobFile(f"{DATA_FOLDER}/{shard.name}", shard.size, shard.sha256, None)
+            JobFile(
+                path=f"{DATA_FOLDER}/{shard.name}", size=shard.size, sha256=shard.sha256, root=None
+            )
             for shard in document.shards
         ),
     )

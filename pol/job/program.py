@@ -332,7 +332,13 @@ def make_program(
             )
     _check_needed(checked, len(types) - len(checked), outputs)
     ordered = {name: outputs[name] for name in sorted(outputs)}
-    program = Program(tuple(inputs), tuple(constants), checked, ordered, tuple(types))
+    program = Program(
+        inputs=tuple(inputs),
+        constants=tuple(constants),
+        nodes=checked,
+        outputs=ordered,
+        types=tuple(types),
+    )
     if program.nested > MAX_NESTED:
         reason = f"{program.nested} repeats are within one another, more than {MAX_NESTED}"
         raise JobError("nodes", reason, "unroll the innermost one")

@@ -98,7 +98,14 @@ def _write_shards(
         # Whoever trains with the file of before keeps its bytes.
         (folder / name).unlink(missing_ok=True)
         (folder / name).write_bytes(data)
-        shards.append(Shard(name, sha256(data).digest(), len(data), min(shard_rows, rows - first)))
+        shards.append(
+            Shard(
+                name=name,
+                sha256=sha256(data).digest(),
+                size=len(data),
+                rows=min(shard_rows, rows - first),
+            )
+        )
     return tuple(shards)
 
 

@@ -129,9 +129,19 @@ def run_locally(
         metrics = evaluate(job, state, holdout, executor)
         losses += values
         loss = float(np.mean([loss for _, loss in values]))
-        reports.append(RoundReport(round, loss, metrics, result.root.hex()))
+        reports.append(
+            RoundReport(round=round, loss=loss, metrics=metrics, state_root=result.root.hex())
+        )
     after = reports[-1].metrics if reports else before
-    finished = LocalRun(state, tuple(reports), before, after, tuple(losses), None, None)
+    finished = LocalRun(
+        state=state,
+        rounds=tuple(reports),
+        before=before,
+        after=after,
+        losses=tuple(losses),
+        model=None,
+        trace=None,
+    )
     return finished if out is None else _saved(finished, loaded, trace, out)
 
 

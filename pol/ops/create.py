@@ -56,8 +56,32 @@ _FULL = {**_SHAPE, "dtype": Attribute("dtype"), "value": Attribute("element")}
 _UNIFORM = {**_SHAPE, "site": Attribute("int", 0, MAX_SITE)}
 
 CREATE = (
-    Primitive("iota", (0, 0), _counted, _iota, {"size": Attribute("int")}, cost=8),
-    Primitive("full", (0, 0), _filled, _full, _FULL, cost=0, traffic=Traffic.VIEW, repeats=True),
-    Primitive("uniform", (1, 1), _drawn, _uniform, _UNIFORM, cost=400, calls=200),
+    Primitive(
+        name="iota",
+        arity=(0, 0),
+        rule=_counted,
+        reference=_iota,
+        attributes={"size": Attribute("int")},
+        cost=8,
+    ),
+    Primitive(
+        name="full",
+        arity=(0, 0),
+        rule=_filled,
+        reference=_full,
+        attributes=_FULL,
+        cost=0,
+        traffic=Traffic.VIEW,
+        repeats=True,
+    ),
+    Primitive(
+        name="uniform",
+        arity=(1, 1),
+        rule=_drawn,
+        reference=_uniform,
+        attributes=_UNIFORM,
+        cost=400,
+        calls=200,
+    ),
 )
 """Rows of the table."""

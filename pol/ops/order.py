@@ -107,11 +107,11 @@ _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1)}
 
 ORDER = (
     Primitive(
-        "add_rows", (2, 2), _added, _add_rows, _ROWS,
+        name="add_rows", arity=(2, 2), rule=_added, reference=_add_rows, attributes=_ROWS,
         cost=0, calls=12, more=_added_work, scratch=12, may_fail=True,
     ),
     Primitive(
-        "argsort", (1, 1), _positions, _argsort, _DIM,
+        name="argsort", arity=(1, 1), rule=_positions, reference=_argsort, attributes=_DIM,
         cost=0, calls=8, more=_sorted_work, scratch=48,
     ),
 )  # fmt: skip

@@ -87,16 +87,19 @@ class Work:
     def __add__(self, other: "Work") -> "Work":
         """Return the work of both."""
         return Work(
-            self.products + other.products,
-            self.elements + other.elements,
-            self.moved + other.moved,
-            self.calls + other.calls,
+            products=self.products + other.products,
+            elements=self.elements + other.elements,
+            moved=self.moved + other.moved,
+            calls=self.calls + other.calls,
         )
 
     def times(self, count: int) -> "Work":
         """Return the work of doing it so many times."""
         return Work(
-            count * self.products, count * self.elements, count * self.moved, count * self.calls
+            products=count * self.products,
+            elements=count * self.elements,
+            moved=count * self.moved,
+            calls=count * self.calls,
         )
 
 

@@ -181,9 +181,9 @@ def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> 
 
 PRODUCT = (
     Primitive(
-        "matmul", (2, 2), _multiplied, _matmul, {"bits": Attribute("choice", choices=BITS)},
-        cost=0, calls=50, more=_product_work,
-        more_scratch=_scratch,
+        name="matmul", arity=(2, 2), rule=_multiplied, reference=_matmul,
+        attributes={"bits": Attribute("choice", choices=BITS)},
+        cost=0, calls=50, more=_product_work, more_scratch=_scratch,
     ),
 )  # fmt: skip
 """Rows of the table."""

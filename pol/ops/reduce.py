@@ -172,15 +172,15 @@ _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1), **_KEEPDIM}
 
 REDUCE = (
     Primitive(
-        "sum", (1, 1), _summed, _sum, _DIMS,
+        name="sum", arity=(1, 1), rule=_summed, reference=_sum, attributes=_DIMS,
         counts_operand=True, calls=2, more=_sum_work, scratch=8,
     ),
     Primitive(
-        "amax", (1, 1), _largest, _amax, _DIMS,
+        name="amax", arity=(1, 1), rule=_largest, reference=_amax, attributes=_DIMS,
         counts_operand=True, calls=4, more=_reduced_work, scratch_result=8,
     ),
     Primitive(
-        "argmax", (1, 1), _largest_index, _argmax, _DIM,
+        name="argmax", arity=(1, 1), rule=_largest_index, reference=_argmax, attributes=_DIM,
         cost=24, counts_operand=True, calls=6, more=_found_work, scratch=9, scratch_result=17,
     ),
 )  # fmt: skip

@@ -92,7 +92,12 @@ def form(body: Body, count: int) -> Form:
         raise refuse("attrs.body.outputs", reason, _REMEDY)
     parts = [(name, types[name]) for name in carries]
     parts += [(n, TensorType(types[n].dtype, (count, *types[n].shape))) for n in stacks]
-    return Form(counts[CARRY], counts[SEQUENCE], counts[CONSTANT], tuple(parts))
+    return Form(
+        carried=counts[CARRY],
+        sequences=counts[SEQUENCE],
+        constants=counts[CONSTANT],
+        parts=tuple(parts),
+    )
 
 
 def _repeated(operands: Operands, attributes: Attributes) -> TensorType:
@@ -144,7 +149,7 @@ _ATTRIBUTES = {
 
 REPEAT = (
     Primitive(
-        "repeat", (0, MAX_REPEATED), _repeated, None, _ATTRIBUTES,
+        name="repeat", arity=(0, MAX_REPEATED), rule=_repeated, reference=None, attributes=_ATTRIBUTES,
         cost=0, calls=8, traffic=Traffic.RESULT, more=_turns_work, more_scratch=_turn_size, in_order=True,
     ),
 )  # fmt: skip

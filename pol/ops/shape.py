@@ -208,20 +208,32 @@ _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1)}
 _PAD = {"low": Attribute("ints"), "high": Attribute("ints"), "value": Attribute("element")}
 
 SHAPE = (
-    Primitive("reshape", (1, 1), _reshaped, _reshape, _SHAPE, cost=0, traffic=Traffic.VIEW),
-    Primitive("permute", (1, 1), _permuted, _permute, _DIMS, cost=4, calls=2, more=_turned_work),
     Primitive(
-        "broadcast", (1, 1), _repeated, _broadcast, _SHAPE,
+        name="reshape", arity=(1, 1), rule=_reshaped, reference=_reshape, attributes=_SHAPE,
+        cost=0, traffic=Traffic.VIEW,
+    ),
+    Primitive(
+        name="permute", arity=(1, 1), rule=_permuted, reference=_permute, attributes=_DIMS,
+        cost=4, calls=2, more=_turned_work,
+    ),
+    Primitive(
+        name="broadcast", arity=(1, 1), rule=_repeated, reference=_broadcast, attributes=_SHAPE,
         cost=0, calls=5, traffic=Traffic.VIEW, repeats=True,
     ),
     Primitive(
-        "slice", (1, 1), _sliced, _slice, _SLICE,
+        name="slice", arity=(1, 1), rule=_sliced, reference=_slice, attributes=_SLICE,
         cost=40, calls=4, traffic=Traffic.RESULT, more=_inner_work,
     ),
-    Primitive("concat", (1, MAX_OPERANDS), _joined, _concat, _DIM, cost=0, more=_parts_work),
-    Primitive("pad", (1, 1), _padded, _pad, _PAD, cost=8, calls=6, more=_inner_work),
     Primitive(
-        "take", (2, 2), _taken, _take,
+        name="concat", arity=(1, MAX_OPERANDS), rule=_joined, reference=_concat, attributes=_DIM,
+        cost=0, more=_parts_work,
+    ),
+    Primitive(
+        name="pad", arity=(1, 1), rule=_padded, reference=_pad, attributes=_PAD,
+        cost=8, calls=6, more=_inner_work,
+    ),
+    Primitive(
+        name="take", arity=(2, 2), rule=_taken, reference=_take,
         cost=0, calls=5, traffic=Traffic.ROWS, more=_rows_work, scratch=3, may_fail=True,
     ),
 )  # fmt: skip

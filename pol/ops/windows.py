@@ -209,8 +209,8 @@ def _ints(low: int) -> Attribute:
 
 WINDOWS = (
     Primitive(
-        "matmul_windows", (2, 2), _multiplied, _windows_product,
-        {
+        name="matmul_windows", arity=(2, 2), rule=_multiplied, reference=_windows_product,
+        attributes={
             "bits": Attribute("choice", choices=BITS), "transposed": Attribute("bool"), "starts": _ints(0),
             "strides": _ints(1), "counts": _ints(1), "kernel": _ints(1), "steps": _ints(-MAX_DIMENSION),
         },

@@ -304,7 +304,13 @@ class _Checker:
         checked = 0
 
         def failed(fault: str) -> tuple[Check, State]:
-            return Check(share.round, share.slot, share.segments, checked, fault), {}
+            return Check(
+                round=share.round,
+                slot=share.slot,
+                segments=share.segments,
+                checked=checked,
+                fault=fault,
+            ), {}
 
         fault = share.fault or self._wrong_shape(share)
         if fault:
@@ -330,7 +336,9 @@ class _Checker:
             return failed("the update is not what its opening and closing states make")
         if result.local_out_root != share.local_out_root:
             return failed("the local state after the share is another one")
-        done = Check(share.round, share.slot, share.segments, checked, "")
+        done = Check(
+            round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault=""
+        )
         return done, result.update
 
     def _wrong_shape(self, share: ShareRecord) -> str:
@@ -364,9 +372,15 @@ class _Checker:
         try:
             result = aggregate(self._loaded, opening, updates, self._executor)
         except (ReplayError, StateError) as error:
-            return Check(round, -1, 0, 0, f"the aggregation has no result: {error}"), opening
+            return Check(
+                round=round,
+                slot=-1,
+                segments=0,
+                checked=0,
+                fault=f"the aggregation has no result: {error}",
+            ), opening
         fault = "" if result.root == promised else "the round ends in another global state"
-        return Check(round, -1, 0, 0, fault), result.state
+        return Check(round=round, slot=-1, segments=0, checked=0, fault=fault), result.state
 
 
 def _drawn(share: ShareRecord, count: int | None) -> tuple[int, ...]:

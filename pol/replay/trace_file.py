@@ -107,7 +107,14 @@ def share_record(
 ) -> ShareRecord:
     """Return a share with its trace root; ``codec.to_plain`` of it is what stands in the file."""
     root = trace_root(boundaries)
-    return ShareRecord(part.slot, part.round, boundaries, update_root, local_out_root, root)
+    return ShareRecord(
+        slot=part.slot,
+        round=part.round,
+        boundaries=boundaries,
+        update_root=update_root,
+        local_out_root=local_out_root,
+        trace_root=root,
+    )
 
 
 def trace_root(boundaries: tuple[Boundary, ...]) -> bytes:

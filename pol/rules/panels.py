@@ -135,7 +135,9 @@ def draw_places(
     if named.kind is not AuditKind.UPDATE and ends:
         (updated,) = draw(hash_fields("assay/panel/update", seed), len(ends), 1)
         end = ends[updated]
-        places.append(Place(AuditKind.UPDATE, end.slot, end.issue, end.segments))
+        places.append(
+            Place(kind=AuditKind.UPDATE, slot=end.slot, issue=end.issue, segment=end.segments)
+        )
     population = sum(extent.begun(stopped) for extent in shares)
     count = segments - (named.kind is AuditKind.SEGMENT)
     numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
@@ -150,7 +152,9 @@ def _has_update(extent: Extent) -> bool:
 def _segment(shares: Sequence[Extent], number: int, stopped: Place | None) -> Place:
     for extent in shares:
         if number < extent.begun(stopped):
-            return Place(AuditKind.SEGMENT, extent.slot, extent.issue, number)
+            return Place(
+                kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=number
+            )
         number -= extent.begun(stopped)
     raise ValueError("no share has this segment")
 

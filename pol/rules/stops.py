@@ -12,7 +12,7 @@ from domain.market.records import JobTerms
 from domain.proof.records import AuditKind, Place, ShareRoots
 from pol.rules.schedule import segment_work, share_segments
 
-AGGREGATION = Place(AuditKind.AGGREGATION, 0, 0, 0)
+AGGREGATION = Place(kind=AuditKind.AGGREGATION, slot=0, issue=0, segment=0)
 """The place at the end of a round."""
 
 
@@ -39,7 +39,7 @@ def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> Place 
     if roots.is_whole:
         return None
     kind = AuditKind.SEGMENT if roots.segments < share_segments(terms) else AuditKind.UPDATE
-    return Place(kind, slot, issue, roots.segments)
+    return Place(kind=kind, slot=slot, issue=issue, segment=roots.segments)
 
 
 def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) -> Place:

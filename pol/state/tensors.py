@@ -87,7 +87,7 @@ def _parse_entry(name: str, value: object, limits: Limits) -> Entry:
         raise StateError(name, "its data_offsets are not two integers")
     if offsets[0] < 0 or offsets[1] - offsets[0] != found.size:
         raise StateError(name, f"its data_offsets do not hold {found}")
-    return Entry(name, found, offsets[0], offsets[1])
+    return Entry(name=name, type=found, start=offsets[0], stop=offsets[1])
 
 
 def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[Entry]:

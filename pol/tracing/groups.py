@@ -67,7 +67,7 @@ def trained_groups(spec: JobSpec, steps: int, rows: int) -> list[Group]:
     if not all(table.is_finite for table in rates):
         raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
     return [
-        Group(names, rule, rate, _varying(rule, course, steps))
+        Group(names=names, rule=rule, lr=rate, varying=_varying(rule, course, steps))
         for (names, _, rule), course, rate in zip(parts, found, rates, strict=True)
         if names
     ]

@@ -168,7 +168,7 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> Place:
     if not modules:
         return Place(line=line, layer=layer)
     name = _name_in(root or modules[-1], modules[0])
-    return Place(type(modules[0]).__name__, name, line, layer)
+    return Place(kind=type(modules[0]).__name__, name=name, line=line, layer=layer)
 
 
 def _name_in(root: nn.Module, module: nn.Module) -> str | None:

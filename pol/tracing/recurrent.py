@@ -133,7 +133,16 @@ def _body(form: _Form) -> Any:
 
     with apart():
         carried, by_input, weights = form.zeros()
-        return traced_turn(turn, Operands(carried, [by_input.unsqueeze(0)], weights, 1, False))
+        return traced_turn(
+            turn,
+            Operands(
+                carried=carried,
+                sequences=[by_input.unsqueeze(0)],
+                constants=weights,
+                count=1,
+                reverse=False,
+            ),
+        )
 
 
 def _finish(operands: Operands, stacks: Values, found: Slopes) -> list[Tensor | None]:
@@ -161,9 +170,11 @@ def recurrent(
     projection = weights[2 + len(biases) :]
     by_input = functional.linear(x, weights[0], *biases[:1])
     own = [weights[1], *biases[1:], *projection]
-    operands = Operands(begun, [by_input], own, x.shape[0], reverse)
+    operands = Operands(
+        carried=begun, sequences=[by_input], constants=own, count=x.shape[0], reverse=reverse
+    )
     carried, shapes = (tuple(value.shape for value in values) for values in (begun, own))
-    form = _Form(cell, carried, shapes, bool(projection))
+    form = _Form(cell=cell, carried=carried, weights=shapes, is_projected=bool(projection))
     if operands.need_gradient:
         parts = with_gradient(Way(form.turn, _passes(form), _finish), operands)
     else:

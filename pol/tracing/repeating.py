@@ -82,7 +82,13 @@ def repeat(
         put_output[:] = [put]
         return ends, outputs
 
-    operands = Operands(begun, sequences, [], _turns(sequences, count), reverse)
+    operands = Operands(
+        carried=begun,
+        sequences=sequences,
+        constants=[],
+        count=_turns(sequences, count),
+        reverse=reverse,
+    )
     is_traced = get_proxy_mode() is not None
     ends, stacked = _traced(turn, operands) if is_traced else looped(turn, operands)
     return put_carry(ends), put_output[0](stacked)
@@ -170,7 +176,11 @@ def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]
 
     constants = [resolved(value) for value in seen]
     given = Operands(
-        plain(operands.carried), sequences, constants, operands.count, operands.reverse
+        carried=plain(operands.carried),
+        sequences=sequences,
+        constants=constants,
+        count=operands.count,
+        reverse=operands.reverse,
     )
     found = [value for values in repeat_turns(within, given, again) for value in values]
     own = [value.to(kind) for value, kind in zip(found, kinds, strict=True)]

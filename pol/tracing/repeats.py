@@ -111,7 +111,13 @@ class Operands:
         """Return the same with others in their places."""
         first = len(self.carried)
         last = first + len(self.sequences)
-        return Operands(values[:first], values[first:last], values[last:], self.count, self.reverse)
+        return Operands(
+            carried=values[:first],
+            sequences=values[first:last],
+            constants=values[last:],
+            count=self.count,
+            reverse=self.reverse,
+        )
 
 
 def looped(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:

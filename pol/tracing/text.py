@@ -77,7 +77,12 @@ def text_rows(
         raise JobError("data", reason, "give a longer text, or a smaller length")
     x, y = (array[shift : shift + rows * length].reshape(rows, length) for shift in (0, 1))
     kept = np.arange(rows) % HELD_OUT == min(HELD_OUT, rows) - 1
-    return TextRows({"x": x[~kept], "y": y[~kept]}, {"x": x[kept], "y": y[kept]}, words, source)
+    return TextRows(
+        train={"x": x[~kept], "y": y[~kept]},
+        holdout={"x": x[kept], "y": y[kept]},
+        words=words,
+        source=source,
+    )
 
 
 def _text(path: Path) -> str:

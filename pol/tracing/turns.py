@@ -71,11 +71,11 @@ def taken_apart(program: Program) -> Passes:
     distinct = list(dict.fromkeys(number for _, number in slopes))
     backward = body_of(program, named, [number for _, number in begins], distinct)
     return Passes(
-        forward,
-        tuple(stacked.index(number) for _, number in own),
-        backward,
-        tuple(source for source, _ in (*carried, *sequences, *constants)),
-        {index: distinct.index(number) for (_, index), number in slopes},
+        forward=forward,
+        stacks=tuple(stacked.index(number) for _, number in own),
+        backward=backward,
+        operands=tuple(source for source, _ in (*carried, *sequences, *constants)),
+        slopes={index: distinct.index(number) for (_, index), number in slopes},
     )
 
 

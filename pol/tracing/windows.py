@@ -46,7 +46,14 @@ class Windows:
         def each(numbers: Sequence[int]) -> list[int]:
             return list(numbers) * len(outputs) if len(numbers) == 1 else list(numbers)
 
-        return cls(each(kernel), each(stride), each(padding), each(dilation), inputs, outputs)
+        return cls(
+            kernel=each(kernel),
+            stride=each(stride),
+            padding=each(padding),
+            dilation=each(dilation),
+            inputs=inputs,
+            outputs=outputs,
+        )
 
     def places(self) -> list[Place]:
         """Return the places of a window, each with the padded input that the first window reads there."""

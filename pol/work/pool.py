@@ -201,7 +201,12 @@ class ReplayPool:
         ends = inf if timeout is None else time.monotonic() + timeout
         future: Future[T] = Future()
         try:
-            task = _Task(ends, next(self._numbers), pickle.dumps((function, args)), future)
+            task = _Task(
+                ends=ends,
+                number=next(self._numbers),
+                data=pickle.dumps((function, args)),
+                future=future,
+            )
             self._tasks.put_nowait(task)
         except queue.Full:
             raise PoolFull(f"{self._tasks.maxsize} tasks are waiting already") from None

@@ -66,7 +66,14 @@ class SlotState:
     def boundary(self, index: int, step: int, metrics: tuple[int, ...]) -> Boundary:
         """Return these states as a boundary of a trace."""
         first, second = self.roots
-        return Boundary(index, step, first, second, boundary_root(first, second, metrics), metrics)
+        return Boundary(
+            index=index,
+            step=step,
+            global_root=first,
+            local_root=second,
+            root=boundary_root(first, second, metrics),
+            metrics=metrics,
+        )
 
     def after(self, outputs: Mapping[str, Array]) -> "SlotState":
         """Return the states with the outputs of a step put in. What the step leaves alone is not hashed again."""

@@ -72,12 +72,12 @@ def train_share(
     end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled, AtOnce())
     result = share_update(loaded, opening, end)
     return TrainedShare(
-        tuple(boundaries),
-        result.update,
-        result.update_root,
-        end.global_state,
-        end.local_state,
-        result.local_out_root,
+        boundaries=tuple(boundaries),
+        update=result.update,
+        update_root=result.update_root,
+        global_out=end.global_state,
+        local_out=end.local_state,
+        local_out_root=result.local_out_root,
     )
 
 
@@ -244,4 +244,6 @@ def aggregate(
         raise AggregationFailed(error.field, error.reason) from None
     state = merged(start, outputs, "global.")
     tree = state_tree(state)
-    return AggregateResult(state, tree.root, tree.count, tensor_roots(tree))
+    return AggregateResult(
+        state=state, root=tree.root, count=tree.count, tensor_roots=tensor_roots(tree)
+    )

@@ -31,7 +31,15 @@ def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
     opening = opening_state(local, leg)
     if opening is None or not _usable(local, view):
         return local
-    planned = LocalRound(round, opening, (), None, (), 0, None)
+    planned = LocalRound(
+        round=round,
+        global_in=opening,
+        works=(),
+        next_global=None,
+        suspects=(),
+        audit_by=0,
+        sealed=None,
+    )
     return replace(local, rounds=(*local.rounds, planned))
 
 

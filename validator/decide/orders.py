@@ -101,7 +101,9 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
         return SendTx(f"{prefix}/{name}", (message,), deadline)
 
     def decline(reason: int) -> SendTx:
-        message = MsgDeclineOrder(view.me, local.order_id, local.leg, reason)
+        message = MsgDeclineOrder(
+            validator=view.me, order_id=local.order_id, leg=local.leg, reason=reason
+        )
         return send("decline", message)
 
     foreign = lacking(local, view.on_chain, leg)
@@ -112,13 +114,17 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
             return (decline(local.payload.decline),)
         case _ if foreign:
             opening, slots = openings_from(view.on_chain, leg, view.held)
-            return (TakeOpenings(f"{prefix}/openings", local.key, opening, slots),)
+            return (
+                TakeOpenings(key=f"{prefix}/openings", leg=local.key, opening=opening, slots=slots),
+            )
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.COMPLETE:
             if view.clock >= deadline - margin:
                 return (decline(LegEnd.DECLINED_NO_CAPACITY),)
-            return (TryJob(f"{prefix}/try", local.key, order, leg, ends),)
+            return (
+                TryJob(key=f"{prefix}/try", leg=local.key, order=order, matched=leg, ends=ends),
+            )
         case _:
             late = view.clock >= deliver_by
             return (decline(LegEnd.PAYLOAD_NOT_DELIVERED),) if late else ()

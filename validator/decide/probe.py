@@ -112,7 +112,13 @@ def go_on(
     middle = by_speed[(len(by_speed) - 1) // 2]
     drawn = sorted(draw(fresh, len(middle.digests), SAMPLED))
     sample = tuple((piece, middle.digests[piece]) for piece in drawn)
-    return Measured(probe.provider, middle.speed, probe.bandwidth, middle.seed, sample)
+    return Measured(
+        provider=probe.provider,
+        speed=middle.speed,
+        bandwidth=probe.bandwidth,
+        seed=middle.seed,
+        sample=sample,
+    )
 
 
 def _ask(probe: Probe, pieces: int, now: int, seed: bytes) -> tuple[Probe, ProbeTask]:

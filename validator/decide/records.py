@@ -250,7 +250,7 @@ class SeatKey:
 
 def seat_key(duty: PanelDuty) -> SeatKey:
     """Return the key of the seat that a duty is about."""
-    return SeatKey(duty.order_id, duty.leg, duty.round, duty.stage)
+    return SeatKey(order_id=duty.order_id, leg=duty.leg, round=duty.round, stage=duty.stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,15 +359,28 @@ class VerdictRow:
     @property
     def key(self) -> ShareKey:
         """The share."""
-        return ShareKey(self.order_id, self.leg, self.round, self.slot, self.issue)
+        return ShareKey(
+            order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue
+        )
 
 
-EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)
+EMPTY_PAYLOAD = Payload(
+    stage=PayloadStage.ABSENT, files=(), decline=0, text="", initial_global=None, initial_local=None
+)
 
 
 def new_order(order_id: bytes, leg: int) -> LocalOrder:
     """Return the record of a leg that was just matched."""
-    return LocalOrder(order_id, leg, EMPTY_PAYLOAD, (), (), (), (), 0)
+    return LocalOrder(
+        order_id=order_id,
+        leg=leg,
+        payload=EMPTY_PAYLOAD,
+        rounds=(),
+        locals=(),
+        excluded=(),
+        failures=(),
+        closed_at=0,
+    )
 
 
 def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:
@@ -383,7 +396,13 @@ def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
 
 def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
     """Return the name of a share on the link."""
-    return ShareKey(local.order_id, local.leg, current.round, work.slot, work.issue)
+    return ShareKey(
+        order_id=local.order_id,
+        leg=local.leg,
+        round=current.round,
+        slot=work.slot,
+        issue=work.issue,
+    )
 
 
 GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"

@@ -162,7 +162,11 @@ def _verify(
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
-            actions.append(CheckSegment(name, share_key(local, current, work), segment, tier))
+            actions.append(
+                CheckSegment(
+                    key=name, share=share_key(local, current, work), segment=segment, tier=tier
+                )
+            )
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
@@ -240,12 +244,12 @@ def _commit(
     if not rejected and not signed:
         return []
     message = MsgCommitTraces(
-        view.me,
-        local.order_id,
-        local.leg,
-        current.round,
-        tuple(Rejection(ShareRef(w.slot, w.issue), _told(w.verdict)) for w in rejected),
-        tuple(signed[:COMMIT_MAX]),
+        validator=view.me,
+        order_id=local.order_id,
+        leg=local.leg,
+        round=current.round,
+        rejections=tuple(Rejection(ShareRef(w.slot, w.issue), _told(w.verdict)) for w in rejected),
+        shares=tuple(signed[:COMMIT_MAX]),
     )
     return [_send(f"{key}/commit", message, local, view)]
 
@@ -347,18 +351,18 @@ def _send_close(
     if not _has_room(local, view):
         return []
     close = MsgCloseRound(
-        view.me,
-        local.order_id,
-        local.leg,
-        current.round,
-        tuple(
+        validator=view.me,
+        order_id=local.order_id,
+        leg=local.leg,
+        round=current.round,
+        shares=tuple(
             AcceptedShare(work.slot, work.issue, work.packet.roots)
             for work in accepted_works(current)
             if work.packet is not None
         ),
-        current.next_global.root if current.next_global and stop is None else b"",
-        current.sealed.ciphertext_root if current.sealed and stop is None else b"",
-        stop,
+        next_root=current.next_global.root if current.next_global and stop is None else b"",
+        ciphertext_root=current.sealed.ciphertext_root if current.sealed and stop is None else b"",
+        stopped=stop,
     )
     return [_send(f"{key}/close", close, local, view)]
 
@@ -411,16 +415,16 @@ def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow
             failed = [d.segment for d in work.checked if d.reason and d.reason == work.verdict]
             rows.append(
                 VerdictRow(
-                    local.order_id,
-                    local.leg,
-                    current.round,
-                    work.slot,
-                    work.issue,
-                    work.provider,
-                    len(work.packet.boundaries) if work.packet else 0,
-                    len(work.checked),
-                    int(work.verdict),
-                    failed[0] if failed else -1,
+                    order_id=local.order_id,
+                    leg=local.leg,
+                    round=current.round,
+                    slot=work.slot,
+                    issue=work.issue,
+                    provider=work.provider,
+                    segments=len(work.packet.boundaries) if work.packet else 0,
+                    checked=len(work.checked),
+                    reason=int(work.verdict),
+                    segment=failed[0] if failed else -1,
                 )
             )
     return tuple(rows)

@@ -65,7 +65,9 @@ way and a block that nobody made; a third of the commitment part where that is l
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
     """Return the record of a seat that this validator was just drawn for."""
-    return LocalSeat(duty, clock, clock, tuple(SeatPlace() for _ in duty.places))
+    return LocalSeat(
+        duty=duty, begun=clock, looked=clock, places=tuple(SeatPlace() for _ in duty.places)
+    )
 
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
@@ -119,7 +121,11 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
             stage=key.stage,
             commitment=sealed.commitment,
         )
-        return (SendAnswer(f"{key}/commit", message, sealed.agreed, duty.commits_end),)
+        return (
+            SendAnswer(
+                key=f"{key}/commit", message=message, agreed=sealed.agreed, by=duty.commits_end
+            ),
+        )
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
         return ()
     message = MsgRevealAnswer(
@@ -132,7 +138,9 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
         answers=sealed.answers,
         leaves=sealed.leaves,
     )
-    return (SendAnswer(f"{key}/reveal", message, sealed.agreed, duty.reveals_end),)
+    return (
+        SendAnswer(key=f"{key}/reveal", message=message, agreed=sealed.agreed, by=duty.reveals_end),
+    )
 
 
 def _steps(
@@ -142,24 +150,37 @@ def _steps(
     winner, terms = subject.validator, subject.terms
     steps: list[Action] = []
     if seat.files and seat.sizes is None:
-        steps.append(LoadAudited(f"{key}/load", key, winner, seat.files, terms, until))
+        steps.append(
+            LoadAudited(
+                key=f"{key}/load",
+                seat=key,
+                winner=winner,
+                files=seat.files,
+                terms=terms,
+                until=until,
+            )
+        )
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
-            steps.append(AskOpening(f"{name}/ask", key, index, asked.number, winner))
+            steps.append(
+                AskOpening(
+                    key=f"{name}/ask", seat=key, index=index, number=asked.number, winner=winner
+                )
+            )
         elif place.accepted and place.is_open and seat.sizes is not None:
             shares = _shares(subject, asked.place)
             replay = ReplayPlace(
-                f"{name}/replay",
-                key,
-                index,
-                asked.place,
-                duty.seed,
-                winner,
-                shares,
-                subject.round.global_in,
-                until,
-                subject.tier,
+                key=f"{name}/replay",
+                seat=key,
+                index=index,
+                place=asked.place,
+                seed=duty.seed,
+                winner=winner,
+                shares=shares,
+                global_in=subject.round.global_in,
+                until=until,
+                tier=subject.tier,
             )
             steps.append(replay)
     return steps
@@ -341,7 +362,9 @@ def _seal(
     answers = tuple(found)
     commit = tier_named(subject.tier).commitment
     commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, answers)
-    return SealedAnswers(salt, answers, tuple(leaves), commitment, agreed)
+    return SealedAnswers(
+        salt=salt, answers=answers, leaves=tuple(leaves), commitment=commitment, agreed=agreed
+    )
 
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
@@ -366,8 +389,12 @@ def _answer(
     """
     if place.found is not None:
         found = place.found
-        return SeatAnswer(number, found.kind, found.root, found.digest, found.step)
-    unavailable = SeatAnswer(number, AnswerKind.UNAVAILABLE, place.lacking, b"", 0)
+        return SeatAnswer(
+            place=number, kind=found.kind, root=found.root, digest=found.digest, step=found.step
+        )
+    unavailable = SeatAnswer(
+        place=number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0
+    )
     if place.unavailable:
         return unavailable
     ends, could_come = serving

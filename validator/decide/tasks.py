@@ -125,7 +125,11 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
         retry_after_ms=0,
         payload=local.payload.files,
         leaves=(),
-        states=(OpenedState(0, current.global_in.blob, initial.blob, ()),),
+        states=(
+            OpenedState(
+                index=0, global_state=current.global_in.blob, local_state=initial.blob, metrics=()
+            ),
+        ),
         updates=tuple(
             UpdateRef(work.slot, StateRef(packet.roots.update_root, packet.update))
             for work, packet in packets
@@ -139,8 +143,15 @@ def _opened(
     current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int
 ) -> OpenedState | None:
     if index == 0:
-        return OpenedState(0, current.global_in.blob, work.local_in.blob, ())
+        return OpenedState(
+            index=0, global_state=current.global_in.blob, local_state=work.local_in.blob, metrics=()
+        )
     opening = next((held for held in work.openings if held.index == index and held.verified), None)
     if opening is None:
         return None
-    return OpenedState(index, opening.global_state, opening.local_state, metrics_at(packet, index))
+    return OpenedState(
+        index=index,
+        global_state=opening.global_state,
+        local_state=opening.local_state,
+        metrics=metrics_at(packet, index),
+    )

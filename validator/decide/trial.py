@@ -72,13 +72,13 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     round = training + outer
     if round > most or leg.rounds * round > left:
         text = f"a round takes {_shown(round)} s at the bid's speed, which is too long"
-        return Trial(terms, times, LegEnd.DECLINED_TOO_SLOW, text)
+        return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_TOO_SLOW, text=text)
     # What this machine has to replay of it, whoever trains.
     places = min(segments, order.params.segments_drawn + _ENDS + OWN_PICKS)
     replays = ceil_div(leg.slots * places * times.segment, processes)
     if training + replays + times.outer > most:
         text = f"this machine would replay {_shown(replays)} s a round, which is too long"
-        return Trial(terms, times, LegEnd.DECLINED_BY_CHOICE, text)
+        return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_BY_CHOICE, text=text)
     return trial
 
 

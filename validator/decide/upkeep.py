@@ -53,13 +53,13 @@ def _certificates(look: Look) -> list[Action]:
     for address in sorted(sure.keys() & look.machines.keys() & due):
         machine, measured = look.machines[address], sure[address]
         certify = MsgCertifyProvider(
-            look.me,
-            address,
-            machine.device_class,
-            measured.speed,
-            machine.memory,
-            measured.bandwidth,
-            CERTIFY_SECONDS,
+            validator=look.me,
+            provider=address,
+            device_class=machine.device_class,
+            speed=measured.speed,
+            memory=machine.memory,
+            bandwidth=measured.bandwidth,
+            valid_for=CERTIFY_SECONDS,
         )
         admit = () if address in known else (MsgAdmitProvider(look.me, address),)
         actions.append(SendNotice(f"certify/{address}", (*admit, certify)))

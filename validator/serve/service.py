@@ -55,7 +55,7 @@ class Service:
         """Serve from ``ledger``; ``wake`` is set when something arrived that the loop should see."""
         self.me, self.chain_id = me, chain_id
         self.ledger, self.blobs = ledger, ledger.blobs
-        self.view = ChainView(0, {}, {}, {})
+        self.view = ChainView(clock=0, orders={}, validators={}, providers={})
         self.admission = Admission()
         self.doubted: frozenset[str] = frozenset()
         self.presence, self.asking, self.prober = Presence(), Asking(), Prober()
@@ -231,7 +231,9 @@ class Service:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
         idle = not (train or opening)
         probe = idle and not self.prober.why_not(caller.address)
-        return t.PollReply(tuple(train), tuple(opening), POLL_MS, probe)
+        return t.PollReply(
+            train=tuple(train), open=tuple(opening), retry_after_ms=POLL_MS, probe=probe
+        )
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
         """Take a signed commitment to a share; one that is wrong on its face ends the issue at once."""
@@ -409,7 +411,12 @@ class Service:
             for i in range(request.first, last)
         )
         return t.ResultManifest(
-            local.order_id, local.leg, request.round, result.blob, len(result.points), leaves
+            order_id=local.order_id,
+            leg=local.leg,
+            round=request.round,
+            ciphertext=result.blob,
+            count=len(result.points),
+            leaves=leaves,
         )
 
     # Seats

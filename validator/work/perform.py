@@ -319,7 +319,9 @@ class Performer:
         left = (packet.local_out for packet in packets if packet is not None)
         blobs = [blob for blob in (current.next_global.blob, *left) if blob is not None]
         chunks = (chunk for blob in blobs for chunk in self._chunks(blob))
-        handover = HandoverId(self.chain_id, leg.order_id, leg.leg, round)
+        handover = HandoverId(
+            chain_id=self.chain_id, order_id=leg.order_id, leg=leg.leg, round=round
+        )
         result = seal_into(self.blobs, handover, chunks, action.order_key, self.secret)
         self._change(leg, lambda now: receive.sealed(now, round, result), result.blob)
 

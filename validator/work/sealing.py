@@ -28,4 +28,10 @@ def seal_into(
             yield sealed.ciphertext
 
     blob = blobs.gather(ciphertexts())
-    return SealedResult(merkle_root(leaves), blob, tuple(points), tuple(lengths), tuple(hashes))
+    return SealedResult(
+        ciphertext_root=merkle_root(leaves),
+        blob=blob,
+        points=tuple(points),
+        lengths=tuple(lengths),
+        hashes=tuple(hashes),
+    )

@@ -125,7 +125,9 @@ class Auditor:
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
         seat = action.seat
-        request = OpeningRequest(seat.order_id, seat.leg, seat.round, action.number)
+        request = OpeningRequest(
+            order_id=seat.order_id, leg=seat.leg, round=seat.round, place_index=action.number
+        )
         opening = self.connect(action.winner).call(GET_OPENING, request)
         if not opening.ready:
             least, most = ASK_SECONDS

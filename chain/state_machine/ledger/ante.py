@@ -60,7 +60,15 @@ def apply_ante(
     if fee:
         balances.charge_fee(ctx, account.address, balance, fee)
     pub_key = account.pub_key or signer.pub_key
-    ACCOUNTS.put(ctx.store, Account(account.address, account.number, account.sequence + 1, pub_key))
+    ACCOUNTS.put(
+        ctx.store,
+        Account(
+            address=account.address,
+            number=account.number,
+            sequence=account.sequence + 1,
+            pub_key=pub_key,
+        ),
+    )
     if not ctx.is_check:
         note_tx(ctx, account, fee)
     return Sender(account.address, account.sequence, gas)

@@ -38,7 +38,7 @@ def ensure_account(store: Overlay, address: str) -> Account:
     if account is None:
         number = NEXT_ACCOUNT.get(store)
         NEXT_ACCOUNT.set(store, number + 1)
-        account = Account(address, number, 0, b"")
+        account = Account(address=address, number=number, sequence=0, pub_key=b"")
         ACCOUNTS.put(store, account)
     return account
 
@@ -92,7 +92,7 @@ def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
     if ctx.is_check:
         BALANCES.set(ctx.store, balance - fee, address, ctx.block.denom)
     else:
-        apply_transfer(ctx, Transfer(Move.FEE, address, "", fee))
+        apply_transfer(ctx, Transfer(move=Move.FEE, source=address, target="", amount=fee))
 
 
 def on_withdrawal(ctx: Context, entry: Entry) -> None:
@@ -104,7 +104,7 @@ def on_withdrawal(ctx: Context, entry: Entry) -> None:
     if ready == 0:
         return
     BOND_ACCOUNTS.update(ctx.store, owner, free=account.free + ready, withdrawals=waiting)
-    apply_transfer(ctx, Transfer(Move.BOND_RELEASE, owner, owner, ready))
+    apply_transfer(ctx, Transfer(move=Move.BOND_RELEASE, source=owner, target=owner, amount=ready))
     ctx.emit(BondReleased(owner, ready))
 
 

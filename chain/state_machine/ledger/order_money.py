@@ -44,7 +44,7 @@ def apply_payments(
         # Into its owner's bond account.
         if transfer.move is Move.BOND_RETURN:
             to = transfer.target
-        payment = Payment(to, transfer.move.value, transfer.amount, round)
+        payment = Payment(to=to, kind=transfer.move.value, amount=transfer.amount, round=round)
         PAYMENTS.put_at(ctx.store, payment, order_id, number)
         ctx.emit(
             PaymentMade(
@@ -91,7 +91,11 @@ def withhold_part(ctx: Context, order_id: bytes, amount: int) -> None:
 def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
     """Pay what was withheld to the validator: its order settles."""
     part = get_withheld(ctx, order_id)
-    pay_from_deposits(ctx, order_id, (Transfer(Move.VALIDATOR, order_id.hex(), validator, part),))
+    pay_from_deposits(
+        ctx,
+        order_id,
+        (Transfer(move=Move.VALIDATOR, source=order_id.hex(), target=validator, amount=part),),
+    )
 
 
 def get_withheld(ctx: Context, order_id: bytes) -> int:
@@ -104,7 +108,11 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     if row.amount == 0:
         return
     move = Move.JOB_BOND if row.kind is BondKind.JOB else Move.SHARE_BOND
-    apply_inflow(ctx, order_id, Transfer(move, row.owner, order_id.hex(), row.amount))
+    apply_inflow(
+        ctx,
+        order_id,
+        Transfer(move=move, source=row.owner, target=order_id.hex(), amount=row.amount),
+    )
     _put_bond(ctx, order_id, row)
 
 

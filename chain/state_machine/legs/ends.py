@@ -52,7 +52,7 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
     end = int(LegEnd.STOPPED_BY_JOB) if reason is CloseReason.STOPPED_BY_JOB else 0
     settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
     VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
-    ctx.emit(OrderSettled(order.id, leg.number, leg.validator, end))
+    ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=end))
     pay_part(ctx, order.id, leg.validator)
     end_leg(ctx, leg, LegState.DONE, end)
     end_order(ctx, order, reason)
@@ -93,17 +93,31 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = exclude(ctx, order, leg.validator)
-    ctx.emit(OrderDeclined(order.id, ended.number, ended.validator, int(reason)))
+    ctx.emit(
+        OrderDeclined(
+            order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)
+        )
+    )
     source = order.id.hex()
     if reason in BLAMES_JOB:
         order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
         fee = order.params.payload_fee
-        cut_job_bond(ctx, ended, Transfer(Move.BURN, source, "", min(fee, ended.job_bond)))
+        cut_job_bond(
+            ctx,
+            ended,
+            Transfer(move=Move.BURN, source=source, target="", amount=min(fee, ended.job_bond)),
+        )
         burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
-        pay_from_deposits(ctx, order.id, (Transfer(Move.DEPOSIT_BURN, source, "", burnt),))
+        pay_from_deposits(
+            ctx,
+            order.id,
+            (Transfer(move=Move.DEPOSIT_BURN, source=source, target="", amount=burnt),),
+        )
     else:
         fee = decline_fee(leg.job_bond, order.params.decline_fee_bps)
-        cut_job_bond(ctx, ended, Transfer(Move.DECLINE_FEE, source, "", fee))
+        cut_job_bond(
+            ctx, ended, Transfer(move=Move.DECLINE_FEE, source=source, target="", amount=fee)
+        )
     if reason is LegEnd.DECLINED_NO_CAPACITY:
         _close_bid_of(ctx, leg, "no capacity")
     reopen_or_end(ctx, order, ended)
@@ -114,7 +128,9 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
     reason = LegEnd.NOT_ACCEPTED
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-    ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
+    ctx.emit(
+        LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason))
+    )
     compensate(ctx, order, ended, leg.job_bond)
     _close_bid_of(ctx, leg, "not accepted")
     reopen_or_end(ctx, order, ended)
@@ -125,7 +141,9 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     ROUND_DROPPED(ctx, leg.open_round)
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-    ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
+    ctx.emit(
+        LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason))
+    )
     cut = job_bond_cut(leg.job_bond, leg.rounds, leg.closed)
     compensate(ctx, order, ended, cut)
     ROUND_LEFT(ctx, order)
@@ -140,7 +158,11 @@ def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
         if leg.state is LegState.RUNNING:
             ROUND_DROPPED(ctx, leg.open_round)
         ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
-        ctx.emit(LegFailed(order.id, ended.number, ended.validator, int(reason)))
+        ctx.emit(
+            LegFailed(
+                order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)
+            )
+        )
         if reason is LegEnd.WRONG_ROUND:
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
         else:

@@ -84,6 +84,11 @@ def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Leg]) ->
 
 HANDLERS = (
     Handler(MsgAcceptOrder, check_accept_order, apply_accept_order),
-    Handler(MsgDeclineOrder, check_decline_order, apply_decline_order, check_decline_order_fields),
+    Handler(
+        message=MsgDeclineOrder,
+        check_state=check_decline_order,
+        apply=apply_decline_order,
+        check_fields=check_decline_order_fields,
+    ),
     Handler(MsgStopOrder, check_stop_order, apply_stop_order, weight=weigh_stop_order),
 )

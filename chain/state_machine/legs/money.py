@@ -45,8 +45,8 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
     cut_job_bond(
         ctx,
         leg,
-        Transfer(Move.COMPENSATION, source, order.consumer, paid),
-        Transfer(Move.BURN, source, "", cut - paid),
+        Transfer(move=Move.COMPENSATION, source=source, target=order.consumer, amount=paid),
+        Transfer(move=Move.BURN, source=source, target="", amount=cut - paid),
     )
 
 
@@ -58,8 +58,8 @@ def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRo
             paid = min(row.amount, loss)
             loss -= paid
             moves = (
-                Transfer(Move.COMPENSATION, source, order.consumer, paid),
-                Transfer(Move.BURN, source, "", row.amount - paid),
+                Transfer(move=Move.COMPENSATION, source=source, target=order.consumer, amount=paid),
+                Transfer(move=Move.BURN, source=source, target="", amount=row.amount - paid),
             )
             cut_bond(ctx, order.id, row, moves)
             _make_good(ctx, order.id, paid)
@@ -92,11 +92,21 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
     row = get_job_bond(ctx, order.id, leg.number)
     of_bond = min(taken, row.amount if row else 0)
     if row is not None:
-        move = Transfer(Move.COMPENSATION, order.id.hex(), order.consumer, of_bond)
+        move = Transfer(
+            move=Move.COMPENSATION, source=order.id.hex(), target=order.consumer, amount=of_bond
+        )
         cut_bond(ctx, order.id, row, (move,))
     of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
     cut_stake(ctx, leg.validator, of_stake, Move.STAKE_COMPENSATION, order.consumer)
-    ctx.emit(PartReturned(order.id, leg.number, part, of_bond + of_stake, of_stake))
+    ctx.emit(
+        PartReturned(
+            order=order.id,
+            leg=leg.number,
+            amount=part,
+            made_good=of_bond + of_stake,
+            from_stake=of_stake,
+        )
+    )
 
 
 def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:

@@ -38,7 +38,13 @@ class Extent:
 
 def get_whole(terms: JobTerms) -> Extent:
     """Return the extent of a leg that serves a whole order from its payload."""
-    return Extent(0, terms.rounds, 0, terms.slots, terms.global_root)
+    return Extent(
+        first_round=0,
+        rounds=terms.rounds,
+        first_slot=0,
+        slots=terms.slots,
+        opening_root=terms.global_root,
+    )
 
 
 def open_whole(ctx: Context, match: Match) -> None:
@@ -112,9 +118,19 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
         )
     )
     for slot, root in sorted(extent.local_roots.items()):
-        SLOT_OPENINGS.put(ctx.store, SlotOpening(order.id, number, slot, root))
-        ctx.emit(SlotOpened(order.id, number, slot, root))
-    row = BondRow(BondKind.JOB, leg.validator, number, 0, 0, 0, leg.job_bond)
+        SLOT_OPENINGS.put(
+            ctx.store, SlotOpening(order_id=order.id, leg=number, slot=slot, local_root=root)
+        )
+        ctx.emit(SlotOpened(order=order.id, leg=number, slot=slot, local_root=root))
+    row = BondRow(
+        kind=BondKind.JOB,
+        owner=leg.validator,
+        leg=number,
+        round=0,
+        slot=0,
+        issue=0,
+        amount=leg.job_bond,
+    )
     lock_bond(ctx, order.id, row)
     return leg
 

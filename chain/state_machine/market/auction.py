@@ -242,4 +242,6 @@ def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
-    MATCHED(ctx, Match(order, bid, fill.price, fill.job_bond, fill.tier))
+    MATCHED(
+        ctx, Match(order=order, bid=bid, price=fill.price, job_bond=fill.job_bond, tier=fill.tier)
+    )

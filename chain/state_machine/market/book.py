@@ -228,7 +228,9 @@ def mark_if_bidder(ctx: Context, owner: str) -> None:
 def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     """Return a bond to its owner's bond account, where it may back other orders."""
     remove_bond(ctx, order_id, row)
-    back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
+    back = Transfer(
+        move=Move.BOND_RETURN, source=order_id.hex(), target=row.owner, amount=row.amount
+    )
     pay_from_bond(ctx, order_id, row, (back,))
     mark_if_bidder(ctx, row.owner)
 

@@ -94,10 +94,17 @@ def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
     else:
         cancel(ctx, before.until, HOLD_DUE, *before.key)
     end = min(until, ctx.clock + max(0, _get_left(ctx, time)))
-    placed = Hold(order_id, leg, round, reason, before.since if before else ctx.clock, end)
+    placed = Hold(
+        order_id=order_id,
+        leg=leg,
+        round=round,
+        reason=reason,
+        since=before.since if before else ctx.clock,
+        until=end,
+    )
     HOLDS.put(ctx.store, placed)
     schedule(ctx, end, HOLD_DUE, *placed.key)
-    ctx.emit(OrderHeld(order_id, leg, round, reason, end))
+    ctx.emit(OrderHeld(order=order_id, leg=leg, round=round, reason=reason, until=end))
 
 
 def release(ctx: Context, subject: Subject, reason: str) -> None:
@@ -109,7 +116,9 @@ def release(ctx: Context, subject: Subject, reason: str) -> None:
     cancel(ctx, found.until, HOLD_DUE, *found.key)
     time = _get_time(ctx, found.order_id)
     HELD_TIMES.put(ctx.store, replace(time, holds=time.holds - 1))
-    ctx.emit(OrderReleased(found.order_id, found.leg, found.round, found.reason))
+    ctx.emit(
+        OrderReleased(order=found.order_id, leg=found.leg, round=found.round, reason=found.reason)
+    )
     if time.holds == 1:
         HELD_TIMES.put(ctx.store, replace(time, holds=0, total=time.total + ctx.clock - time.since))
         move_deadlines(ctx, ORDERS.must(ctx.store, found.order_id), time.since)
@@ -124,7 +133,11 @@ def drop_holds(ctx: Context, order_id: bytes) -> None:
     for found in HOLDS.scan(ctx.store, order_id):
         HOLDS.delete(ctx.store, *found.key)
         cancel(ctx, found.until, HOLD_DUE, *found.key)
-        ctx.emit(OrderReleased(found.order_id, found.leg, found.round, found.reason))
+        ctx.emit(
+            OrderReleased(
+                order=found.order_id, leg=found.leg, round=found.round, reason=found.reason
+            )
+        )
     HELD_TIMES.delete(ctx.store, order_id)
 
 

@@ -51,15 +51,15 @@ def open_order(ctx: Context, order: Order) -> None:
     work, deposit = total_work(order.terms), locked(ESCROWS.must(ctx.store, order.id))
     ctx.emit(
         OrderOpened(
-            order.id,
-            order.consumer,
-            work,
-            order.price_limit,
-            deposit,
-            order.legs,
-            order.opened_at,
-            order.opened_height,
-            order.expires_at,
+            order=order.id,
+            consumer=order.consumer,
+            work=work,
+            price_limit=order.price_limit,
+            deposit=deposit,
+            leg=order.legs,
+            opened_at=order.opened_at,
+            opened_height=order.opened_height,
+            expires_at=order.expires_at,
         )
     )
 
@@ -101,7 +101,9 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
         return
     order = ORDERS.update(ctx.store, order_id, state=OrderState.CLOSED, close_reason=int(reason))
     refunded = sum(row.refunded for row in escrow.depositors)
-    ctx.emit(OrderClosed(order_id, int(reason), refunded, order.unmatched))
+    ctx.emit(
+        OrderClosed(order=order_id, reason=int(reason), refunded=refunded, failed=order.unmatched)
+    )
 
 
 def return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:

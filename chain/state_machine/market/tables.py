@@ -98,4 +98,6 @@ def open_key(order: Order) -> tuple[int, int, bytes]:
 
 def get_load(store: Overlay, validator: str) -> Load:
     """Return what a validator's live legs take."""
-    return LOADS.get(store, validator) or Load(validator, 0, 0, 0)
+    return LOADS.get(store, validator) or Load(
+        validator=validator, work=0, value=0, worsened_height=0
+    )

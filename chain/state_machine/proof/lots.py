@@ -54,7 +54,9 @@ def open_lot(ctx: Context, subject: Subject, parties: Iterable[str], lot_wait: i
     group = LOT_GROUPS.get(ctx.store, group_id) or LotGroup(group_id, frozen, 0)
     LOT_GROUPS.put(ctx.store, LotGroup(group_id, frozen, group.waiting + 1))
     # A second later there has been another block; this one's beacon is known.
-    lot = Lot(subject, group_id, ctx.height, ctx.clock + max(1, lot_wait))
+    lot = Lot(
+        subject=subject, group_id=group_id, height=ctx.height, deadline=ctx.clock + max(1, lot_wait)
+    )
     LOTS.put(ctx.store, lot)
     WAITING_LOTS.mark(ctx.store, group_id, lot.height, *lot_key(subject))
     schedule(ctx, lot.deadline, LOT_DUE, *lot_key(subject))

@@ -188,18 +188,18 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         _seat(ctx, panel, number, validator)
     ctx.emit(
         StageOpened(
-            key,
-            stage,
-            panel.seed,
-            panel.first_seat,
-            tuple(validator.operator for validator in drawn),
-            panel.undecided,
-            panel.commits_end,
-            panel.reveals_end,
-            is_last,
-            tuple(validator.stake for validator in drawn),
-            panel.eligible,
-            panel.stake,
+            round=key,
+            stage=stage,
+            seed=panel.seed,
+            first_seat=panel.first_seat,
+            seats=tuple(validator.operator for validator in drawn),
+            places=panel.undecided,
+            commits_end=panel.commits_end,
+            reveals_end=panel.reveals_end,
+            is_last=is_last,
+            stakes=tuple(validator.stake for validator in drawn),
+            eligible=panel.eligible,
+            stake=panel.stake,
         )
     )
     schedule(ctx, panel.commits_end, STAGE_DUE, *key)
@@ -262,7 +262,12 @@ def _draw_places(
         stops.add(closed.stopped)
     drawn = tuple(
         PanelPlace(
-            place, _get_claim(ctx, closed, place, stops), Ruling.OPEN, 0, None, place in stops
+            place=place,
+            claim=_get_claim(ctx, closed, place, stops),
+            ruling=Ruling.OPEN,
+            stage=0,
+            found=None,
+            stops=place in stops,
         )
         for place in tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
     )
@@ -291,7 +296,7 @@ def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[Extent]:
     for key in closed.share_keys:
         roots = _get_roots(ctx, key)
         stop = stop_of(terms, key.slot, key.issue, roots)
-        extents.append(Extent(key.slot, key.issue, roots.segments, stop))
+        extents.append(Extent(slot=key.slot, issue=key.issue, segments=roots.segments, stop=stop))
     return extents
 
 
@@ -386,7 +391,12 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
     """Decide the places that can be, and tell whether answers differ on one that cannot."""
     places, answers_differ = list(panel.places), False
     tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
-    quorum = Quorum(order.params.auditors, panel.eligible, panel.stake, panel.is_last)
+    quorum = Quorum(
+        auditors=order.params.auditors,
+        eligible=panel.eligible,
+        stake=panel.stake,
+        is_last=panel.is_last,
+    )
     for number in panel.undecided:
         votes = get_votes(seats, number)
         found = tier.decide(votes, quorum)
@@ -397,7 +407,17 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
         ruling = tier.rule(found, place.claim, place.stops)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
         kind, root, step = (found.kind, found.root, found.step) if found else (0, b"", 0)
-        ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling), int(kind), root, step))
+        ctx.emit(
+            PlaceRuled(
+                round=panel.key,
+                place=number,
+                stage=panel.stage,
+                ruling=int(ruling),
+                kind=int(kind),
+                root=root,
+                step=step,
+            )
+        )
     return replace(panel, places=tuple(places)), answers_differ
 
 
@@ -414,7 +434,11 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
     )
     cut = cut_seat(ctx, panel.key, seat.validator, tier.penalty * sum(costs))
     halve_promise(ctx, seat.validator)
-    ctx.emit(SeatSilent(panel.key, seat.validator, panel.stage, silent, cut))
+    ctx.emit(
+        SeatSilent(
+            round=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut
+        )
+    )
     return True
 
 

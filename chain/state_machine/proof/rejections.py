@@ -132,8 +132,8 @@ def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     owed = compute_redress(work, leg.price, silent=silent)
     held, left = take_from(get_withheld(ctx, order_id), owed)
     moves = (
-        Transfer(Move.HELD_COMPENSATION, source, provider, held[0]),
-        Transfer(Move.HELD_BURN, source, "", held[1]),
+        Transfer(move=Move.HELD_COMPENSATION, source=source, target=provider, amount=held[0]),
+        Transfer(move=Move.HELD_BURN, source=source, target="", amount=held[1]),
     )
     pay_from_deposits(ctx, order_id, moves, share.claim.round)
     righted = TALLIES.must(ctx.store, order_id).righted
@@ -142,12 +142,17 @@ def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     (paid, burnt), left = take_from(row.amount if row else 0, left)
     if row is not None:
         moves = (
-            Transfer(Move.COMPENSATION, source, provider, paid),
-            Transfer(Move.BURN, source, "", burnt),
+            Transfer(move=Move.COMPENSATION, source=source, target=provider, amount=paid),
+            Transfer(move=Move.BURN, source=source, target="", amount=burnt),
         )
         cut_bond(ctx, order_id, row, moves)
     stake = VALIDATORS.must(ctx.store, leg.validator).stake
     (more, rest), _ = take_from(stake, left)
     cut_stake(ctx, leg.validator, more, Move.STAKE_COMPENSATION, provider)
     cut_stake(ctx, leg.validator, rest, Move.STAKE_BURN)
-    return Redress(held[0] + paid + more, held[1] + burnt + rest, more, rest)
+    return Redress(
+        paid=held[0] + paid + more,
+        burnt=held[1] + burnt + rest,
+        paid_from_stake=more,
+        burnt_from_stake=rest,
+    )

@@ -61,12 +61,12 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
     PANELS.put(ctx.store, panel)
     ctx.emit(
         AnswerCommitted(
-            panel.key,
-            seat.validator,
-            panel.stage,
-            commitment,
-            panel.commits_end,
-            panel.reveals_end,
+            round=panel.key,
+            auditor=seat.validator,
+            stage=panel.stage,
+            commitment=commitment,
+            commits_end=panel.commits_end,
+            reveals_end=panel.reveals_end,
         )
     )
 
@@ -85,14 +85,14 @@ def apply_reveal(
     for answer in answers:
         ctx.emit(
             AnswerRevealed(
-                key,
-                auditor,
-                stage,
-                answer.place,
-                int(answer.kind),
-                answer.root,
-                answer.digest,
-                answer.step,
+                round=key,
+                auditor=auditor,
+                stage=stage,
+                place=answer.place,
+                kind=int(answer.kind),
+                root=answer.root,
+                digest=answer.digest,
+                step=answer.step,
             )
         )
     places = list(panel.places)
@@ -105,7 +105,7 @@ def apply_reveal(
         panel = replace(panel, reveals_end=ctx.clock)
         schedule(ctx, ctx.clock, STAGE_DUE, *key)
     PANELS.put(ctx.store, panel)
-    ctx.emit(SeatRevealed(key, auditor, stage, panel.reveals_end))
+    ctx.emit(SeatRevealed(round=key, auditor=auditor, stage=stage, reveals_end=panel.reveals_end))
 
 
 def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
@@ -171,7 +171,11 @@ def settle_panel(
         debt = owed[seat.number]
         if debt:
             cut = cut_seat(ctx, key, seat.validator, debt[0])
-            ctx.emit(SeatDiffered(key, seat.validator, seat.stage, debt[1], cut))
+            ctx.emit(
+                SeatDiffered(
+                    round=key, auditor=seat.validator, stage=seat.stage, places=debt[1], cut=cut
+                )
+            )
             # What the stake lacks is kept of what it earned.
             earned[seat.number] = max(0, earned[seat.number] - (debt[0] - cut))
         elif seat.answers:
@@ -179,7 +183,7 @@ def settle_panel(
             VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
     pool = POTS.get(ctx.store, Pot.COMMUNITY) if fee else 0
     bonds = sum(row.amount for row in losers)
-    purse = Purse(fee, PANEL_POTS.get(ctx.store, *key), bonds, pool)
+    purse = Purse(fee=fee, pot=PANEL_POTS.get(ctx.store, *key), bond=bonds, pool=pool)
     from_fee, from_bonds = [], []
     source = order.id.hex()
     for seat in seats:
@@ -188,16 +192,33 @@ def settle_panel(
             continue
         parts = purse.take(due, *(_FIRST if seat.stage == 1 else _FURTHER))
         name = seat.validator
-        from_fee.append(Transfer(Move.AUDITOR, source, name, parts["fee"]))
-        from_bonds.append(Transfer(Move.COMPENSATION, source, name, parts["bond"]))
-        apply_transfer(ctx, Transfer(Move.CUT_SHARE, "", name, parts["pot"]))
-        apply_transfer(ctx, Transfer(Move.POOL_SHARE, "", name, parts["pool"]))
+        from_fee.append(
+            Transfer(move=Move.AUDITOR, source=source, target=name, amount=parts["fee"])
+        )
+        from_bonds.append(
+            Transfer(move=Move.COMPENSATION, source=source, target=name, amount=parts["bond"])
+        )
+        apply_transfer(
+            ctx, Transfer(move=Move.CUT_SHARE, source="", target=name, amount=parts["pot"])
+        )
+        apply_transfer(
+            ctx, Transfer(move=Move.POOL_SHARE, source="", target=name, amount=parts["pool"])
+        )
         paid = sum(parts.values())
-        ctx.emit(SeatPaid(key, name, seat.stage, paid, parts["pot"], parts["pool"]))
-    from_fee.append(Transfer(Move.PROTOCOL, source, "", purse.fee))
+        ctx.emit(
+            SeatPaid(
+                round=key,
+                auditor=name,
+                stage=seat.stage,
+                paid=paid,
+                from_pot=parts["pot"],
+                from_pool=parts["pool"],
+            )
+        )
+    from_fee.append(Transfer(move=Move.PROTOCOL, source=source, target="", amount=purse.fee))
     pay_from_deposits(ctx, order.id, from_fee, key.round)
     _pay_from_bonds(ctx, order.id, losers, from_bonds)
-    apply_transfer(ctx, Transfer(Move.CUT_BURN, "", "", purse.pot))
+    apply_transfer(ctx, Transfer(move=Move.CUT_BURN, source="", target="", amount=purse.pot))
     PANEL_POTS.delete(ctx.store, *key)
     ctx.emit(PanelEnded(key, purse.pot))
 

@@ -100,7 +100,11 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     panel = PANELS.get(ctx.store, *closed.key)
     earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
     fee = compute_audit_fee(order, leg, closed.work) if panel is not None else 0
-    ctx.emit(RoundVerified(closed.key, earnings.total, earnings.validator, fee))
+    ctx.emit(
+        RoundVerified(
+            round=closed.key, price=earnings.total, withheld=earnings.validator, audit_fee=fee
+        )
+    )
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
     if panel is not None:
@@ -155,8 +159,11 @@ def compute_earnings(
 def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
     source = order_id.hex()
     return [
-        *(Transfer(Move.PROVIDER, source, name, amount) for name, amount in earnings.providers),
-        Transfer(Move.PROTOCOL, source, "", earnings.protocol),
+        *(
+            Transfer(move=Move.PROVIDER, source=source, target=name, amount=amount)
+            for name, amount in earnings.providers
+        ),
+        Transfer(move=Move.PROTOCOL, source=source, target="", amount=earnings.protocol),
     ]
 
 

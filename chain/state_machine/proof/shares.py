@@ -123,7 +123,15 @@ def put_last_issue(ctx: Context, key: ShareKey) -> None:
     last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     drawn = last.drawn if last is not None and last.round == key.round else ()
     LAST_ISSUES.put(
-        ctx.store, LastIssue(key.order_id, key.leg, key.slot, key.round, key.issue, drawn)
+        ctx.store,
+        LastIssue(
+            order_id=key.order_id,
+            leg=key.leg,
+            slot=key.slot,
+            round=key.round,
+            issue=key.issue,
+            drawn=drawn,
+        ),
     )
 
 

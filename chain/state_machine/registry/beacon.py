@@ -49,14 +49,23 @@ def apply_reveal(ctx: Context, block: Block) -> TxResult | None:
     proof = block.reveal.proof
     if duty is None or not ctx.crypto.reveal(duty.pub_key, duty.message, proof):
         refusal = Refusal(BAD_PROOF, "proof", "is not what this block begins with")
-        return TxResult(refusal.code.number, refusal.code.space, str(refusal), 0, 0, ())
+        return TxResult(
+            code=refusal.code.number,
+            codespace=refusal.code.space,
+            log=str(refusal),
+            gas_wanted=0,
+            gas_used=0,
+            events=(),
+        )
     head = HEAD.must(ctx.store)
     beacon = next_beacon(head.beacon, proof)
     HEAD.put(ctx.store, replace(head, beacon=beacon))
     LAST_REVEALS.put(ctx.store, LastReveal(duty.operator, block.height, beacon))
     ctx.revealed = beacon
     ctx.note("beacon", ("operator", duty.operator), ("beacon", beacon.hex()))
-    return TxResult(0, "", "", 0, 0, (ctx.events.pop(),))
+    return TxResult(
+        code=0, codespace="", log="", gas_wanted=0, gas_used=0, events=(ctx.events.pop(),)
+    )
 
 
 def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, tuple[bytes, ...]]:

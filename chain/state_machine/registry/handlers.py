@@ -84,7 +84,14 @@ def check_set_beacon_key(ctx: Context, message: MsgSetBeaconKey) -> None:
 def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> None:
     """Register the key."""
     added, dropped = set_beacon_key(ctx, message.operator, message.beacon_key)
-    ctx.emit(BeaconKeySet(message.operator, added.key, added.counts_from, dropped))
+    ctx.emit(
+        BeaconKeySet(
+            operator=message.operator,
+            beacon_key=added.key,
+            counts_from=added.counts_from,
+            dropped=dropped,
+        )
+    )
 
 
 # --- MsgRevokeBeaconKey: a key that is lost or known to others -------------------------------------
@@ -135,7 +142,14 @@ def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provi
     if provider is None:
         # The key is in the account, because the account has signed this very transaction.
         pub_key = ACCOUNTS.must(ctx.store, message.provider).pub_key
-        return Provider(message.provider, "", pub_key, None, 0, 0)
+        return Provider(
+            address=message.provider,
+            validator="",
+            pub_key=pub_key,
+            capability=None,
+            shares_accepted=0,
+            shares_rejected=0,
+        )
     if provider.validator == message.validator:
         reason = "is yours already" if provider.admitted else "was asked already"
         remedy = "nothing to do" if provider.admitted else "wait until it admits you, or leave"
@@ -236,18 +250,30 @@ def check_certify_provider(ctx: Context, message: MsgCertifyProvider) -> Provide
 def apply_certify_provider(ctx: Context, message: MsgCertifyProvider, provider: Provider) -> None:
     """Replace the capability."""
     capability = Capability(
-        message.device_class,
-        message.speed,
-        message.memory,
-        message.bandwidth,
-        ctx.clock + message.valid_for,
+        device_class=message.device_class,
+        speed=message.speed,
+        memory=message.memory,
+        bandwidth=message.bandwidth,
+        expires_at=ctx.clock + message.valid_for,
     )
     PROVIDERS.update(ctx.store, provider.address, capability=capability)
-    ctx.emit(ProviderCertified(message.provider, message.validator, message.speed, capability))
+    ctx.emit(
+        ProviderCertified(
+            provider=message.provider,
+            validator=message.validator,
+            speed=message.speed,
+            capability=capability,
+        )
+    )
 
 
 HANDLERS = (
-    Handler(MsgSetEndpoint, check_set_endpoint, apply_set_endpoint, check_set_endpoint_fields),
+    Handler(
+        message=MsgSetEndpoint,
+        check_state=check_set_endpoint,
+        apply=apply_set_endpoint,
+        check_fields=check_set_endpoint_fields,
+    ),
     Handler(MsgSetBeaconKey, check_set_beacon_key, apply_set_beacon_key),
     Handler(MsgRevokeBeaconKey, check_revoke_beacon_key, apply_revoke_beacon_key),
     Handler(MsgPromiseAudits, check_promise_audits, apply_promise_audits),

@@ -29,7 +29,12 @@ def is_active(validator: Validator) -> bool:
 def get_promised(store: Overlay) -> list[Promised]:
     """Return the validators of the set with what they promise as auditors, by operator."""
     return [
-        Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
+        Promised(
+            operator=found.operator,
+            stake=found.stake,
+            speed=found.audit_speed,
+            rate=found.audit_rate,
+        )
         for found in VALIDATORS.scan(store)
         if is_active(found)
     ]
@@ -38,7 +43,7 @@ def get_promised(store: Overlay) -> list[Promised]:
 def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
     """Set what a validator promises as an auditor."""
     changed = VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
-    ctx.emit(AuditsPromised(operator, speed, rate, changed.halved_at))
+    ctx.emit(AuditsPromised(operator=operator, speed=speed, rate=rate, halved_at=changed.halved_at))
 
 
 def halve_promise(ctx: Context, operator: str) -> None:
@@ -62,7 +67,7 @@ def cut_stake(
     VALIDATORS.update(ctx.store, operator, stake=stake - amount)
     if not STAKES_BEFORE.has(ctx.store, operator):
         STAKES_BEFORE.set(ctx.store, stake, operator)
-    apply_transfer(ctx, Transfer(move, operator, target, amount))
+    apply_transfer(ctx, Transfer(move=move, source=operator, target=target, amount=amount))
 
 
 def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:

@@ -119,7 +119,9 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
     except StepFailed as error:
         # what the last step began with is no longer there: it is made again
         digest = EXACT.digest(asked.seed, inner, _before(job, asked))
-        return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
+        return Recomputed(
+            fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step
+        )
     states_reached = replayed.global_state, replayed.local_state
     return _finished(replayed.boundary.root, asked.seed, inner, *states_reached)
 
@@ -153,7 +155,7 @@ def recompute_update(asked: UpdateAudit) -> Recomputed:
         result = share_update(job, start, end)
     except UpdateFailed:
         digest = EXACT.digest(asked.seed, (), pieces_of(end.global_state, end.local_state))
-        return Recomputed("", AnswerKind.STOPPED, b"", digest)
+        return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
     root = update_claim(result.update_root, result.local_out_root)
     return _finished(root, asked.seed, (), result.update, end.local_state)
 
@@ -169,7 +171,7 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
             result = aggregate(job, start, read, backend_named(asked.backend))
         except AggregationFailed:
             digest = EXACT.digest(asked.seed, (), pieces_of(start))
-            return Recomputed("", AnswerKind.STOPPED, b"", digest)
+            return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
     except StateError:
         return Recomputed(_NOT_THERE)
     return _finished(result.root, asked.seed, (), result.state)
@@ -177,7 +179,7 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
 
 def _finished(root: bytes, seed: bytes, inner: Sequence[bytes], *states: State) -> Recomputed:
     digest = EXACT.digest(seed, inner, pieces_of(*states))
-    return Recomputed("", AnswerKind.FINISHED, root, digest)
+    return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
 
 
 EXACT_CHECKS = Checks(

@@ -37,7 +37,13 @@ def check_deposit_bond(ctx: Context, message: MsgDepositBond) -> None:
 def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
     """Move the coins; more bond is more room in the book."""
     balances.apply_transfer(
-        ctx, Transfer(Move.BOND_DEPOSIT, message.owner, message.owner, message.amount)
+        ctx,
+        Transfer(
+            move=Move.BOND_DEPOSIT,
+            source=message.owner,
+            target=message.owner,
+            amount=message.amount,
+        ),
     )
     mark_if_bidder(ctx, message.owner)
     ctx.emit(BondDeposited(message.owner, message.amount))
@@ -93,7 +99,7 @@ def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     schedule(ctx, bid.expires_at, BID_DUE, bid.id)
     mark_book_changed(ctx, bid.offer.price)
     ctx.responses.append(("bid_id", bid.id))
-    ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price, bid))
+    ctx.emit(BidPlaced(bid=bid.id, validator=bid.validator, price=bid.offer.price, record=bid))
 
 
 # --- MsgChangeBid: change price and capacity of a bid, and prolong it ----------------------------
@@ -125,7 +131,14 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
     schedule(ctx, changed.expires_at, BID_DUE, bid.id)
     mark_book_changed(ctx, message.price)
     ctx.emit(
-        BidChanged(bid.id, bid.validator, message.price, message.capacity, expires_at, ctx.height)
+        BidChanged(
+            bid=bid.id,
+            validator=bid.validator,
+            price=message.price,
+            capacity=message.capacity,
+            expires_at=expires_at,
+            placed_height=ctx.height,
+        )
     )
 
 
@@ -145,7 +158,12 @@ def apply_withdraw_bid(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
 
 HANDLERS = (
     Handler(MsgDepositBond, check_deposit_bond, apply_deposit_bond),
-    Handler(MsgPlaceBid, check_place_bid, apply_place_bid, check_place_bid_fields),
+    Handler(
+        message=MsgPlaceBid,
+        check_state=check_place_bid,
+        apply=apply_place_bid,
+        check_fields=check_place_bid_fields,
+    ),
     Handler(MsgChangeBid, check_change_bid, apply_change_bid),
     Handler(MsgWithdrawBid, check_withdraw_bid, apply_withdraw_bid),
 )

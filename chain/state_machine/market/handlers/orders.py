@@ -89,7 +89,11 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, ORDER_DUE, order.id)
     ctx.responses.append(("order_id", order.id))
-    ctx.emit(OrderSubmitted(order.id, order.consumer, message.deposit, order))
+    ctx.emit(
+        OrderSubmitted(
+            order=order.id, consumer=order.consumer, deposit=message.deposit, record=order
+        )
+    )
     open_order(ctx, order)
 
 
@@ -127,6 +131,11 @@ def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
 
 
 HANDLERS = (
-    Handler(MsgSubmitOrder, check_submit_order, apply_submit_order, check_submit_order_fields),
+    Handler(
+        message=MsgSubmitOrder,
+        check_state=check_submit_order,
+        apply=apply_submit_order,
+        check_fields=check_submit_order_fields,
+    ),
     Handler(MsgCancelOrder, check_cancel_order, apply_cancel_order, weight=weigh_cancel_order),
 )

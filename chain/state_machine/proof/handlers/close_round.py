@@ -180,17 +180,25 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     schedule(ctx, closed.window_ends, WINDOW_DUE, *closed.key)
     ctx.emit(
         RoundClosed(
-            closed.key,
-            closed.next_root,
-            closed.ciphertext_root,
-            closed.window_ends,
-            closed.closed_at,
-            closed.closed_height,
+            round=closed.key,
+            next_root=closed.next_root,
+            ciphertext_root=closed.ciphertext_root,
+            window_ends=closed.window_ends,
+            closed_at=closed.closed_at,
+            closed_height=closed.closed_height,
         )
     )
     if closed.stopped is not None:
         where = closed.stopped
-        ctx.emit(RoundStopped(closed.key, int(where.kind), where.slot, where.issue, where.segment))
+        ctx.emit(
+            RoundStopped(
+                round=closed.key,
+                kind=int(where.kind),
+                slot=where.slot,
+                issue=where.issue,
+                segment=where.segment,
+            )
+        )
     left = message.next_root or leg.global_in
     open_next_round(ctx, order, leg, left, stops=message.stopped is not None)
     open_panel(ctx, ORDERS.must(ctx.store, order.id), closed)
@@ -208,13 +216,13 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
     count_share(ctx, claim.provider, accepted=1)
     ctx.emit(
         ShareAccepted(
-            claim.key,
-            claim.provider,
-            roots.trace_root,
-            roots.update_root,
-            roots.local_out,
-            roots.metrics,
-            roots.segments,
+            share=claim.key,
+            provider=claim.provider,
+            trace_root=roots.trace_root,
+            update_root=roots.update_root,
+            local_out=roots.local_out,
+            metrics=roots.metrics,
+            segments=roots.segments,
         )
     )
     return work
@@ -225,4 +233,10 @@ def weigh(ctx: Context, _: MsgCloseRound, __: Found) -> int:
     return weigh_ask(ctx)
 
 
-HANDLER = Handler(MsgCloseRound, check_state, apply, check_stateless, weigh)
+HANDLER = Handler(
+    message=MsgCloseRound,
+    check_state=check_state,
+    apply=apply,
+    check_fields=check_stateless,
+    weight=weigh,
+)

@@ -155,26 +155,28 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
     put_share(ctx, share)
     put_last_issue(ctx, claim.key)
     row = BondRow(
-        BondKind.SHARE,
-        claim.provider,
-        claim.leg,
-        claim.round,
-        claim.slot,
-        claim.issue,
-        bond,
+        kind=BondKind.SHARE,
+        owner=claim.provider,
+        leg=claim.leg,
+        round=claim.round,
+        slot=claim.slot,
+        issue=claim.issue,
+        amount=bond,
     )
     lock_bond(ctx, order.id, row)
     ctx.emit(
         ShareCommitted(
-            claim.key,
-            claim.provider,
-            claim.commitment,
-            share.signature,
-            bond,
-            share.committed_at,
-            share.committed_height,
+            share=claim.key,
+            provider=claim.provider,
+            commitment=claim.commitment,
+            signature=share.signature,
+            bond=bond,
+            committed_at=share.committed_at,
+            committed_height=share.committed_height,
         )
     )
 
 
-HANDLER = Handler(MsgCommitTraces, check_state, apply, check_stateless)
+HANDLER = Handler(
+    message=MsgCommitTraces, check_state=check_state, apply=apply, check_fields=check_stateless
+)

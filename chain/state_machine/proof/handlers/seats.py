@@ -158,5 +158,10 @@ def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, found: Found) ->
 
 HANDLERS = (
     Handler(MsgCommitAnswer, check_commit_answer, apply_commit_answer),
-    Handler(MsgRevealAnswer, check_reveal_answer, apply_reveal_answer, check_reveal_answer_fields),
+    Handler(
+        message=MsgRevealAnswer,
+        check_state=check_reveal_answer,
+        apply=apply_reveal_answer,
+        check_fields=check_reveal_answer_fields,
+    ),
 )
