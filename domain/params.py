@@ -5,7 +5,6 @@ from dataclasses import field, make_dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from domain.bounds import hints_of
 from domain.codec import to_plain
 from domain.legs.params import LegsParams
 from domain.node.queries import ComponentParams, Parameter, ParamsResponse
@@ -22,7 +21,7 @@ RECORDS: Mapping[str, type[Any]] = MappingProxyType(
 )
 """The class of every component's parameters, by the component's name."""
 _FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {name: frozenset(name for name, _ in hints_of(cls)) for name, cls in RECORDS.items()}
+    {name: frozenset(to_plain(cls())) for name, cls in RECORDS.items()}
 )
 _NAMES: Mapping[type[Any], str] = MappingProxyType({cls: name for name, cls in RECORDS.items()})
 

@@ -110,9 +110,10 @@ def check_node(folder: Path, made: Any) -> None:
     assert engine.broadcast_sync(greet(2, "once more")).code == 0
     (_, result) = engine.make_block().result.tx_results
     assert (result.codespace, result.code) == (LIMIT_REACHED.space, LIMIT_REACHED.number)
-    told = route(app)(method_of(ParamsRequest()).path, encode_request(ParamsRequest()))
-    assert told is not None
-    shown = read_params(decode_response(method_of(ParamsRequest()), told))
+    everything = method_of(ParamsRequest())
+    answer = route(app)(everything.path, encode_request(ParamsRequest()))
+    assert answer is not None
+    shown = read_params(decode_response(everything, answer))
     assert shown == made.params
     assert to_plain(shown)["greetings"] == {"kept_seconds": 7}
     assert app.head.block.app_hash != bytes(32)

@@ -16,7 +16,7 @@ from domain.bounds import Range, hints_of, split
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount
 from domain.ledger.records import Coin
-from domain.params import RECORDS, local_params
+from domain.params import Params, local_params
 from tests.support.chain_harness import CHAIN_ID, CRYPTO, Chain, cons_key, make_genesis
 from wire.address import check_address
 
@@ -85,7 +85,7 @@ def test_two_validators_have_two_keys() -> None:
 
 
 PARAMETERS = [
-    (component, name, hint) for component, cls in RECORDS.items() for name, hint in hints_of(cls)
+    (component, name, hint) for component, cls in hints_of(Params) for name, hint in hints_of(cls)
 ]
 
 
