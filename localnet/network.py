@@ -65,13 +65,15 @@ class Network:
         """Start the processes (all by default): nodes first, and beside them what waits for a node that answers."""
         chosen = self.names() if names is None else list(names)
         nodes = [name for name in chosen if name.endswith(".node")]
-        daemons = [name for name in chosen if name not in nodes]
-        for name in nodes:
+        validators = [name for name in chosen if name.endswith(".validator")]
+        providers = [name for name in chosen if name not in (*nodes, *validators)]
+        for name in (*nodes, *validators):
             self.start_one(name)
-        # While the nodes start, which takes longer.
-        self._measure_providers(daemons)
-        for name in daemons:
+        # While the others start, which takes longer.
+        self._measure_providers(providers)
+        for name in providers:
             self.start_one(name)
+        daemons = [*validators, *providers]
         note(f"started {_counted(nodes, 'node')} and {_counted(daemons, 'daemon')}")
         if nodes:
             note("waiting for the first blocks")

@@ -1,4 +1,4 @@
-"""How a provider is measured: first the way to it, then pieces of a seeded program, as many as take half a second.
+"""How a provider is measured: first the way to it, then pieces of a seeded program, as many as take a quarter of a second.
 
 What it answers with names every piece, so that a few which are drawn afterwards show whether all were worked out. What
 counts is what it does beside its neighbours, because that is how it will train: those that ask together are measured
@@ -18,7 +18,7 @@ from pol.rules.probe import speed
 
 TASK_NS = 30 * 10**9
 """The longest that a task may take."""
-TARGET_NS = 5 * 10**8
+TARGET_NS = 25 * 10**7
 """What one should take."""
 TRIES = 3
 TRIES_MAX = 8
