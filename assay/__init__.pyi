@@ -1,6 +1,7 @@
 # Written by python -m tools.exports from the table in __init__.py.
 from domain.ledger.queries import AccountResponse as AccountResponse
 from pol.tracing.spec import AdamW as AdamW
+from domain.ledger.params import LedgerParams as LedgerParams
 from domain.legs.reasons import LegEnd as LegEnd
 from domain.legs.events import LegFailed as LegFailed
 from pol.tracing.spec import Average as Average
@@ -37,11 +38,14 @@ from chain.client.keyring import KeyInfo as KeyInfo
 from chain.client.keyring import Keyring as Keyring
 from chain.client.keyring import KeyringBackend as KeyringBackend
 from chain.client.keyring import KeyringError as KeyringError
+from domain.legs.params import LegsParams as LegsParams
 from pol.limits import Limits as Limits
 from pol.tracing.spec import Lion as Lion
 from pol.job.load import LoadedJob as LoadedJob
 from pol.local.run import LocalRun as LocalRun
+from domain.market.params import MarketParams as MarketParams
 from pol.tracing.spec import Nesterov as Nesterov
+from domain.node.params import NodeParams as NodeParams
 from domain.market.records import Order as Order
 from domain.legs.events import OrderAccepted as OrderAccepted
 from domain.market.events import OrderClosed as OrderClosed
@@ -62,8 +66,10 @@ from domain.ledger.events import PaymentMade as PaymentMade
 from domain.proof.events import PlaceRuled as PlaceRuled
 from assay.session import PlacedOrder as PlacedOrder
 from pol.tracing.spec import Precision as Precision
+from domain.proof.params import ProofParams as ProofParams
 from consumer.submit import Quote as Quote
 from domain.errors import Refusal as Refusal
+from domain.registry.params import RegistryParams as RegistryParams
 from consumer.request import Request as Request
 from consumer.result import Result as Result
 from domain.proof.events import RoundClosed as RoundClosed
@@ -115,4 +121,4 @@ from consumer.submit import submit as submit
 from pol.tracing.text import text_rows as text_rows
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "Limits", "Lion", "LoadedJob", "LocalRun", "Nesterov", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "PlaceRuled", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "PlaceRuled", "PlacedOrder", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]

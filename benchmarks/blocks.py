@@ -34,6 +34,7 @@ from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
 from domain.keys import ShareRef
 from domain.ledger.messages import MsgDepositBond, MsgSend, MsgWithdrawBond
+from domain.ledger.params import LedgerParams
 from domain.ledger.records import Coin
 from domain.legs.messages import MsgAcceptOrder, MsgStopOrder
 from domain.limits import (
@@ -125,8 +126,7 @@ class Net:
         names = [*validators, "carol", *(f"p{number}" for number in range(self.people))]
         self.numbers = {name: number for number, name in enumerate(names)}
         self.names = {key(name).address: name for name in names}
-        self.params = replace(
-            local_params(),
+        self.params = local_params().replace(
             auditors=self.auditors,
             clock_step_max=60,
             round_window=30,
@@ -177,7 +177,11 @@ class Net:
         proven = tuple(_prove(message, sequence, at) for at, message in enumerate(messages))
 
         def built(gas: int) -> bytes:
-            fee = (Coin(DENOM, -(-gas * self.params.min_gas_price_millionths // 10**6)),)
+            fee = (
+                Coin(
+                    DENOM, -(-gas * self.params.of(LedgerParams).min_gas_price_millionths // 10**6)
+                ),
+            )
             return build_tx(
                 proven,
                 key(name),

@@ -26,7 +26,7 @@ from domain.codec import encode
 from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
 from domain.market.queries import BidsRequest
 from domain.market.records import Bid
-from domain.node.queries import EventsRequest, ParamsRequest, StatusResponse
+from domain.node.queries import EventsRequest, StatusResponse
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
 
@@ -176,7 +176,7 @@ class Follower:
                 break
         return {
             "validators": client.query(ValidatorsRequest()).validators,
-            "params": client.query(ParamsRequest()).params,
+            "params": client.params(),
             "supply": _supply(client),
             "providers": tuple(providers),
             "bids": tuple(bids),

@@ -8,6 +8,7 @@ from typing import Final
 
 from console.index import Index
 from domain.market.records import Bid
+from domain.node.params import NodeParams
 from domain.node.queries import StatusResponse
 from domain.params import Params
 from domain.registry.records import Provider, Validator
@@ -59,7 +60,7 @@ class Snapshot:
         """What the chain clock is at most with the next block: while a chain stands still, no deadline passes."""
         if self.status is None:
             return 0
-        return self.status.clock + (self.params.clock_step_max if self.params else 0)
+        return self.status.clock + (self.params.of(NodeParams).clock_step_max if self.params else 0)
 
 
 class Known:

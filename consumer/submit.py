@@ -22,8 +22,9 @@ from domain.market.events import OrderOpened
 from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
 from domain.market.records import Histogram, JobTerms, Order, OrderState
-from domain.node.queries import EventsRequest, ParamsRequest
+from domain.node.queries import EventsRequest
 from domain.params import Params
+from domain.proof.params import ProofParams
 from domain.registry.queries import ValidatorsRequest
 from domain.vocabulary import changes_of
 from escrow.settle import audit_fee
@@ -106,7 +107,7 @@ class Quote:
         """What audits cost beyond their part of the work's price (uassay), at the order's limit."""
         if not self.price or not self.checked:
             return 0
-        part = audit_fee(round_work(self.terms), self.price, self.params.audit_bps)
+        part = audit_fee(round_work(self.terms), self.price, self.params.of(ProofParams).audit_bps)
         return self.terms.rounds * max(0, self.checked.audit_floor - part)
 
     @property
@@ -134,7 +135,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         found = assay.quote(client, assay.read_job("my-job"), assay.Request(deadline=3600))
     """
     terms, request = order_terms(job), with_job_memory(job, request)
-    params = client.query(ParamsRequest()).params
+    params = client.params()
     checked = _check(client, params, terms, request)
     simulation = SimulateMatchRequest(
         conditions=request.conditions,
@@ -184,7 +185,7 @@ def with_job_memory(job: Job, request: Request) -> Request:
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Checked:
     """Check an order as the chain will, by the function that it has for it."""
-    return _check(client, client.query(ParamsRequest()).params, terms, request)
+    return _check(client, client.params(), terms, request)
 
 
 def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> Checked:

@@ -101,12 +101,15 @@ def _record_reader(cls: Any) -> Callable[[Any], Any]:
     hints = get_type_hints(cls)
     readers = tuple((field.name, _reader(hints[field.name])) for field in fields(cls))
     names = {name for name, _ in readers}
+    by_name = any(field.kw_only for field in fields(cls))
 
     def read(value: Any) -> Any:
         record = _expect(dict, value)
         if record.keys() != names:
             odd = sorted(record.keys() ^ names)
             raise ValueError(f"{cls.__name__}: unknown or missing fields {odd}")
+        if by_name:
+            return cls(**{name: reader(record[name]) for name, reader in readers})
         return cls(*[reader(record[name]) for name, reader in readers])
 
     return read

@@ -1,7 +1,8 @@
 """Genesis of the application (``app_state`` in CometBFT's genesis file)."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, field, make_dataclass
+from typing import Annotated, TypeVar
 
 from domain.bounds import (
     Address,
@@ -20,6 +21,10 @@ from domain.ledger.records import Coin
 from domain.limits import CERTIFICATE_BYTES_MAX
 from domain.params import Params
 from domain.registry.records import Promise
+from domain.vocabulary import COMPONENTS
+
+G = TypeVar("G")
+T = TypeVar("T")
 
 AUDIT_SPEED = 200_000_000
 """FLOP/s of exact work that any machine reaches which runs several daemons at once."""
@@ -71,6 +76,36 @@ class Genesis:
     validators: Annotated[tuple[GenesisValidator, ...], Many]
     # By height: the first entry is of height 1, and heights and versions only rise.
     rules: Annotated[tuple[RulesFrom, ...], Length(1, RULES_MAX)] = (RulesFrom(1, 1),)
+
+
+def _extend(base: type[G], parts: Mapping[str, type]) -> type[G]:
+    """Return ``base`` with a field for each part, named like its component; ``base`` itself if there is none."""
+    if not parts:
+        return base
+    extended: type[G] = make_dataclass(
+        base.__name__,
+        [(name, cls, field(kw_only=True)) for name, cls in parts.items()],
+        bases=(base,),
+        namespace={"__module__": __name__},
+        frozen=True,
+        slots=True,
+    )
+    return extended
+
+
+GENESIS: type[Genesis] = _extend(
+    Genesis, {words.name: words.genesis for words in COMPONENTS if words.genesis is not None}
+)
+"""The genesis with the parts of all components, as files and the state have it."""
+
+
+def part_of(genesis: Genesis, name: str, cls: type[T]) -> T:
+    """Return a component's own part of the genesis."""
+    part = getattr(genesis, name, None)
+    if not isinstance(part, cls):
+        made = f"{type(genesis).__name__} has no part of {name}"
+        raise TypeError(f"{made}: make it with the class GENESIS")
+    return part
 
 
 POWER_REDUCTION = 1_000_000

@@ -1,25 +1,19 @@
 """The words of all components in one tuple; every table of messages, events and queries is folded from it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, make_dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from domain.events import Attributed, C, Change, read_change
-from domain.genesis import Genesis
 from domain.ledger.words import WORDS as LEDGER
 from domain.legs.words import WORDS as LEGS
 from domain.market.words import WORDS as MARKET
 from domain.messages import Message
 from domain.node.words import WORDS as NODE
-from domain.params import Params
 from domain.proof.words import WORDS as PROOF
 from domain.queries import Query
 from domain.registry.words import WORDS as REGISTRY
 from domain.words import Words
-
-G = TypeVar("G")
-T = TypeVar("T")
 
 COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF)
 
@@ -35,45 +29,6 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
     {cls.KIND: cls for words in COMPONENTS for cls in words.events}
 )
 """Every kind of change by its name on the wire."""
-
-
-def _extend(base: type[G], parts: Mapping[str, type]) -> type[G]:
-    """Return ``base`` with a field for each part, named like its component; ``base`` itself if there is none."""
-    if not parts:
-        return base
-    extended: type[G] = make_dataclass(
-        base.__name__,
-        [(name, cls, field(kw_only=True)) for name, cls in parts.items()],
-        bases=(base,),
-        namespace={"__module__": __name__},
-        frozen=True,
-        slots=True,
-    )
-    return extended
-
-
-PARAMS: type[Params] = _extend(
-    Params, {words.name: words.params for words in COMPONENTS if words.params is not None}
-)
-"""The parameters of all components."""
-
-GENESIS: type[Genesis] = _extend(
-    Genesis,
-    {
-        **({} if PARAMS is Params else {"params": PARAMS}),
-        **{words.name: words.genesis for words in COMPONENTS if words.genesis is not None},
-    },
-)
-"""The genesis with the parts of all components, as files and the state have it."""
-
-
-def part_of(whole: Genesis | Params, name: str, cls: type[T]) -> T:
-    """Return a component's own part of the genesis or of the parameters."""
-    part = getattr(whole, name, None)
-    if not isinstance(part, cls):
-        made = f"{type(whole).__name__} has no part of {name}"
-        raise TypeError(f"{made}: make it with the class of domain.vocabulary")
-    return part
 
 
 def read_event(event: Attributed) -> Change | None:

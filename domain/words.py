@@ -14,7 +14,9 @@ class Words:
 
     ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
     and ``query_pb2``; ``wire`` finds them by these names. ``genesis`` is the record of what the component starts with,
-    under its name in the genesis file, and ``params`` that of its parameters, under its name in the parameters.
+    under its name in the genesis file, and ``params`` that of its parameters, under its name in the parameters: every
+    field an integer of at most eight bytes, with the default of a public network. ``local_params`` has those of a local
+    one.
     """
 
     name: str
@@ -25,3 +27,4 @@ class Words:
     query_packages: tuple[str, ...] = ()
     genesis: type | None = None
     params: type | None = None
+    local_params: object | None = None

@@ -132,8 +132,7 @@ class Demo:
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
         # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
-        params = replace(
-            local_params(),
+        params = local_params().replace(
             newcomer_slots=1,
             accept_base=ACCEPT_BASE,
             accept_max=2 * ACCEPT_BASE,

@@ -55,7 +55,10 @@ def read_params(file: Path | None) -> "Params":
     try:
         value = json.loads(file.read_text())
         # What is too large for a number in JSON is written as text.
-        numbers = {name: int(number) for name, number in value.items()}
+        numbers = {
+            component: {name: int(number) for name, number in values.items()}
+            for component, values in value.items()
+        }
         return from_plain(Params, numbers)
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"it does not hold the parameters of a chain ({error})"

@@ -37,13 +37,15 @@ def account(context: CommandContext, address: str) -> None:
 def params(context: CommandContext) -> None:
     """Show all parameters."""
     from domain.codec import to_plain
-    from domain.node.queries import ParamsRequest
 
     with context.client() as client:
-        found = client.query(ParamsRequest()).params
-    context.output.result(
-        found, table("Parameters", ("name", "value"), list(to_plain(found).items()))
-    )
+        found = client.params()
+    rows = [
+        (component, name, value)
+        for component, values in to_plain(found).items()
+        for name, value in values.items()
+    ]
+    context.output.result(found, table("Parameters", ("component", "name", "value"), rows))
 
 
 @command.command(help="List providers.\n\nExample: assay query providers --validator assay1…")

@@ -14,8 +14,8 @@ from domain import codec
 from domain.beacon import Reveal
 from domain.block import TxResult, ValidatorUpdate
 from domain.errors import Refusal
+from domain.genesis import GENESIS
 from domain.tx import Tx
-from domain.vocabulary import GENESIS
 from wire.results import events_proto, tx_data
 
 ABCI_VERSION = "2.0."

@@ -35,6 +35,7 @@ from domain.events import Event
 from domain.genesis import Genesis
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.node.params import NodeParams
 from domain.node.queries import EventsResponse
 from domain.tx import Tx
 from wire.crypto import WireCrypto
@@ -276,7 +277,7 @@ class Application:
 
     def _block_gas(self) -> int:
         """Return the gas of a block on the last commit, which is the same for all who propose or vote."""
-        return PARAMS.must(self._next().store).block_gas
+        return PARAMS.get(self._next().store).of(NodeParams).block_gas
 
     def finalize_block(
         self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]

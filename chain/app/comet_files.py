@@ -18,10 +18,10 @@ from nacl.signing import SigningKey
 
 from domain import codec
 from domain.errors import Expected, Refusal
-from domain.genesis import Genesis
+from domain.genesis import GENESIS, Genesis
 from domain.limits import TX_BYTES_MAX
+from domain.node.params import NodeParams
 from domain.plain import read
-from domain.vocabulary import GENESIS
 
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 MEMPOOL_TXS_MAX = 20_000
@@ -217,7 +217,10 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
         "chain_id": genesis.chain_id,
         "initial_height": "1",
         "consensus_params": {
-            "block": {"max_bytes": str(BLOCK_BYTES_MAX), "max_gas": str(genesis.params.block_gas)},
+            "block": {
+                "max_bytes": str(BLOCK_BYTES_MAX),
+                "max_gas": str(genesis.params.of(NodeParams).block_gas),
+            },
             "evidence": {
                 "max_age_num_blocks": "100000",
                 "max_age_duration": str(48 * 3600 * 10**9),

@@ -46,6 +46,7 @@ from chain.state_machine.store import Overlay
 from domain.bounds import Denom, own_checker
 from domain.errors import INVALID_REQUEST, NOT_FOUND, TX_DECODE, Code, Refusal
 from domain.limits import TX_BYTES_MAX
+from domain.node.params import NodeParams
 from wire.address import check_address
 from wire.canonical import UNREADABLE
 from wire.results import events_proto, tx_data, tx_response
@@ -291,7 +292,7 @@ def _node_info(app: QueryPort) -> Any:
 
 
 def _consensus_params(app: QueryPort) -> Any:
-    gas = PARAMS.must(Overlay(app.view().reader)).block_gas
+    gas = PARAMS.get(Overlay(app.view().reader)).of(NodeParams).block_gas
     return consensus.QueryParamsResponse(
         params=ConsensusParams(
             block=BlockParams(max_bytes=-1, max_gas=gas),

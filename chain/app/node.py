@@ -40,6 +40,7 @@ from chain.app.solo import SoloEngine
 from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
+from domain.proof.params import ProofParams
 from host.daemon import calm_collector, log_to_file, on_stop_signal
 from host.files import write_whole
 from wire.canonical import IMPLEMENTATION, implementation
@@ -303,7 +304,7 @@ class _Node:
             grpc=f"{self.config.grpc_host}:{self.config.grpc_port}",
             rpc=rpc,
             socket="" if self.app.solo else str(self.socket_path),
-            auditors=self.genesis.params.auditors,
+            auditors=self.genesis.params.of(ProofParams).auditors,
         )
         path = ready_path(self.config.home)
         with self.announcing:

@@ -14,7 +14,8 @@ from domain.block import BroadcastResult
 from domain.errors import Refusal
 from domain.events import Event
 from domain.ledger.queries import AccountRequest, AccountResponse
-from domain.node.queries import StatusRequest, StatusResponse
+from domain.node.queries import ParamsRequest, StatusRequest, StatusResponse
+from domain.params import Params, read_params
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.queries import Query
 from wire.queries import decode_response, encode_request, method_of
@@ -96,6 +97,13 @@ class ChainClient:
         except Refusal as refusal:
             raise self._bad_response(str(refusal)) from None
         return response
+
+    def params(self) -> Params:
+        """The parameters in force, a record for each component."""
+        try:
+            return read_params(self.query(ParamsRequest()))
+        except Refusal as refusal:
+            raise self._bad_response(str(refusal)) from None
 
     def status(self) -> StatusResponse:
         """Where the chain stands."""

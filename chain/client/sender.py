@@ -25,10 +25,10 @@ from chain.client.errors import (
 from domain import errors
 from domain.errors import UNAUTHORIZED, Refusal
 from domain.genesis import DENOM
+from domain.ledger.params import LedgerParams
 from domain.ledger.records import Coin
 from domain.limits import GAS_MAX
 from domain.messages import Message, signer_of
-from domain.node.queries import ParamsRequest
 from wire.keys import HedgedKey, Key
 from wire.tx import build_tx, build_unsigned_tx
 
@@ -150,7 +150,7 @@ class TxSender:
     def _read_account(self) -> _Account:
         price = self._gas_price
         if price is None:
-            price = self._client.query(ParamsRequest()).params.min_gas_price_millionths
+            price = self._client.params().of(LedgerParams).min_gas_price_millionths
         chain_id = self._client.status().chain_id
         try:
             account = self._client.account(self.address).account

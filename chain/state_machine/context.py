@@ -6,13 +6,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Numbers, Table
+from chain.state_machine.tables import Numbers, Space, Table
 from domain.crypto import Crypto
 from domain.events import Change, Event, to_event
 from domain.genesis import RulesFrom
 from domain.hashing import message_id
-from domain.params import Params
-from domain.vocabulary import PARAMS as ALL_PARAMS
+from domain.params import RECORDS, Params, make_params
 
 NS = 1_000_000_000
 M = TypeVar("M")
@@ -45,8 +44,22 @@ class Schedule:
         return held[-1] if held else self.rules[0].version
 
 
+class ParamsTable(Space):
+    """A record for each component's parameters, under the component's name."""
+
+    def get(self, store: Overlay) -> Params:
+        """Return all parameters; a component that came with later rules and wrote none has its defaults."""
+        found = {name: store.record(cls, self.key(name)) for name, cls in RECORDS.items()}
+        return make_params({name: record for name, record in found.items() if record is not None})
+
+    def set(self, store: Overlay, params: Params) -> None:
+        """Store all parameters."""
+        for name, cls in RECORDS.items():
+            store.put(self.key(name), params.of(cls))
+
+
 HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
-PARAMS: Table[Params] = Table(0x02, "params", ALL_PARAMS, lambda _: (), remembered=True)
+PARAMS = ParamsTable(0x02, "params", remembered=True)
 SCHEDULE = Table(0x07, "list of rules", Schedule, lambda _: (), remembered=True)
 NEXT_EVENT = Numbers(0x03, "number of the next event", remembered=True)
 

@@ -11,6 +11,7 @@ from domain.crypto import WEIGHTS
 from domain.errors import BAD_FIELD, OUT_OF_GAS, Refusal
 from domain.limits import GAS_MAX
 from domain.messages import Message
+from domain.node.params import NodeParams
 from domain.tx import Tx
 
 # The weights; those of components are in their own gas.py. docs/reference/gas.md shows each with its comment.
@@ -67,7 +68,7 @@ def take_due_gas(ctx: Context, part: str, percent: int, weight: int) -> bool:
     The first taking of a block always has enough, so that nothing waits for ever.
     """
     used = ctx.due_gas.get(part, 0)
-    if used and used + weight > ctx.block.params.due_gas * percent // 100:
+    if used and used + weight > ctx.block.params.of(NodeParams).due_gas * percent // 100:
         return False
     ctx.due_gas[part] = used + weight
     return True

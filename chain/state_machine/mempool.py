@@ -126,7 +126,7 @@ def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
 
 def next_block(overlay: Overlay) -> BlockInfo:
     """Return what is known of the next block on a committed state, as if it began now."""
-    head, params = HEAD.must(overlay), PARAMS.must(overlay)
+    head, params = HEAD.must(overlay), PARAMS.get(overlay)
     clock = head.clock_ns // NS
     return BlockInfo(
         chain_id=head.chain_id,

@@ -13,6 +13,7 @@ from domain.legs.events import (
     SlotOpened,
 )
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.params import LOCAL, LegsParams
 from domain.legs.queries import DutiesRequest
 from domain.words import Words
 
@@ -38,4 +39,6 @@ WORDS = Words(
     queries=(DutiesRequest,),
     message_packages=("assay.market.v1",),
     query_packages=("assay.market.v1",),
+    params=LegsParams,
+    local_params=LOCAL,
 )

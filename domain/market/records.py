@@ -24,7 +24,7 @@ from domain.bounds import (
     Work,
 )
 from domain.limits import PAYLOAD_BYTES_MAX, RESULT_CHUNKS_MAX, ROUNDS_MAX, SAMPLES_MAX, SLOTS_MAX
-from domain.params import OrderParams
+from domain.order_params import OrderParams
 
 SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
 """Samples of a job, or steps: never more than there are samples."""

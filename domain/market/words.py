@@ -20,6 +20,7 @@ from domain.market.messages import (
     MsgSubmitOrder,
     MsgWithdrawBid,
 )
+from domain.market.params import LOCAL, MarketParams
 from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
 from domain.words import Words
 
@@ -52,4 +53,6 @@ WORDS = Words(
     ),
     message_packages=("assay.market.v1",),
     query_packages=("assay.market.v1",),
+    params=MarketParams,
+    local_params=LOCAL,
 )

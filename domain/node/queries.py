@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.bounds import ChainId, Count, Many, MaybeHash, Number, Size, Text, Visible
-from domain.params import Params
+from domain.bounds import ChainId, Count, Many, MaybeHash, Name, Number, Size, Text, Visible
 from domain.queries import Query
 
 AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
@@ -34,10 +33,26 @@ class StatusRequest(Query[StatusResponse]):
 
 
 @dataclass(frozen=True, slots=True)
-class ParamsResponse:
-    """The parameters in force."""
+class Parameter:
+    """A parameter and its value."""
 
-    params: Params
+    name: Name
+    value: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentParams:
+    """All parameters of one component."""
+
+    component: Name
+    parameters: Annotated[tuple[Parameter, ...], Many]
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsResponse:
+    """The parameters in force, by component; :func:`domain.params.read_params` makes records of them."""
+
+    components: Annotated[tuple[ComponentParams, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)

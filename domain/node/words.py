@@ -1,6 +1,7 @@
 """What the node component says."""
 
 from domain.node.events import RulesChanged
+from domain.node.params import LOCAL, NodeParams
 from domain.node.queries import EventsRequest, ParamsRequest, StatusRequest
 from domain.words import Words
 
@@ -13,4 +14,6 @@ WORDS = Words(
         EventsRequest,
     ),
     query_packages=("assay.registry.v1",),
+    params=NodeParams,
+    local_params=LOCAL,
 )

@@ -20,7 +20,7 @@ from domain.ledger.records import Escrow, Payment
 from domain.legs.records import Leg, SlotOpening
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
-from domain.params import Rate
+from domain.order_params import Rate
 from domain.proof.records import Panel, PanelSeat, Place, Round, Share
 from domain.queries import Query
 

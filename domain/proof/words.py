@@ -30,6 +30,7 @@ from domain.proof.events import (
     StageOpened,
 )
 from domain.proof.messages import MsgCloseRound, MsgCommitAnswer, MsgCommitTraces, MsgRevealAnswer
+from domain.proof.params import LOCAL, ProofParams
 from domain.proof.queries import OrderRequest, PanelDutiesRequest, PanelRequest, SeatsRequest
 from domain.words import Words
 
@@ -78,4 +79,6 @@ WORDS = Words(
     ),
     message_packages=("assay.pol.v1",),
     query_packages=("assay.market.v1",),
+    params=ProofParams,
+    local_params=LOCAL,
 )

@@ -22,6 +22,7 @@ from domain.registry.messages import (
     MsgSetBeaconKey,
     MsgSetEndpoint,
 )
+from domain.registry.params import LOCAL, RegistryParams
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.words import Words
 
@@ -56,4 +57,6 @@ WORDS = Words(
     ),
     message_packages=("assay.registry.v1",),
     query_packages=("assay.registry.v1",),
+    params=RegistryParams,
+    local_params=LOCAL,
 )

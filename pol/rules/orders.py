@@ -12,8 +12,10 @@ from domain.errors import (
     Refusal,
 )
 from domain.limits import EXECUTOR_VERSION
+from domain.market.params import MarketParams
 from domain.market.records import Conditions, JobTerms
-from domain.params import OrderParams, Params
+from domain.order_params import OrderParams
+from domain.params import Params
 from pol.rules.panels import (
     Promised,
     compute_audit_ms,
@@ -92,7 +94,8 @@ def least_deposit(
     the order allows (none named: of all).
     """
     audits = terms.rounds * highest_floor(tiers, terms, price_limit, params.for_order())
-    return max(params.order_min, price_ceil(total_work(terms), price_limit) + audits)
+    work = price_ceil(total_work(terms), price_limit)
+    return max(params.of(MarketParams).order_min, work + audits)
 
 
 def check_order(
@@ -110,9 +113,10 @@ def check_order(
     """
     check_job(terms, conditions)
     auditable = check_auditable(terms, params, validators)
-    if time_to_live > params.ttl_max:
+    ttl_max = params.of(MarketParams).ttl_max
+    if time_to_live > ttl_max:
         reason = f"{time_to_live} s is longer than an order waits"
-        raise Refusal(BAD_FIELD, "time_to_live", reason, f"at most {params.ttl_max} s")
+        raise Refusal(BAD_FIELD, "time_to_live", reason, f"at most {ttl_max} s")
     needed = least_deposit(terms, price_limit, params, conditions.tiers)
     if deposit < needed:
         reason = f"{deposit} is less than all work and audits at the price limit, or than the smallest order"

@@ -54,8 +54,8 @@ def outlook(
     """
     at_once = min(slots, terms.slots)
     round = round_seconds(terms, slot_speed, at_once)
-    delivery = params.accept_base + ceil_div(terms.delivered_bytes, params.accept_rate)
     kept = params.for_order()
+    delivery = kept.accept_base + ceil_div(terms.delivered_bytes, kept.accept_rate)
     if audit_ms is None:
         audit_ms = promised_ms(terms, kept, AUDIT_SPEED, AUDIT_RATE) if kept.auditors else 0
     return Outlook(
@@ -66,7 +66,7 @@ def outlook(
         round=round,
         job=terms.rounds * round,
         accept=delivery + ceil_div(trial_work(terms), slot_speed),
-        progress=progress_seconds(terms, params.progress_base, slot_speed, at_once),
+        progress=progress_seconds(terms, kept.progress_base, slot_speed, at_once),
         audit=ceil_div(audit_ms, 1_000),
         window=compute_window(kept, audit_ms),
     )

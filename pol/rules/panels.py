@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from domain.amount import BPS, PFLOP, ceil_div, price_ceil, price_floor
 from domain.hashing import hash_fields
 from domain.market.records import JobTerms
-from domain.params import OrderParams
+from domain.order_params import OrderParams
 from domain.proof.records import AuditKind, Place
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments

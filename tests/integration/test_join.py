@@ -9,6 +9,7 @@ import requests
 from chain.app.comet_rpc import CometBroadcaster
 from chain.app.homes import genesis_path
 from domain.params import local_params
+from domain.registry.params import RegistryParams
 from tests.support.node_process import START_SECONDS, Node, free_ports
 from tests.support.small_chain import CHAIN_ID, COINS, key, transfer
 from tests.support.waiting import wait_until
@@ -43,7 +44,7 @@ def change_beacon_key(home: Path, node: Node) -> None:
     listed = assay("keys", "list", "--keyring", "test", "--output", "json", home=home).json
     (operator,) = [row["address"] for row in listed]
     added = send("new-beacon-key")
-    counts_from = added["height"] + local_params().beacon_delay
+    counts_from = added["height"] + local_params().of(RegistryParams).beacon_delay
     wait_until(lambda: proposed_since(counts_from) > 1, "blocks with the new key", START_SECONDS)
     revoked = send("revoke-beacon-key", added["beacon_key"])
     node.wait_for_height(revoked["height"] + 5)

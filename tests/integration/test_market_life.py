@@ -16,6 +16,7 @@ import requests
 from consumer.result import fetch_result
 from domain.errors import Exit
 from domain.ledger.queries import AccountRequest
+from domain.legs.params import LegsParams
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
@@ -252,7 +253,7 @@ def test_a_payload_that_is_never_delivered(world: World) -> None:
     assert leg.validator == world.market.operator("val1")
     assert order.close_reason is CloseReason.EXPIRED
     assert on_chain.order.failures == 1
-    fee = PARAMS.payload_fee
+    fee = PARAMS.of(LegsParams).payload_fee
     assert fee > 0
     assert order.paid("deposit_burn") == order.paid("burn") == fee
     assert order.paid("refund", to=on_chain.order.consumer) == order.deposit - fee

@@ -4,7 +4,6 @@ All invariants are checked after every block. Most messages are made to hold, be
 first check; some are bent. What the machine refuses is fine; anything else that is raised is a bug.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
@@ -43,8 +42,7 @@ class MoneyMachine(RuleBasedStateMachine):
         bonds=st.sampled_from((0, 1_000, 10_000)),
     )
     def start(self, auditors: int, cap: int, bonds: int) -> None:
-        params = replace(
-            local_params(),
+        params = local_params().replace(
             auditors=auditors,
             due_gas=cap,
             job_bond_bps=bonds,

@@ -36,8 +36,7 @@ from validator.decide import orders
 from validator.decide.records import LegKey
 
 # Nobody runs out of time for cheats alone.
-PARAMS = replace(
-    local_params(),
+PARAMS = local_params().replace(
     clock_step_max=10,
     progress_base=400,
     accept_base=30,

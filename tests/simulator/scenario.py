@@ -41,7 +41,7 @@ def params() -> Params:
 
     Whoever crashes for 3 s still commits, where a winner serves nothing: that is in the last fifth of the time for it.
     """
-    return replace(local_params(), stage_base=24)
+    return local_params().replace(stage_base=24)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
 def test_who_waits_for_a_winner_that_serves_nothing_is_never_late(seed: int) -> None:
     """All its seats end in the same second; in half of the time their answers still come together, and in time."""
     setup = make_setup(seed, Kind.HONEST, Shape(orders=12, spread=30))
-    setup = replace(setup, params=replace(setup.params, stage_base=12))
+    setup = replace(setup, params=setup.params.replace(stage_base=12))
     world = World(with_validators(setup, {"v1": Hider()}))
     world.run()
     assert any(closed.void for o in world.orders for closed in world.order(o.order_id).rounds)

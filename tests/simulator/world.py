@@ -21,6 +21,7 @@ from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.market.messages import MsgPlaceBid
 from domain.messages import Message
+from domain.node.params import NodeParams
 from domain.params import Params
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import ShareClaim
@@ -271,7 +272,7 @@ class World:
             address = _signer(message)
             sequence = used.get(address, self.chain.sequence(address))
             tx = self.chain.tx(*pending.messages, sequence=sequence)
-            if gas + enough_gas(tx) > self.setup.params.block_gas:
+            if gas + enough_gas(tx) > self.setup.params.of(NodeParams).block_gas:
                 self._pool.append(pending)
                 continue
             gas += enough_gas(tx)

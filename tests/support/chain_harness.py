@@ -38,11 +38,13 @@ from domain.errors import Code, Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
+from domain.ledger.params import LedgerParams
 from domain.ledger.queries import AccountRequest
 from domain.ledger.records import Account, Coin
 from domain.market.messages import MsgSubmitOrder
 from domain.market.records import Order
 from domain.messages import Message, signer_of
+from domain.node.params import NodeParams
 from domain.node.queries import StatusRequest
 from domain.params import Params, local_params
 from domain.proof.queries import OrderRequest
@@ -54,7 +56,6 @@ from tests.support.rebuilt import Rebuilt, adopt, check_books, check_changed
 vars(state_store).update(decode=lru_cache(maxsize=2**16)(decode))
 
 PUBLIC: tuple[Table[Any], ...] = (
-    PARAMS,
     ACCOUNTS,
     BOND_ACCOUNTS,
     VALIDATORS,
@@ -161,6 +162,7 @@ def enough_gas(tx: Tx) -> int:
 def check_bounds(store: Reader) -> None:
     """Check that every record that others may read is within the bounds of its type."""
     overlay = Overlay(store)
+    check_record(PARAMS.get(overlay))
     for table in PUBLIC:
         for record in table.scan(overlay):
             check_record(record)
@@ -249,7 +251,7 @@ class Chain:
             fee_payer="",
         )
         gas = enough_gas(tx) if gas_limit is None else gas_limit
-        price = self.genesis.params.min_gas_price_millionths
+        price = self.genesis.params.of(LedgerParams).min_gas_price_millionths
         amount = ceil_div(gas * price, 1_000_000) if fee is None else fee
         return replace(tx, gas_limit=gas, fee=(Coin(DENOM, amount),) if amount else ())
 
@@ -388,7 +390,9 @@ class Chain:
         """Make blocks until the chain clock has advanced by ``seconds``."""
         end = self.clock + seconds
         while self.clock < end:
-            self.block(seconds=min(self.genesis.params.clock_step_max, end - self.clock))
+            self.block(
+                seconds=min(self.genesis.params.of(NodeParams).clock_step_max, end - self.clock)
+            )
 
     def pass_until(self, clock: int) -> None:
         """Make blocks until the chain clock is at ``clock``."""

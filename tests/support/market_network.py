@@ -61,8 +61,8 @@ SPEED = 10**9
 
 def quick_params(**changes: int) -> Params:
     """Return the parameters of a local network with more places to audit and every segment drawn."""
-    params = replace(local_params(), audit_bps=4_500, segments_drawn=16)
-    return replace(params, **changes)
+    params = local_params().replace(audit_bps=4_500, segments_drawn=16)
+    return params.replace(**changes)
 
 
 class MarketOrder:

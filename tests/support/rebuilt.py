@@ -61,7 +61,7 @@ from domain.market.events import (
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
 from domain.node.events import RulesChanged
-from domain.params import OrderParams
+from domain.order_params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,

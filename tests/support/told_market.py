@@ -17,6 +17,7 @@ from domain.market.events import OrderSubmitted
 from domain.market.queries import BidsRequest
 from domain.market.records import Order
 from domain.node.queries import LoggedEvent, ParamsRequest, StatusRequest
+from domain.params import read_params
 from domain.proof.reasons import ShareReason
 from domain.registry.messages import MsgCertifyProvider
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
@@ -200,7 +201,7 @@ class ToldMarket(Market):
         known.show(
             address="127.0.0.1:1",
             status=status,
-            params=ask(ParamsRequest()).params,
+            params=read_params(ask(ParamsRequest())),
             validators=validators,
             supply=SUPPLY.get(chain.overlay()),
             alive=tuple((found.endpoint, found.operator != "v3") for found in validators),

@@ -18,15 +18,18 @@ from chain.app.storage import Storage
 from chain.state_machine.components import COMPONENTS
 from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.rules import RULES
+from domain.codec import decode, encode, to_plain
 from domain.errors import LIMIT_REACHED, Refusal
+from domain.genesis import GENESIS
 from domain.ledger.records import Coin
-from domain.params import local_params
-from domain.vocabulary import GENESIS, read_event
+from domain.node.queries import ParamsRequest
+from domain.params import local_params, read_params
+from domain.vocabulary import read_event
 from tests.lint.test_components import misplaced
 from tests.support.chain_harness import Chain, make_genesis
 from tests.support.rebuilt import Rebuilt
 from tests.support.small_chain import CHAIN_ID, FEE, GAS, GENESIS_TIME_NS, beacon_key, genesis, key
-from wire.queries import METHODS, decode_response, encode_request
+from wire.queries import METHODS, decode_response, encode_request, method_of
 from wire.tx import build_tx
 
 messages: Any = import_module("domain.greetings.messages")
@@ -46,18 +49,26 @@ def with_greetings(base: Any, most: int = 2) -> Any:
 
 
 def check_genesis_file(folder: Path) -> Any:
-    """The genesis file has the part under the component's name, within its bounds."""
-    made = with_greetings(genesis())
+    """The genesis file has the part and the parameters under the component's name, within their bounds."""
+    base = genesis()
+    made = with_greetings(replace(base, params=base.params.replace(kept_seconds=7)))
     path = folder / "genesis.json"
     path.write_bytes(genesis_document(made, GENESIS_TIME_NS, 1))
     document = json.loads(path.read_text())
     assert document["app_state"]["greetings"] == {"most": 2}
+    assert document["app_state"]["params"]["greetings"] == {"kept_seconds": 7}
     assert read_genesis(path) == (made, GENESIS_TIME_NS)
+    assert decode(GENESIS, encode(made)) == made
     for broken in ({"most": 0}, {}, None):
         document["app_state"]["greetings"] = broken
         path.write_text(json.dumps(document))
         with pytest.raises(HomeError, match="greetings"):
             read_genesis(path)
+    document["app_state"]["greetings"] = {"most": 2}
+    document["app_state"]["params"]["greetings"] = {"kept_seconds": 0}
+    path.write_text(json.dumps(document))
+    with pytest.raises(HomeError, match=r"params\.greetings\.kept_seconds"):
+        read_genesis(path)
     return made
 
 
@@ -99,6 +110,12 @@ def check_node(folder: Path, made: Any) -> None:
     assert engine.broadcast_sync(greet(2, "once more")).code == 0
     (_, result) = engine.make_block().result.tx_results
     assert (result.codespace, result.code) == (LIMIT_REACHED.space, LIMIT_REACHED.number)
+    everything = method_of(ParamsRequest())
+    answer = route(app)(everything.path, encode_request(ParamsRequest()))
+    assert answer is not None
+    shown = read_params(decode_response(everything, answer))
+    assert shown == made.params
+    assert to_plain(shown)["greetings"] == {"kept_seconds": 7}
     assert app.head.block.app_hash != bytes(32)
     storage.close()
 
@@ -106,11 +123,15 @@ def check_node(folder: Path, made: Any) -> None:
 def check_machine() -> None:
     """The queue forgets the greeting, and the invariant rings when it is broken."""
     vars(Rebuilt)["take"].register(events.Greeted, lambda books, change: None)
-    params = replace(local_params(), clock_step_max=4_000)
+    kept = to_plain(local_params())["greetings"]["kept_seconds"]
+    assert kept == 3_600
+    params = local_params().replace(clock_step_max=4_000)
     chain = Chain(with_greetings(make_genesis(("alice",), ("v0",), params)))
     chain.ok(messages.MsgGreet("alice", "hello"))
     assert chain.ask(queries.GreetingRequest("alice")).greeting.number == 1
-    chain.pass_time(3_600)
+    chain.pass_time(kept - 60)
+    assert chain.ask(queries.GreetingRequest("alice")).greeting is not None
+    chain.pass_time(60)
     assert chain.ask(queries.GreetingRequest("alice")).greeting is None
     chain.change(lambda store: tables.LEFT.set(store, 7))
     with pytest.raises(InvariantBroken, match="greetings are counted wrong"):

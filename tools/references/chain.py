@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
-from domain.params import Params, local_params
+from domain.params import RECORDS, Params, local_params
 from domain.vocabulary import COMPONENTS
 from pol.rules.tiers.table import all_tiers, default_tier
 from tools.references.markdown import code, first_sentence, page, table
@@ -13,26 +13,32 @@ from tools.references.source import ROOT, Described, class_of, classes
 def parameters_page() -> str:
     """Return the page of the chain's parameters, with the defaults of public and local networks."""
     local, public = local_params(), Params()
-    rows = []
-    for line in class_of("domain/params.py", "Params").lines:
-        of_local = getattr(local, line.name)
-        same = of_local == getattr(public, line.name)
-        rows.append(
-            (
-                code(line.name),
-                f"{getattr(public, line.name):,}",
-                "" if same else f"{of_local:,}",
-                line.comment,
-            )
-        )
     kept = ", ".join(code(field.name) for field in fields(public.for_order()))
+    parts: list[str] = []
+    for name, cls in RECORDS.items():
+        rows = []
+        for line in class_of(f"domain/{name}/params.py", cls.__name__).lines:
+            of_public = getattr(public.of(cls), line.name)
+            of_local = getattr(local.of(cls), line.name)
+            rows.append(
+                (
+                    code(line.name),
+                    f"{of_public:,}",
+                    "" if of_local == of_public else f"{of_local:,}",
+                    line.comment,
+                )
+            )
+        columns = ("parameter", "public networks", "local networks, where different", "meaning")
+        parts += [f"## {name}", table(columns, rows)]
     return page(
         "Parameters",
-        "They are in the genesis file, and `assay query params` shows those of a chain. Durations are seconds on"
-        " the chain clock, `bps` are hundredths of a per cent, money is in uassay (1 ASSAY is 1,000,000 of them).",
-        table(("parameter", "public networks", "local networks, where different", "meaning"), rows),
+        "Each component of the chain has its own, under its name in the genesis file; `assay query params` shows those"
+        " of a chain. Durations are seconds on the chain clock, `bps` are hundredths of a per cent, money is in uassay"
+        " (1 ASSAY is 1,000,000 of them).",
+        *parts,
+        "## What an order keeps",
         "An order keeps these for life, as they were when it was submitted: " + kept + ".",
-        source="domain/params.py",
+        source="domain/*/params.py",
     )
 
 

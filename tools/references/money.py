@@ -12,7 +12,7 @@ _PRICE, _LIMIT, _PROVIDERS_BPS = 900_000, 1_000_000, 7_000
 
 def money_page() -> str:
     """Return the page."""
-    params = Params()
+    params = Params().for_order()
     earned = settle_round(
         _WORK,
         _PRICE,

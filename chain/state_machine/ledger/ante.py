@@ -25,6 +25,7 @@ from domain.errors import (
     WRONG_SEQUENCE,
     Refusal,
 )
+from domain.ledger.params import LedgerParams
 from domain.ledger.records import Account
 from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import signer_of
@@ -117,7 +118,8 @@ def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
             INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom
         )
     fee = tx.fee[0].amount if tx.fee else 0
-    price = max(min_gas_price_millionths, ctx.block.params.min_gas_price_millionths)
+    consensus = ctx.block.params.of(LedgerParams).min_gas_price_millionths
+    price = max(min_gas_price_millionths, consensus)
     required = ceil_div(tx.gas_limit * price, MILLION)
     if fee < required:
         reason = (

@@ -11,6 +11,7 @@ from chain.state_machine.queue import schedule
 from domain.errors import INSUFFICIENT_BOND, INVALID_COINS, LIMIT_REACHED, UNAUTHORIZED, Refusal
 from domain.ledger.events import BondWithdrawing
 from domain.ledger.messages import MsgSend, MsgWithdrawBond
+from domain.ledger.params import LedgerParams
 from domain.ledger.records import BondAccount, Withdrawal
 from domain.limits import WITHDRAWALS_MAX
 
@@ -58,7 +59,7 @@ def check_withdraw_bond(ctx: Context, message: MsgWithdrawBond) -> BondAccount:
 
 def apply_withdraw_bond(ctx: Context, message: MsgWithdrawBond, account: BondAccount) -> None:
     """Set the coins aside until their release."""
-    release_at = ctx.clock + ctx.block.params.bond_wait
+    release_at = ctx.clock + ctx.block.params.of(LedgerParams).bond_wait
     withdrawals = (*account.withdrawals, Withdrawal(message.amount, release_at))
     changed = replace(account, free=account.free - message.amount, withdrawals=withdrawals)
     BOND_ACCOUNTS.put(ctx.store, changed)

@@ -31,7 +31,8 @@ from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
 from domain.market.events import OrderUnmatched
 from domain.market.records import Conditions, JobTerms, Order, OrderState
-from domain.params import OrderParams
+from domain.node.params import NodeParams
+from domain.order_params import OrderParams
 from escrow.moves import affordable_price
 from matching_engine.match import Reads, match
 from matching_engine.records import Asked, Fill
@@ -65,7 +66,7 @@ def apply_auction(ctx: Context) -> None:
         return
     book = ctx.memory.of(LivingBook)
     standing = book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash))
-    share = share_of(ctx.block.params.due_gas)
+    share = share_of(ctx.block.params.of(NodeParams).due_gas)
     swept, fresh = take_orders(ctx, share.tries)
     matched = match(
         [get_asked(ctx.store, order, ctx.clock) for order in (*swept, *fresh)],

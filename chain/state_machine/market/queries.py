@@ -69,7 +69,7 @@ def simulate_match(
     """Tell what the next auction would do with such an order: the same function with the same book."""
     check_terms(request.terms)
     store = Overlay(reader)
-    head, params = HEAD.must(store), PARAMS.must(store)
+    head, params = HEAD.must(store), PARAMS.get(store)
     kept = params.for_order()
     audit_ms = compute_audit_ms(request.terms, kept, get_promised(store))
     window = compute_window(kept, audit_ms)

@@ -7,6 +7,7 @@ from chain.state_machine.component import Answer
 from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS
 from chain.state_machine.store import Overlay
 from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
+from domain.params import told_params
 
 
 def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
@@ -24,7 +25,7 @@ def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
 
 
 def _params(store: Overlay, _: ParamsRequest) -> ParamsResponse:
-    return ParamsResponse(PARAMS.must(store))
+    return told_params(PARAMS.get(store))
 
 
 ANSWERS: Mapping[type, Answer] = MappingProxyType(

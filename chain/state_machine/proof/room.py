@@ -30,6 +30,7 @@ from domain.amount import PFLOP
 from domain.market.events import DeadlineMoved
 from domain.market.records import Order, OrderState
 from domain.proof.events import PanelWaits, RoomTaken
+from domain.proof.params import ProofParams
 from domain.proof.records import Panel
 from pol.rules.panels import least_work, panel_load, segment_count
 from pol.rules.schedule import served_terms
@@ -105,7 +106,7 @@ def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
     """Tell whether a panel may begin; one that is larger than all there is begins alone."""
     total = AUDIT_LOAD.get(ctx.store)
     load = _weigh(ctx, order, panel, order.params.auditors)
-    room = ctx.block.params.audit_room_bps * _count_able(ctx, order, panel)
+    room = ctx.block.params.of(ProofParams).audit_room_bps * _count_able(ctx, order, panel)
     return total == 0 or total + load <= room
 
 

@@ -19,6 +19,7 @@ from chain.state_machine.store import Overlay
 from domain.beacon import next_beacon, reveal_message
 from domain.block import Block, TxResult
 from domain.errors import BAD_PROOF, Refusal
+from domain.registry.params import RegistryParams
 from domain.registry.records import BeaconKey, Validator
 
 
@@ -76,7 +77,7 @@ def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, 
     validator = VALIDATORS.must(ctx.store, operator)
     counting = validator.beacon_key(ctx.height)
     kept = [beacon for beacon in validator.beacon_keys if beacon.key == counting]
-    added = BeaconKey(key, ctx.height + ctx.block.params.beacon_delay)
+    added = BeaconKey(key, ctx.height + ctx.block.params.of(RegistryParams).beacon_delay)
     VALIDATORS.update(ctx.store, operator, beacon_keys=(*kept, added))
     BEACON_KEYS.mark(ctx.store, key)
     return added, _dropped(validator, kept)

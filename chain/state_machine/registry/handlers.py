@@ -39,6 +39,7 @@ from domain.registry.messages import (
     MsgSetBeaconKey,
     MsgSetEndpoint,
 )
+from domain.registry.params import RegistryParams
 from domain.registry.records import Capability, Provider, Validator
 
 # --- MsgSetEndpoint: where a validator's cluster service listens, and its certificate ------------
@@ -119,7 +120,7 @@ def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
     """The signer is a validator, and asks for more only a while after it was silent; returns its record."""
     validator = VALIDATORS.need(ctx.store, message.validator)
     more = message.speed > validator.audit_speed or message.rate > validator.audit_rate
-    free_at = validator.halved_at + ctx.block.params.promise_wait
+    free_at = validator.halved_at + ctx.block.params.of(RegistryParams).promise_wait
     if more and validator.halved_at and ctx.clock < free_at:
         field = "speed" if message.speed > validator.audit_speed else "rate"
         reason = f"you were silent on a seat at {validator.halved_at}, which halved your promise"

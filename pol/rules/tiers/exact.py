@@ -5,7 +5,7 @@ from functools import partial
 from domain.amount import BPS
 from domain.legs.records import Leg
 from domain.market.records import Order
-from domain.params import OrderParams
+from domain.order_params import OrderParams
 from domain.proof.records import Finding, Round
 from escrow.settle import audit_fee
 from pol.rules.lots import draw

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from domain.errors import UNSUPPORTED, Refusal
 from domain.legs.records import Leg
 from domain.market.records import JobTerms
-from domain.params import OrderParams
+from domain.order_params import OrderParams
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Tier
 

@@ -12,7 +12,7 @@ from enum import Enum
 from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
-from domain.params import OrderParams
+from domain.order_params import OrderParams
 from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Round, Ruling, SeatAnswer
 from pol.rules.panels import Extent
 

@@ -41,6 +41,7 @@ from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
 from domain.proof.events import RoundVerified
+from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
 from tests.unit.assay.cli.test_conditions import run
 from tests.unit.assay.support import assay as command
@@ -372,7 +373,7 @@ def test_a_job_in_numbers(made: Path) -> None:
     found, expected = assay.inspect_job(job), assay.job_outlook(job, slot_speed=10**6)
     assert found.total_flops == job.total_flops
     assert expected.job > assay.job_outlook(job).job
-    assert expected.window >= assay.Params().round_window
+    assert expected.window >= assay.Params().of(ProofParams).round_window
 
 
 def test_a_saved_result_is_what_a_command_writes(tmp_path: Path, made: Path) -> None:

@@ -19,6 +19,7 @@ from console import connections, words
 from console.errors import ConsoleError
 from console.server import ASSETS, CONNECTIONS_MAX, HEADERS, ROWS_SHOWN, Console
 from console.stream import STREAMS_MAX
+from domain.node.params import NodeParams
 from tests.support.told_market import HOSTILE, many_orders
 from tests.unit.console.conftest import Told, ask
 
@@ -161,7 +162,7 @@ def test_deadlines_do_not_pass_while_a_chain_stands(told: Told) -> None:
         status, params = console.known.snapshot.status, console.known.snapshot.params
         assert status is not None
         assert params is not None
-        step = params.clock_step_max
+        step = params.of(NodeParams).clock_step_max
 
         def clock(age: int) -> int:
             made = replace(status, time_ns=time.time_ns() - age * 10**9)

@@ -14,7 +14,7 @@ from tests.support.chain_market import Market, submit
 
 
 def test_a_panel_says_what_it_waits_for() -> None:
-    market = Market(replace(local_params(), audit_room_bps=1, round_window=200), validators=6)
+    market = Market(local_params().replace(audit_room_bps=1, round_window=200), validators=6)
     first, second = market.run(), market.run()
     market.train_round(first)
     assert tell_panel(market.panel(first, 0)) == [
@@ -53,7 +53,7 @@ def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> N
 
 
 def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> None:
-    market = Market(replace(local_params(), round_window=40), validators=6)
+    market = Market(local_params().replace(round_window=40), validators=6)
     order_id = market.run()
     market.train_round(order_id)
     market.answer_all(order_id, 0)

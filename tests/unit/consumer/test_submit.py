@@ -34,8 +34,9 @@ from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.market.records import Bid, Conditions, Offer, Order
 from domain.messages import Message
-from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
-from domain.params import Params, local_params
+from domain.node.queries import ParamsRequest, StatusRequest, StatusResponse
+from domain.params import Params, local_params, told_params
+from domain.proof.params import ProofParams
 from domain.queries import Query
 from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
 from domain.registry.records import Validator
@@ -69,7 +70,7 @@ class Node(ChainClient):
         self.sequence = sequence
         self.simulated: list[SimulateMatchRequest] = []
         self.bids: tuple[Bid, ...] = ()
-        self.params = Params(order_min=0)
+        self.parameters = Params().replace(order_min=0)
         self.validators = tuple(validator(name) for name in ("v0", "v1", "v2"))
 
     def query(self, request: Query[R]) -> R:
@@ -89,7 +90,7 @@ class Node(ChainClient):
                 ]
                 answer = SimulateMatchResponse(tuple(standing), ())
             case ParamsRequest():
-                answer = ParamsResponse(self.params)
+                answer = told_params(self.parameters)
             case ValidatorsRequest():
                 answer = ValidatorsResponse(self.validators)
             case _:
@@ -133,7 +134,7 @@ def test_an_order_locks_its_price_and_proves_its_key(job: Job) -> None:
     sender = Sender(node, [opened(s.ORDER_ID)])
     made = submit(node, sender, KEY, job, request())
     terms = order_terms(job)
-    audits = terms.rounds * audit_floor(terms, 10**12, node.params.for_order())
+    audits = terms.rounds * audit_floor(terms, 10**12, node.parameters.for_order())
     deposit = price_ceil(total_work(terms), 10**12) + audits
     assert (made.order_id, made.deposit, made.height) == (s.ORDER_ID, deposit, 7)
     (message,) = sender.sent
@@ -269,15 +270,15 @@ def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
 @pytest.mark.parametrize(
     ("params", "field"),
     [
-        (Params(order_min=0, round_window=1, window_max=1), "terms.segment_steps"),
-        (Params(order_min=0, ttl_max=99), "time_to_live"),
+        (Params().replace(order_min=0, round_window=1, window_max=1), "terms.segment_steps"),
+        (Params().replace(order_min=0, ttl_max=99), "time_to_live"),
     ],
 )
 def test_a_quote_approves_nothing_that_the_chain_refuses(
     job: Job, params: Params, field: str
 ) -> None:
     node = Node(sequence=5)
-    node.params = params
+    node.parameters = params
     for ask in (
         lambda: quote(node, job, request()),
         lambda: submit(node, Sender(node, ()), KEY, job, request()),
@@ -289,7 +290,7 @@ def test_a_quote_approves_nothing_that_the_chain_refuses(
 
 def test_a_quote_says_who_audits_in_what_time_and_for_how_much(job: Job) -> None:
     node = Node(sequence=5)
-    terms, params = order_terms(job), node.params.for_order()
+    terms, params = order_terms(job), node.parameters.for_order()
     checked = quote(node, job, request()).checked
     assert checked
     assert checked.eligible == 3
@@ -307,7 +308,7 @@ def test_a_quote_says_who_audits_in_what_time_and_for_how_much(job: Job) -> None
 
 def test_the_smallest_order_locks_the_least_deposit(job: Job) -> None:
     node = Node(sequence=5)
-    node.params = replace(node.params, order_min=10**12)
+    node.parameters = node.parameters.replace(order_min=10**12)
     sender = Sender(node, [opened(s.ORDER_ID)])
     assert submit(node, sender, KEY, job, request(1)).deposit == 10**12
 
@@ -338,14 +339,14 @@ def test_an_order_that_was_overtaken_is_proven_again_and_its_id_is_known_before(
 
 
 @pytest.mark.parametrize("answer_fee", [None, 0])
-@pytest.mark.parametrize("audit_bps", [300, 10_000])
+@pytest.mark.parametrize("audit_bps", [300, 5_000])
 def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(
     job: Job, audit_bps: int, answer_fee: int | None
 ) -> None:
     """Work and audits together, where the floor of the audit fee is above its part of the price, and below it."""
     node, price = Node(sequence=5), 10**17
-    fee = node.params.answer_fee if answer_fee is None else answer_fee
-    node.params = replace(node.params, audit_bps=audit_bps, answer_fee=fee)
+    fee = node.parameters.of(ProofParams).answer_fee if answer_fee is None else answer_fee
+    node.parameters = node.parameters.replace(audit_bps=audit_bps, answer_fee=fee)
     node.bids = (standing(price),)
     found = quote(node, job, replace(request(), price_limit=price))
     response = s.order()
@@ -353,7 +354,7 @@ def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(
         response.order,
         terms=found.terms,
         price_limit=price,
-        params=node.params.for_order(),
+        params=node.parameters.for_order(),
     )
     leg = replace(response.legs[0], price=price)
     cost = found.terms.rounds * compute_round_cost(order, leg)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from domain import genesis, keys, params
+from domain import genesis, keys, order_params, params
 from domain.bounds import (
     Address,
     ChainId,
@@ -43,6 +43,7 @@ from tests.support.words import modules
 
 MODULES: list[ModuleType] = [
     keys,
+    order_params,
     params,
     genesis,
     *(module for kind in ("records", "messages", "queries") for module in modules(kind)),

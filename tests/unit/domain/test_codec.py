@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from domain import codec, events, genesis, keys, params
+from domain import codec, events, genesis, keys, order_params, params
 from domain.ledger.records import Coin, Withdrawal
 from domain.market.records import Bid, Offer
 from domain.proof.records import AuditKind, Place
@@ -34,7 +34,11 @@ RECORDS = [item for module in modules("records") for item in declared(module)]
 WORDS = [
     module for kind in ("records", "messages", "queries", "events") for module in modules(kind)
 ]
-TYPES = [item for module in (keys, params, genesis, events, *WORDS) for item in declared(module)]
+TYPES = [
+    item
+    for module in (keys, order_params, params, genesis, events, *WORDS)
+    for item in declared(module)
+]
 
 
 def test_there_are_records() -> None:

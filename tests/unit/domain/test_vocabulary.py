@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import domain
+from domain.codec import to_plain
 from domain.events import Change, Event
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.messages import Message, signer_of
-from domain.params import OrderParams, Params, local_params
+from domain.order_params import OrderParams
+from domain.params import Params, local_params
 from domain.proof.reasons import ShareReason
 from domain.queries import Query
 from domain.vocabulary import COMPONENTS, MESSAGES
@@ -76,31 +78,36 @@ def test_an_order_keeps_its_parameters(params: Params) -> None:
     kept = params.for_order()
     assert isinstance(kept, OrderParams)
     for field in fields(OrderParams):
-        assert getattr(kept, field.name) == getattr(params, field.name)
+        assert getattr(kept, field.name) == by_name(params)[field.name]
+
+
+def by_name(params: Params) -> dict[str, int]:
+    """Return every parameter, whatever component has it."""
+    return {name: value for part in to_plain(params).values() for name, value in part.items()}
 
 
 def test_defaults_are_those_of_the_protocol() -> None:
-    params, local = Params(), local_params()
-    assert (params.clock_step_max, local.clock_step_max) == (60, 2)
-    assert (params.lot_wait, local.lot_wait) == (600, 4)
-    assert (params.accept_base, params.accept_rate) == (600, 1_000_000)
-    assert (local.accept_base, local.accept_rate) == (60, 10_000_000)
-    assert (params.progress_base, local.progress_base) == (3_600, 180)
-    assert (params.round_window, local.round_window) == (300, 10)
-    assert (params.stage_base, local.stage_base) == (300, 60)
-    assert (params.max_attempts, local.max_attempts) == (3, 3)
-    assert (params.auditors, params.audit_places_max) == (3, 16)
-    assert (local.auditors, local.audit_places_max) == (2, 6)
-    assert (params.segments_drawn, local.segments_drawn) == (4, 2)
-    assert (params.audit_segments, local.audit_segments) == (2, 2)
-    assert (params.eligible_bps, local.eligible_bps) == (7_500, 7_500)
-    assert (params.window_max, local.window_max) == (86_400, 600)
-    assert (params.rounds_ahead, local.rounds_ahead) == (16, 16)
-    assert (params.audit_room_bps, local.audit_room_bps) == (2_500, 5_000)
-    assert (params.promise_wait, local.promise_wait) == (86_400, 60)
-    assert (params.job_bond_bps, params.decline_fee_bps) == (1_000, 1_000)
-    assert (params.protocol_bps, params.audit_bps) == (100, 300)
-    assert (params.bond_wait, local.bond_wait) == (14 * 86_400, 60)
+    params, local = by_name(Params()), by_name(local_params())
+    assert (params["clock_step_max"], local["clock_step_max"]) == (60, 2)
+    assert (params["lot_wait"], local["lot_wait"]) == (600, 4)
+    assert (params["accept_base"], params["accept_rate"]) == (600, 1_000_000)
+    assert (local["accept_base"], local["accept_rate"]) == (60, 10_000_000)
+    assert (params["progress_base"], local["progress_base"]) == (3_600, 180)
+    assert (params["round_window"], local["round_window"]) == (300, 10)
+    assert (params["stage_base"], local["stage_base"]) == (300, 60)
+    assert (params["max_attempts"], local["max_attempts"]) == (3, 3)
+    assert (params["auditors"], params["audit_places_max"]) == (3, 16)
+    assert (local["auditors"], local["audit_places_max"]) == (2, 6)
+    assert (params["segments_drawn"], local["segments_drawn"]) == (4, 2)
+    assert (params["audit_segments"], local["audit_segments"]) == (2, 2)
+    assert (params["eligible_bps"], local["eligible_bps"]) == (7_500, 7_500)
+    assert (params["window_max"], local["window_max"]) == (86_400, 600)
+    assert (params["rounds_ahead"], local["rounds_ahead"]) == (16, 16)
+    assert (params["audit_room_bps"], local["audit_room_bps"]) == (2_500, 5_000)
+    assert (params["promise_wait"], local["promise_wait"]) == (86_400, 60)
+    assert (params["job_bond_bps"], params["decline_fee_bps"]) == (1_000, 1_000)
+    assert (params["protocol_bps"], params["audit_bps"]) == (100, 300)
+    assert (params["bond_wait"], local["bond_wait"]) == (14 * 86_400, 60)
 
 
 def test_event_get() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from chain.app.comet_files import read_genesis
 from chain.app.homes import genesis_path
+from domain.proof.params import ProofParams
 from localnet.create import create
 
 
@@ -14,4 +15,4 @@ def test_nobody_has_to_audit_himself(tmp_path: Path, validators: int, auditors: 
     """Else no order could ever be given to a network of one."""
     layout = create(tmp_path, validators, providers=0)
     genesis, *_ = read_genesis(genesis_path(Path(layout.validators[0].home)))
-    assert genesis.params.auditors == auditors
+    assert genesis.params.of(ProofParams).auditors == auditors

@@ -59,8 +59,7 @@ CONTENT = {
     "local.state": b"l" * 50,
     "data/0": b"rows",
 }
-PARAMS = replace(
-    local_params(),
+PARAMS = local_params().replace(
     accept_base=30,
     progress_base=300,
     round_window=40,

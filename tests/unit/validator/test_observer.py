@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
+from domain.legs.params import LegsParams
 from domain.legs.queries import DutiesRequest
 from domain.market.records import OrderState
+from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
 from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
 from domain.registry.queries import (
@@ -122,7 +124,7 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     setting.look()
     for _ in range(setting.market.order(order_id).terms.rounds):
         setting.market.train_round(order_id)
-    setting.market.chain.pass_time(PARAMS.round_window + 2)
+    setting.market.chain.pass_time(PARAMS.of(ProofParams).round_window + 2)
     setting.market.pass_handover(order_id)
     assert setting.market.order(order_id).state == OrderState.CLOSED
     assert "Order" in setting.look()
@@ -140,7 +142,7 @@ def test_a_failed_leg_is_followed_until_its_order_is_closed(setting: Setting) ->
     """Its closed rounds are audited and paid; duties do not name it any more."""
     order_id = setting.market.run()
     setting.look()
-    setting.market.chain.pass_time(PARAMS.progress_base * 2)
+    setting.market.chain.pass_time(PARAMS.of(LegsParams).progress_base * 2)
     asked = setting.look()
     assert DutiesRequest(ME) in setting.node.asked
     assert "Order" in asked
@@ -179,7 +181,8 @@ def test_an_order_that_could_not_be_read_is_not_taken_for_unknown(
 ) -> None:
     setting.market.run()
     setting.look()
-    setting.market.chain.pass_time(PARAMS.progress_base * 2)  # no duty names it any more
+    # No duty names it any more.
+    setting.market.chain.pass_time(PARAMS.of(LegsParams).progress_base * 2)
     view = setting.view
     setting.node.slow_to_answer = request_type
     with pytest.raises(ChainError, check=lambda e: e.kind is ErrorKind.TIMEOUT):

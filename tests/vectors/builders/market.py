@@ -15,6 +15,7 @@ from domain.errors import TX_DECODE, Refusal
 from domain.events import Event
 from domain.genesis import DENOM
 from domain.ledger.messages import MsgSend, MsgWithdrawBond
+from domain.ledger.params import LedgerParams
 from domain.ledger.records import Coin
 from domain.legs.messages import MsgDeclineOrder, MsgStopOrder
 from domain.legs.reasons import LegEnd
@@ -36,7 +37,7 @@ from tests.support.chain_harness import CHAIN_ID, Chain, pub_key, sign
 from tests.support.chain_market import BOND, PRICE, Market, bid, submit
 from wire.messages import type_url
 
-PARAMS = replace(local_params(), audit_bps=2_000)
+PARAMS = local_params().replace(audit_bps=2_000)
 
 
 class RecordedChain(Chain):
@@ -249,4 +250,4 @@ def _leave(market: Market) -> None:
     market.chain.ok(MsgWithdrawBond("v3p1", BOND - 1_000))
     # With blocks two seconds apart, the first part is due in a block of its own.
     market.chain.block()
-    market.chain.pass_time(PARAMS.bond_wait + 2)
+    market.chain.pass_time(PARAMS.of(LedgerParams).bond_wait + 2)

@@ -17,6 +17,7 @@ from chain.state_machine.market.tables import ORDER_DUE, ORDERS, ORDERS_OF_CONSU
 from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
+from domain.ledger.params import LedgerParams
 from domain.market.events import OrderSubmitted
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.reasons import CloseReason
@@ -101,7 +102,7 @@ def _least_fee(ctx: Context) -> int:
     """Return the least that the transaction cost the consumer, which its first message stands for."""
     if ctx.sender is None or ctx.message_index:
         return 0
-    return ctx.sender.gas * ctx.block.params.min_gas_price_millionths // 1_000_000
+    return ctx.sender.gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000
 
 
 # --- MsgCancelOrder: cancel an order that is not matched -----------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from chain.app.comet_files import read_genesis
 from chain.app.homes import beacon_keys_path, genesis_path
+from domain.proof.params import ProofParams
 from tests.unit.assay.support import Ran, assay
 
 PASSPHRASE = {"ASSAY_PASSPHRASE": "open sesame"}
@@ -41,7 +42,7 @@ def test_a_chain_of_one_has_nobody_to_audit(tmp_path: Path) -> None:
     found = made(tmp_path, "alpha", "--new-chain", "assay-local-1", "--account", f"{address}=7")
     genesis, _ = read_genesis(genesis_path(tmp_path))
     assert (found["chain_id"], found["moniker"]) == ("assay-local-1", "alpha")
-    assert genesis.params.auditors == 0
+    assert genesis.params.of(ProofParams).auditors == 0
     (validator,) = genesis.validators
     assert (validator.operator, validator.cons_key.hex()) == (address, found["key"])
     assert [(a.address, a.coins[0].amount) for a in genesis.accounts] == [(address, 7)]
@@ -61,7 +62,7 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
         ("alpha", first, 100_000_000),
         ("beta", second, STAKE),
     }
-    assert genesis.params.auditors == 1, "one other validator can audit"
+    assert genesis.params.of(ProofParams).auditors == 1, "one other validator can audit"
     joined = made(
         beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"], "--grpc-port", "4629"
     )

@@ -14,6 +14,7 @@ from domain.genesis import DENOM
 from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.limits import GAS_MAX
+from domain.node.params import NodeParams
 from domain.params import local_params
 from tests.support.small_chain import (
     CHAIN_ID,
@@ -26,7 +27,7 @@ from tests.support.small_chain import (
 )
 from wire.tx import build_tx
 
-BLOCK_GAS = local_params().block_gas
+BLOCK_GAS = local_params().of(NodeParams).block_gas
 ROOM = 4 * 2**20
 TRANSFER = 100_000
 PROPOSER = cons_address(0)

@@ -26,6 +26,7 @@ from chain.state_machine.ledger.tables import SUPPLY
 from chain.state_machine.store import Overlay
 from domain.beacon import Reveal
 from domain.errors import UNKNOWN_REQUEST
+from domain.node.params import NodeParams
 from domain.params import local_params
 from tests.support.solo_node import (
     ALICE,
@@ -95,7 +96,10 @@ def test_blocks_node_and_consensus_parameters(ledger: LedgerClient, node: SoloNo
     assert (block.height, block.chain_id) == (1, CHAIN_ID)
     assert ledger.query_latest_block().height == 2
     assert ledger.query_node_info() is not None
-    assert ledger.query_consensus_params().params.block.max_gas == local_params().block_gas
+    assert (
+        ledger.query_consensus_params().params.block.max_gas
+        == local_params().of(NodeParams).block_gas
+    )
 
 
 def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(

@@ -16,6 +16,7 @@ from domain.genesis import DENOM
 from domain.ledger.records import Coin
 from domain.messages import Message
 from domain.registry.messages import MsgRevokeBeaconKey, MsgSetBeaconKey
+from domain.registry.params import RegistryParams
 from tests.support.small_chain import (
     CHAIN_ID,
     GENESIS_TIME_NS,
@@ -198,7 +199,7 @@ def test_a_running_node_takes_up_a_new_key_from_its_file(
     message = MsgSetBeaconKey(key(1).address, new.pub_key, new.sign(document))
     assert node.decide(1, node.propose(1, send(1, 0, message))) == [0, 0]
     add_beacon_keys(path, new)
-    for _ in range(GENESIS.params.beacon_delay + 1):
+    for _ in range(GENESIS.params.of(RegistryParams).beacon_delay + 1):
         items = node.propose(1)
         assert node.votes(1, items)
         assert node.decide(1, items) == [0]

@@ -19,7 +19,7 @@ from domain.errors import NOT_FOUND, WRONG_SEQUENCE
 from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.market.queries import BidsRequest
-from domain.node.queries import EventsRequest, ParamsRequest
+from domain.node.queries import EventsRequest
 from domain.params import local_params
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from tests.support.solo_node import (
@@ -38,7 +38,7 @@ def test_queries_answer_domain_values(client: ChainClient, node: SoloNode) -> No
     status = client.status()
     assert (status.chain_id, status.height, status.solo) == (CHAIN_ID, 1, True)
     assert status.app_hash == node.app.view().head.app_hash
-    assert client.query(ParamsRequest()).params == local_params()
+    assert client.params() == local_params()
     assert client.account(ALICE.address).balance == RICH
     (validator,) = client.query(ValidatorsRequest()).validators
     assert (validator.operator, validator.stake) == (OPERATOR.address, 10_000_000)

@@ -1,6 +1,5 @@
 """What a transaction weighs, and what is due in a block: each is bounded, and nothing is lost."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 from chain.state_machine import gas
@@ -81,7 +80,7 @@ def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
 
 def test_a_flood_in_one_lane_holds_up_no_other() -> None:
     """Rounds become ready faster than they are paid, and an order still ends at its deadline."""
-    market = Market(replace(local_params(), auditors=0, due_gas=1))
+    market = Market(local_params().replace(auditors=0, due_gas=1))
     orders = [standing_round(market) for _ in range(4)]
     waiting = market.submit(submit(time_to_live=10, price_limit=1))
     ends = market.order(waiting).expires_at
@@ -106,7 +105,7 @@ def test_a_flood_in_one_lane_holds_up_no_other() -> None:
 
 def test_what_is_heavier_than_its_lanes_share_runs_alone() -> None:
     """The whole budget of a block is a unit of gas, and a round of twelve shares ends in one."""
-    market = Market(replace(local_params(), due_gas=1))
+    market = Market(local_params().replace(due_gas=1))
     order_id = standing_round(market)
     deadline = market.leg(order_id).progress_deadline
     market.chain.pass_until(deadline)
@@ -119,7 +118,7 @@ def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> Non
     """Three legs are late at once: a light one, a heavy one, and a light one that would still have room."""
     light = gas.DUE_GAS + REJECT_GAS
     share = 3 * light * 100 // gas.LANE_PERCENT[1]
-    market = Market(replace(local_params(), due_gas=share, clock_step_max=60, progress_base=30))
+    market = Market(local_params().replace(due_gas=share, clock_step_max=60, progress_base=30))
     slots = (1, SLOTS, 1)
     orders = [standing_round(market, count) for count in slots]
     ended = []
@@ -130,7 +129,7 @@ def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> Non
 
 
 def test_a_void_round_takes_those_behind_it_along_one_step_at_a_time() -> None:
-    market = Market(replace(local_params(), due_gas=due_gas(entries=1), round_window=400))
+    market = Market(local_params().replace(due_gas=due_gas(entries=1), round_window=400))
     rounds = 12
     terms = make_terms(rounds=rounds + 1)
     order_id = market.run(submit(terms=terms, deposit=(rounds + 1) * 180_000, deadline=12_000))

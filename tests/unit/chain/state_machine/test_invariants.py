@@ -61,7 +61,7 @@ Break = Callable[[Overlay, bytes], object]
 @pytest.fixture(scope="module")
 def rich() -> tuple[Market, bytes]:
     """A market with something of everything: bids, an open order, rounds, audits, shares, withdrawals."""
-    params = replace(local_params(), round_window=100, progress_base=300)
+    params = local_params().replace(round_window=100, progress_base=300)
     market = Market(params, bidders=("v0", "v1"), consumers=("carol", "dave"))
     order_id = market.run()
     market.train_round(order_id)

@@ -12,7 +12,7 @@ from domain.ledger.records import Coin
 from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
 from domain.market.records import OrderState
 from domain.node.queries import EventsRequest, ParamsRequest, StatusRequest
-from domain.params import local_params
+from domain.params import local_params, read_params
 from domain.proof.queries import OrderRequest
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from tests.support.chain_harness import CHAIN_ID, COINS
@@ -42,7 +42,7 @@ def test_status_and_parameters(market: Market) -> None:
         market.chain.clock,
     )
     assert status.next_event == len(market.chain.events) + 1
-    assert market.chain.ask(ParamsRequest()).params == local_params()
+    assert read_params(market.chain.ask(ParamsRequest())) == local_params()
 
 
 def test_accounts_and_balances(market: Market) -> None:

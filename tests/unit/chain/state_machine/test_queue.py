@@ -1,6 +1,5 @@
 """Every state of an order has a deadline edge; the queue is bounded and ordered."""
 
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -119,7 +118,7 @@ def test_a_failed_leg_with_a_verified_round_is_not_repeated() -> None:
 
 
 def test_a_block_handles_a_bounded_number_of_entries_of_each_lane() -> None:
-    market = Market(replace(local_params(), due_gas=due_gas(entries=3)), bidders=())
+    market = Market(local_params().replace(due_gas=due_gas(entries=3)), bidders=())
     orders = [market.submit(submit(time_to_live=50 - number, deadline=200)) for number in range(5)]
     market.chain.ok(*[MsgWithdrawBond(name, 5) for name in ("v1", "v2")])
     market.chain.time_ns += 0
@@ -134,7 +133,7 @@ def test_a_block_handles_a_bounded_number_of_entries_of_each_lane() -> None:
 
 
 def test_what_a_block_does_not_get_to_is_carried_over() -> None:
-    market = Market(replace(local_params(), due_gas=due_gas(entries=2)), bidders=())
+    market = Market(local_params().replace(due_gas=due_gas(entries=2)), bidders=())
     market.chain.ok(*[submit(time_to_live=10)] * 5)
     counts = []
     market.chain.pass_time(9)

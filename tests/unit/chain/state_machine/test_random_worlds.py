@@ -23,6 +23,7 @@ from chain.state_machine.proof.handlers.commit_traces import VERDICTS
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.messages import MsgWithdrawBond
+from domain.ledger.params import LedgerParams
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
@@ -75,8 +76,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed, self.random = seed, (random := Random(seed))
         self.consumers = ("carol", "dave")
-        self.params = replace(
-            local_params(),
+        self.params = local_params().replace(
             auditors=random.choice((0, 1, 2, 2, 3)),
             due_gas=random.choice((1, 300_000, 30_000_000, 30_000_000)),
             job_bond_bps=random.choice((0, 1_000, 3_333, 10_000)),
@@ -306,7 +306,7 @@ class World:
         ):
             self.chain.block(seconds=2)
             assert self.chain.clock < 1_500, "an order does not end"
-        self.chain.pass_time(self.params.bond_wait + 2)
+        self.chain.pass_time(self.params.of(LedgerParams).bond_wait + 2)
         check_bounds(self.chain.store)
         overlay = self.chain.overlay()
         assert all(tally.held == 0 for tally in TALLIES.scan(overlay))

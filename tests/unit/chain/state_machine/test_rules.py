@@ -6,7 +6,7 @@ import pytest
 
 from chain.state_machine.component import Component
 from chain.state_machine.components import COMPONENTS
-from chain.state_machine.context import SCHEDULE, Memory
+from chain.state_machine.context import PARAMS, SCHEDULE, Memory
 from chain.state_machine.ledger.tables import BALANCES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES, Rulebook, Rules, RulesMissing
@@ -16,6 +16,8 @@ from domain.block import Block
 from domain.errors import BAD_FIELD, UNKNOWN_REQUEST, Refusal
 from domain.genesis import Genesis, RulesFrom
 from domain.ledger.messages import MsgDepositBond
+from domain.legs.params import LegsParams
+from domain.market.params import MarketParams
 from domain.registry.messages import MsgSetEndpoint
 from tests.support.chain_harness import CRYPTO, GENESIS_TIME, Chain, make_genesis
 from tests.support.second_rules import (
@@ -44,6 +46,16 @@ def network() -> Chain:
 
 def endpoint(chain: Chain) -> str:
     return VALIDATORS.must(chain.overlay(), "v0").endpoint
+
+
+def test_a_component_of_later_rules_has_its_defaults_until_it_writes_others() -> None:
+    chain = Chain(GENESIS)
+    chain.change(lambda store: PARAMS.delete(store, "market"))
+    params = PARAMS.get(chain.overlay())
+    assert params.of(MarketParams) == MarketParams() != GENESIS.params.of(MarketParams)
+    assert params.of(LegsParams) == GENESIS.params.of(LegsParams)
+    chain.change(lambda store: PARAMS.set(store, params.replace(ttl_max=5)))
+    assert PARAMS.get(chain.overlay()).of(MarketParams) == MarketParams(ttl_max=5)
 
 
 def test_the_version_changes_at_its_height_and_the_state_with_it() -> None:

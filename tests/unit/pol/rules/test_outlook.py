@@ -1,7 +1,5 @@
 """What a network makes of a job, as an example, and where it is the chain's own answer."""
 
-from dataclasses import replace
-
 from domain.amount import ceil_div
 from domain.genesis import AUDIT_RATE, AUDIT_SPEED
 from domain.params import Params, local_params
@@ -11,7 +9,7 @@ from pol.rules.schedule import round_work
 from tests.unit.pol.rules.test_schedule import TERMS
 
 # A share has 924 FLOPs, an aggregation 1,000.
-PARAMS = replace(Params(), accept_base=7, accept_rate=1, progress_base=11, round_window=800)
+PARAMS = Params().replace(accept_base=7, accept_rate=1, progress_base=11, round_window=800)
 
 
 def test_a_job_as_an_example() -> None:
@@ -32,7 +30,7 @@ def test_more_slots_than_the_job_has_are_of_no_use() -> None:
 
 def test_audits_are_what_the_chain_makes_of_promises() -> None:
     """The least promise of a genesis, unless the chain's own audit time is known."""
-    params = replace(PARAMS, round_window=1)
+    params = PARAMS.replace(round_window=1)
     kept = params.for_order()
     found = outlook(TERMS, params, 10, 1)
     audit_ms = promised_ms(TERMS, kept, AUDIT_SPEED, AUDIT_RATE)
@@ -42,7 +40,7 @@ def test_audits_are_what_the_chain_makes_of_promises() -> None:
     )
     slow = outlook(TERMS, params, 10, 1, 7_001)
     assert (slow.audit, slow.window) == (8, 141)
-    nobody = outlook(TERMS, replace(params, auditors=0), 10, 1)
+    nobody = outlook(TERMS, params.replace(auditors=0), 10, 1)
     assert (nobody.audit, nobody.window) == (0, 1)
 
 

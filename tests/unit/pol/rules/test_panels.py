@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from domain.params import OrderParams, Params
+from domain.order_params import OrderParams
+from domain.params import Params
 from domain.proof.records import AuditKind, Place
 from pol.rules import panels
 from pol.rules.panels import Extent, Promised

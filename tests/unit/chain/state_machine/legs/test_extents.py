@@ -41,7 +41,7 @@ def running(
 
 def quiet(**changes: Any) -> Params:
     """Return parameters of a chain without auditors, on which windows alone pass."""
-    return replace(local_params(), auditors=0, round_window=20, **changes)
+    return local_params().replace(auditors=0, round_window=20, **changes)
 
 
 @pytest.mark.parametrize("extent", [LATER, SLICE, PART], ids=["later", "slice", "part"])

@@ -14,7 +14,7 @@ from domain.params import local_params
 from domain.proof.messages import MsgCloseRound, MsgCommitTraces
 from tests.support.chain_market import Market, digest
 
-PARAMS = replace(local_params(), auditors=0, round_window=20, progress_base=60)
+PARAMS = local_params().replace(auditors=0, round_window=20, progress_base=60)
 
 
 def market_of_two() -> Market:
@@ -100,7 +100,7 @@ def test_deadlines_of_an_old_leg_leave_the_next_alone() -> None:
 
 def test_a_second_leg_counts_and_pays_its_own_rounds() -> None:
     """A leg with a void round leaves nothing behind in the counts of the next one."""
-    market = Market(replace(local_params(), round_window=20), bidders=("v0", "v1"), validators=6)
+    market = Market(local_params().replace(round_window=20), bidders=("v0", "v1"), validators=6)
     order_id = market.run()
     market.train_round(order_id)
     market.fault_round(order_id)

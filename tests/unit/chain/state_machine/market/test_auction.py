@@ -18,6 +18,7 @@ from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
 from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
 from domain.market.records import Bid, Conditions, Offer, Order, OrderState
 from domain.messages import Message
+from domain.node.params import NodeParams
 from domain.params import Params, local_params
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from domain.vocabulary import changes_of
@@ -141,7 +142,7 @@ def test_a_change_of_a_bid_frees_nothing_that_is_sold() -> None:
 
 def test_junk_below_every_price_is_not_tried_when_the_book_changes() -> None:
     """A thousandth of it would be a block's tries; a change of a bid is answered in its own block."""
-    market = Market(replace(local_params(), due_gas=due_gas(tries=2)), bidders=("v0",))
+    market = Market(local_params().replace(due_gas=due_gas(tries=2)), bidders=("v0",))
     junk = [market.submit(submit(price_limit=1)) for _ in range(10)]
     order_id = market.submit(submit(conditions=Conditions(device_class="gpu")))
     tried = len(market.chain.seen("order.unmatched"))
@@ -314,7 +315,7 @@ def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
 @pytest.mark.parametrize(("slots", "seconds"), [(1, 80), (2, 42), (9, 42)])
 def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) -> None:
     """As long as the chain itself expects a round to take, and no second less."""
-    market = Market(replace(local_params(), accept_max=200), bidders=())
+    market = Market(local_params().replace(accept_max=200), bidders=())
     market.chain.ok(bid("v0", slot_speed=10**6, slots=slots))
     terms, rounds = make_terms(), 2
     assert round_seconds(terms, 10**6, slots) == seconds
@@ -328,7 +329,7 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
 
 
 def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:
-    market = Market(replace(local_params(), due_gas=due_gas(fills=3)), bidders=())
+    market = Market(local_params().replace(due_gas=due_gas(fills=3)), bidders=())
     first = [market.submit() for _ in range(2)]
     market.chain.ok(*[submit()] * 5)
     for _ in range(2):
@@ -348,7 +349,7 @@ def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:
 
 def test_old_orders_that_no_bid_serves_do_not_hold_up_a_new_one() -> None:
     """Thirty old orders that would pay what changed, and a book that changes in every block: passes without end."""
-    market = Market(replace(local_params(), due_gas=due_gas(tries=4)), bidders=("v0",))
+    market = Market(local_params().replace(due_gas=due_gas(tries=4)), bidders=("v0",))
     gpu = replace(ANY, device_class="gpu")
     for _ in range(30):
         market.submit(submit(conditions=gpu))
@@ -361,7 +362,7 @@ def test_old_orders_that_no_bid_serves_do_not_hold_up_a_new_one() -> None:
 @pytest.mark.parametrize("bids", [0, 1, 100_000])
 def test_a_block_tries_375_orders_at_any_size_of_the_book(bids: int) -> None:
     """With the defaults of a public network: each order asks for something else, and no bid serves it in time."""
-    share = share_of(Params().due_gas)
+    share = share_of(Params().of(NodeParams).due_gas)
     assert share.tries >= 375
     random, conditions = Random(1), Conditions()
     book = Book(
@@ -410,7 +411,7 @@ def test_a_block_tries_375_orders_at_any_size_of_the_book(bids: int) -> None:
 
 def test_where_a_block_has_one_try_new_and_old_orders_take_turns() -> None:
     """Passes over five old orders begin again in every block; new orders are tried meanwhile, and then the old ones."""
-    market = Market(replace(local_params(), due_gas=due_gas(tries=1)), bidders=("v0",))
+    market = Market(local_params().replace(due_gas=due_gas(tries=1)), bidders=("v0",))
     gpu = replace(ANY, device_class="gpu")
     old = [market.submit(submit(conditions=gpu)) for _ in range(5)]
     market.chain.pass_time(20)
@@ -479,7 +480,7 @@ def test_the_auditors_of_orders_alike_are_looked_up_once_in_a_block(
 
 
 def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:
-    market = Market(replace(local_params(), due_gas=due_gas(tries=2)), bidders=())
+    market = Market(local_params().replace(due_gas=due_gas(tries=2)), bidders=())
     asked = replace(ANY, memory=10)
     for _ in range(5):
         market.submit(submit(conditions=asked))
@@ -490,7 +491,7 @@ def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:
 
 
 def test_changes_of_one_block_are_one_pass() -> None:
-    market = Market(replace(local_params(), due_gas=due_gas(tries=2)), bidders=())
+    market = Market(local_params().replace(due_gas=due_gas(tries=2)), bidders=())
     for _ in range(4):
         market.submit(submit(conditions=replace(ANY, memory=10)))
     market.chain.ok(bid("v0", memory=1), bid("v1", memory=1))  # two of four are tried

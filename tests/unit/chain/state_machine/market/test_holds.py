@@ -175,7 +175,7 @@ def test_an_open_order_that_is_held_is_not_cancelled_and_does_not_expire() -> No
 def test_time_in_which_panels_wait_for_room_as_well_counts_once(
     held_first: bool, released_first: bool
 ) -> None:
-    params = replace(local_params(), audit_room_bps=1)
+    params = local_params().replace(audit_room_bps=1)
     market = Market(params, chain=JudgedChain, validators=6)
     first = market.run()
     order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000))

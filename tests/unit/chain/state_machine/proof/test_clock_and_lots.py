@@ -87,7 +87,7 @@ def expected(market: Market, order_id: bytes, beacon: bytes) -> list[tuple[int, 
 
 def one_drawn(validators: int = 4, **params: int) -> Market:
     return Market(
-        replace(local_params(), segments_drawn=1, lot_wait=20, **params), validators=validators
+        local_params().replace(segments_drawn=1, lot_wait=20, **params), validators=validators
     )
 
 
@@ -284,7 +284,7 @@ def test_with_a_single_validator_the_next_block_draws() -> None:
 
 @pytest.mark.parametrize("change", [{"jailed": True}, {"beacon_keys": ()}])
 def test_who_cannot_reveal_is_not_waited_for(change: dict[str, Any]) -> None:
-    market = Market(replace(local_params(), segments_drawn=1), validators=3, bidders=())
+    market = Market(local_params().replace(segments_drawn=1), validators=3, bidders=())
     market.chain.change(lambda store: VALIDATORS.update(store, "v2", **change))
     market.chain.ok(bid("v0"))
     order_id = committed(market)

@@ -155,7 +155,7 @@ def test_duties_show_what_is_to_do_and_nothing_else() -> None:
 
 
 def test_a_round_waits_for_its_window_its_panel_and_the_round_before() -> None:
-    params = replace(local_params(), round_window=100, progress_base=300)
+    params = local_params().replace(round_window=100, progress_base=300)
     market = Market(params, validators=6)
     order_id = market.run()
     market.train_round(order_id)
@@ -189,7 +189,7 @@ def test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_
     window: int,
 ) -> None:
     """A busy machine: the round waits for its stage, is paid when that ends, and nobody loses anything."""
-    market = Market(replace(local_params(), round_window=window, progress_base=300), validators=6)
+    market = Market(local_params().replace(round_window=window, progress_base=300), validators=6)
     order_id = closed_round(market)
     right = market.answers(order_id)
     ends = market.panel(order_id, 0).commits_end
@@ -208,7 +208,7 @@ def test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_
 
 
 def test_a_stage_ends_as_soon_as_all_have_acted() -> None:
-    market = Market(replace(local_params(), round_window=40))
+    market = Market(local_params().replace(round_window=40))
     order_id = closed_round(market)
     right = market.answers(order_id)
     began = market.chain.clock
@@ -220,7 +220,7 @@ def test_a_stage_ends_as_soon_as_all_have_acted() -> None:
 
 def test_one_accomplice_verifies_nothing_where_the_honest_are_kept_busy() -> None:
     """B2: one answer was enough, and it collected what the silent had lost."""
-    market = Market(replace(local_params(), progress_base=600), validators=8)
+    market = Market(local_params().replace(progress_base=600), validators=8)
     order_id = closed_round(market)
     accomplice = market.seated(order_id)[0]
     lie = elsewhere(market.answers(order_id), 0)
@@ -366,7 +366,7 @@ def test_without_anybody_who_could_sit_a_round_is_void_and_nobody_is_at_fault() 
 
 
 def test_without_auditors_the_window_alone_verifies() -> None:
-    market = Market(replace(local_params(), auditors=0))
+    market = Market(local_params().replace(auditors=0))
     order_id = market.run()
     market.train_round(order_id)
     ends = market.round(order_id, 0).window_ends
@@ -450,7 +450,7 @@ def test_a_wrong_segment_inside_the_duty_costs_the_validator() -> None:
 def wrong_segment(*, outside: bool) -> tuple[Market, bytes, str, int]:
     """Return a round whose panel has a segment in or outside its validator's duty, with its provider and the place."""
     for blocks in range(10):
-        market = Market(replace(local_params(), segments_drawn=1), validators=6)
+        market = Market(local_params().replace(segments_drawn=1), validators=6)
         for _ in range(blocks):
             market.chain.block()
         terms = make_terms(round_steps=12)
@@ -507,7 +507,7 @@ def test_a_leaf_that_is_withheld_never_costs_the_provider() -> None:
 
 def test_a_void_round_takes_nothing_from_the_pool() -> None:
     """The consumer chooses the price limit, and so what a place costs: with a winner of its own it drew any sum."""
-    market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0), validators=6)
+    market = Market(local_params().replace(job_bond_bps=0, payload_fee=0), validators=6)
     order_id = closed_round(market)
     assert POTS.get(market.chain.overlay(), "community") == 0
     rich = 10**9
@@ -548,7 +548,7 @@ def test_one_that_says_unavailable_alone_is_outvoted_and_pays() -> None:
 
 
 def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
-    market = Market(replace(local_params(), round_window=40), validators=8)
+    market = Market(local_params().replace(round_window=40), validators=8)
     order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000))
     market.train_round(order_id)
     market.train_round(order_id)
@@ -566,7 +566,7 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
 
 def test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too() -> None:
     """Rounds have panels of their own: a later one may be found wrong first, and one between is still open."""
-    params = replace(local_params(), round_window=200, progress_base=300)
+    params = local_params().replace(round_window=200, progress_base=300)
     market = Market(params, validators=8)
     order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000, rematch=False))
     for _ in range(3):
@@ -599,8 +599,7 @@ def test_what_the_consumer_lost_is_made_good_once() -> None:
 
 def wrong_after_paid() -> tuple[Market, bytes, int]:
     """Return a proven order with one round verified, and a place of the next one outside its validator's duty."""
-    params = replace(
-        local_params(),
+    params = local_params().replace(
         round_window=200,
         progress_base=300,
         job_bond_bps=10_000,
@@ -628,7 +627,7 @@ def wrong_after_paid() -> tuple[Market, bytes, int]:
 
 
 def test_a_void_round_fails_the_leg_of_a_proven_order_at_once() -> None:
-    params = replace(local_params(), progress_base=300, round_window=200)
+    params = local_params().replace(progress_base=300, round_window=200)
     market = Market(params, validators=6)
     order_id = market.run(submit(rematch=False))
     market.train_round(order_id)
@@ -672,7 +671,7 @@ def test_an_undecided_round_costs_neither_side_anything() -> None:
 def test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody() -> None:
     from domain.errors import NOT_YET
 
-    params = replace(local_params(), rounds_ahead=1, round_window=60, progress_base=5)
+    params = local_params().replace(rounds_ahead=1, round_window=60, progress_base=5)
     market = Market(params, validators=6)
     order_id = market.run()
     market.train_round(order_id)

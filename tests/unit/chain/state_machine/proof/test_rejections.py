@@ -155,7 +155,7 @@ def test_who_was_paid_for_the_same_work_later_lost_nothing(market: Market, order
 @pytest.mark.parametrize("bond", [0, 1_000])
 def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
     """In the second round: of the first one there is a part that it has not been paid yet."""
-    market = Market(replace(local_params(), job_bond_bps=bond, payload_fee=0))
+    market = Market(local_params().replace(job_bond_bps=bond, payload_fee=0))
     order_id = market.run()
     market.train_round(order_id)
     market.answer_all(order_id, 0)
@@ -187,7 +187,7 @@ def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
 @pytest.mark.parametrize("bond", [0, 10_000])
 def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> None:
     """v0p0 is its own man: rejected although right, he is paid from what a failed leg gives back to the deposit."""
-    market = Market(replace(local_params(), job_bond_bps=bond, payload_fee=0))
+    market = Market(local_params().replace(job_bond_bps=bond, payload_fee=0))
     order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000, deadline=9_000))
     market.train_round(order_id)
     market.answer_all(order_id, 0)
@@ -219,7 +219,7 @@ def withheld(market: Market, order_id: bytes) -> int:
 
 
 def test_what_the_job_bond_lacks_comes_from_the_stake() -> None:
-    market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0))
+    market = Market(local_params().replace(job_bond_bps=0, payload_fee=0))
     order_id = market.run()
     before = stake(market, "v0")
     first = market.trace(order_id, 0, provider="v0p0")
@@ -256,7 +256,7 @@ def test_an_leg_that_ends_returns_the_bonds_of_rejected_shares(
 def test_a_block_compares_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number may have been rejected in a round: the queue carries the rest, and the round is verified after it."""
     monkeypatch.setattr(rejections, "REJECTED_PER_CALL", 1)
-    market = Market(replace(local_params(), due_gas=1, auditors=0))
+    market = Market(local_params().replace(due_gas=1, auditors=0))
     order_id = market.run()
     first, second = (
         market.trace(order_id, 0, issue=issue, work="made up", provider="v0p0") for issue in (1, 2)
@@ -281,7 +281,7 @@ def test_a_block_compares_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_lots_of_a_slot_add_up() -> None:
     """Who opens nothing that it dislikes and is rejected gets no better lot: each new issue is checked at more."""
-    market = Market(replace(local_params(), segments_drawn=2))
+    market = Market(local_params().replace(segments_drawn=2))
     terms = make_terms(round_steps=200, step_work=90_000)
     order_id = market.run(submit(terms=terms, deposit=10**7))
     drawn: list[set[int]] = []

@@ -1,7 +1,5 @@
 """Audit room: panels that wait their turn, training that goes on meanwhile, and deadlines that move by the wait."""
 
-from dataclasses import replace
-
 import pytest
 
 from chain.state_machine.proof.tables import AUDIT_LOAD
@@ -14,8 +12,8 @@ from tests.support.chain_market import PRICE, Market, make_terms, submit
 
 def narrow(**changes: int) -> Params:
     """Parameters under which the auditors have room for one panel at a time."""
-    made = replace(local_params(), audit_room_bps=1, round_window=200, progress_base=300)
-    return replace(made, **changes)
+    made = local_params().replace(audit_room_bps=1, round_window=200, progress_base=300)
+    return made.replace(**changes)
 
 
 def stages(market: Market, *order_ids: bytes, round: int = 0) -> list[int]:
@@ -117,7 +115,7 @@ def test_a_void_round_gives_back_its_room_and_its_place_among_those_who_wait(rou
 
 
 def test_room_is_the_time_of_seats_over_their_time_to_commit() -> None:
-    params = replace(local_params(), stage_base=24).for_order()
+    params = local_params().replace(stage_base=24).for_order()
     # Two segments are always drawn; there are 24 s and six times 6 s to commit.
     assert panel_load(make_terms(), params, 2, 3, 6_000) == 3 * 1_000
     assert panel_load(make_terms(), params, 4, 3, 6_000) == 2 * 3 * 1_000

@@ -37,7 +37,7 @@ def context(market: Market) -> Context:
 def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None:
     rounds = 16
     # One entry of a lane in a block.
-    market = Market(replace(local_params(), auditors=0, due_gas=1))
+    market = Market(local_params().replace(auditors=0, due_gas=1))
     order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000))
     for _ in range(rounds - 1):
         market.train_round(order_id)
@@ -58,7 +58,7 @@ def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None
 
 def test_a_proven_order_runs_out_its_windows_whatever_its_deadline() -> None:
     """The consumer took its time with the payload: what was done in time is paid all the same."""
-    market = Market(replace(local_params(), round_window=20))
+    market = Market(local_params().replace(round_window=20))
     order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000))
     for number in range(3):
         market.train_round(order_id)
@@ -76,7 +76,7 @@ def test_a_proven_order_runs_out_its_windows_whatever_its_deadline() -> None:
 def test_the_bonds_of_a_round_return_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settlement, "BONDS_PER_CALL", 3)
     slots = 8
-    market = Market(replace(local_params(), auditors=0, due_gas=1))
+    market = Market(local_params().replace(auditors=0, due_gas=1))
     terms = make_terms(slots=slots, rounds=2)
     order_id = market.run(submit(terms=terms, deposit=10**6))
     market.train_round(order_id)
@@ -103,7 +103,7 @@ def test_a_block_returns_a_bounded_number_of_bonds_at_the_end(
 ) -> None:
     """Two rounds of two shares are four bonds; the order closes with the last of them."""
     monkeypatch.setattr(orders, "BONDS_PER_CALL", 2)
-    market = Market(replace(local_params(), round_window=100, due_gas=1))
+    market = Market(local_params().replace(round_window=100, due_gas=1))
     chain = market.chain
     order_id = market.run(submit(rematch=False))
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_a_block_returns_a_bounded_number_of_bonds_before_an_order_opens_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(orders, "BONDS_PER_CALL", 1)
-    market = Market(replace(local_params(), due_gas=1))
+    market = Market(local_params().replace(due_gas=1))
     order_id = market.run()
     rejected = market.trace(order_id, 0)
     market.commit(order_id, rejected, market.trace(order_id, 1))
@@ -185,7 +185,7 @@ def test_a_bond_of_nothing_is_no_bond() -> None:
 
 
 def test_without_job_bonds_legs_fail_for_free() -> None:
-    market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0))
+    market = Market(local_params().replace(job_bond_bps=0, payload_fee=0))
     order_id = market.run(submit(rematch=False))
     market.chain.pass_until(market.leg(order_id).progress_deadline)
     assert market.order(order_id).close_reason == CloseReason.FAILED
@@ -253,7 +253,7 @@ def test_the_validators_part_waits_for_the_settlement() -> None:
 def test_an_order_waits_for_its_hand_over_before_it_settles() -> None:
     """Until then the consumer can fetch, and the validator has everything to lose: job bond and part."""
     # Four times 3,000,000 bytes at 1 MB/s is longer than the window.
-    market = Market(replace(local_params(), accept_rate=1_000_000))
+    market = Market(local_params().replace(accept_rate=1_000_000))
     terms = make_terms(global_bytes=1_000_000, local_bytes=1_000_000, rounds=1)
     order_id = market.run(submit(terms=terms))
     price = market.order(order_id).price_limit
@@ -277,7 +277,7 @@ def test_an_order_waits_for_its_hand_over_before_it_settles() -> None:
 
 
 def test_the_wait_is_a_window_at_least() -> None:
-    market = Market(replace(local_params(), round_window=30, accept_rate=2**60))
+    market = Market(local_params().replace(round_window=30, accept_rate=2**60))
     order_id = market.run(submit(terms=make_terms(rounds=1)))
     train(market, order_id, 1)
     while not market.leg(order_id).settles_at:
@@ -314,7 +314,7 @@ def test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has() -> N
 
 def test_what_returns_is_no_loss_that_the_job_bond_makes_good() -> None:
     """Nobody earns by another's failure: the consumer gets back what it paid, and not what it did not."""
-    market = Market(replace(local_params(), job_bond_bps=10_000))
+    market = Market(local_params().replace(job_bond_bps=10_000))
     terms = make_terms(rounds=4)
     order_id = market.run(submit(terms=terms, deposit=4 * 180_000, deadline=100_000))
     train(market, order_id, 1)
@@ -330,7 +330,7 @@ def test_what_returns_is_no_loss_that_the_job_bond_makes_good() -> None:
 
 
 def test_a_void_round_behind_verified_ones_returns_what_was_withheld() -> None:
-    market = Market(replace(local_params(), round_window=20))
+    market = Market(local_params().replace(round_window=20))
     order_id = market.run(submit(rematch=False))
     train(market, order_id, 1)
     market.chain.pass_time(22)

@@ -201,7 +201,7 @@ def test_a_job_that_stops_at_once_in_its_only_slot_pays_nobody_for_work() -> Non
 def test_rounds_before_are_paid_and_their_result_can_be_fetched() -> None:
     """The order waits for the hand-over of what an earlier round left; without one there is nothing to wait for."""
     for every, waits in ((1, True), (2, False)):
-        market = Market(replace(local_params(), handover_every=every))
+        market = Market(local_params().replace(handover_every=every))
         order_id = market.run()
         market.train_round(order_id)
         market.answer_all(order_id, 0)
@@ -312,7 +312,7 @@ def test_a_stop_that_is_hidden_is_found_where_it_is(market: Market) -> None:
 
 def test_a_false_end_beside_a_true_stop_is_the_validators_word_too() -> None:
     """An accomplice who ends a share at its first step, so that nobody who trains it is paid."""
-    params: Params = replace(local_params(), audit_segments=4, audit_places_max=8)
+    params: Params = local_params().replace(audit_segments=4, audit_places_max=8)
     market = Market(params)
     order_id = stopped_order(market, 0, 0, deposit=10**6)
     places = market.panel(order_id, 0).places
@@ -327,7 +327,7 @@ def test_a_false_end_beside_a_true_stop_is_the_validators_word_too() -> None:
 
 
 def test_a_wrong_segment_before_a_true_stop_is_its_providers_fault() -> None:
-    params = replace(local_params(), segments_drawn=1, audit_segments=8, audit_places_max=12)
+    params = local_params().replace(segments_drawn=1, audit_segments=8, audit_places_max=12)
     market = Market(params)
     order_id = stopped_order(market, 4, terms=make_terms(slots=1, round_steps=10), deposit=10**6)
     (share,) = market.shares(order_id)
@@ -342,7 +342,7 @@ def test_a_wrong_segment_before_a_true_stop_is_its_providers_fault() -> None:
 
 @pytest.mark.parametrize("segment", [0, 3])
 def test_what_the_validator_has_to_replay_before_a_stop_is_its_fault(segment: int) -> None:
-    params = replace(local_params(), segments_drawn=1, audit_segments=8, audit_places_max=12)
+    params = local_params().replace(segments_drawn=1, audit_segments=8, audit_places_max=12)
     market = Market(params)
     order_id = stopped_order(market, 4, terms=make_terms(slots=1, round_steps=10), deposit=10**6)
     places = [place.place for place in market.panel(order_id, 0).places]
@@ -353,7 +353,7 @@ def test_what_the_validator_has_to_replay_before_a_stop_is_its_fault(segment: in
 
 
 def test_nobody_shows_a_leaf_behind_a_stop() -> None:
-    market = Market(replace(local_params(), round_window=40))
+    market = Market(local_params().replace(round_window=40))
     order_id = stopped_order(market, 1, None)
     first, second = market.seated(order_id)
     right = market.answers(order_id)
@@ -365,7 +365,7 @@ def test_nobody_shows_a_leaf_behind_a_stop() -> None:
 
 
 def test_without_auditors_a_stop_is_the_operators_word() -> None:
-    market = Market(replace(local_params(), auditors=0))
+    market = Market(local_params().replace(auditors=0))
     order_id = market.run()
     market.stop_round(order_id, 1, 1)
     market.chain.pass_time(market.order(order_id).window + 2)

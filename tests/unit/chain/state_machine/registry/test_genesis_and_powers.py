@@ -84,14 +84,19 @@ def test_two_validators_have_two_keys() -> None:
     assert refused(replace(GENESIS, validators=(GENESIS.validators[0], twin))) == "validators"
 
 
-@pytest.mark.parametrize(("name", "hint"), hints_of(Params))
-def test_parameters_at_their_edges(name: str, hint: Any) -> None:
+PARAMETERS = [
+    (component, name, hint) for component, cls in hints_of(Params) for name, hint in hints_of(cls)
+]
+
+
+@pytest.mark.parametrize(("component", "name", "hint"), PARAMETERS)
+def test_parameters_at_their_edges(component: str, name: str, hint: Any) -> None:
     ((low, high),) = [(mark.low, mark.high) for mark in split(hint)[1] if isinstance(mark, Range)]
     for value in (low - 1, high + 1, True):
-        params = replace(local_params(), **{name: value})
-        assert refused(replace(GENESIS, params=params)) == f"params.{name}"
+        params = local_params().replace(**{name: value})
+        assert refused(replace(GENESIS, params=params)) == f"params.{component}.{name}"
     for value in (low, high):
-        params = replace(local_params(), **{name: value})
+        params = local_params().replace(**{name: value})
         init_chain(Overlay(MemoryStore()), replace(GENESIS, params=params), 0)
 
 

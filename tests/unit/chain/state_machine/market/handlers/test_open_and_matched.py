@@ -1,6 +1,5 @@
 """Cancelling, accepting, declining and stopping orders."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from chain.state_machine.legs.ends import BLAMES_JOB
 from domain.errors import BAD_FIELD, DEADLINE_PASSED, NOT_FOUND, NOT_YOURS, WRONG_STATE
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.params import LegsParams
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.messages import MsgCancelOrder
@@ -22,7 +22,7 @@ PART = 25_728
 """What a round leaves its validator."""
 JOB_BOND = 16_000
 FEE = 1_600
-PAYLOAD_FEE = local_params().payload_fee
+PAYLOAD_FEE = local_params().of(LegsParams).payload_fee
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_who_has_no_capacity_takes_its_bid_back(market: Market, matched: bytes) 
 
 
 def test_a_payload_that_takes_years_finds_no_match() -> None:
-    market = Market(replace(local_params(), auditors=0))
+    market = Market(local_params().replace(auditors=0))
     order_id = market.submit(submit(terms=make_terms(data_bytes=2**48), deadline=10**7))
     assert market.order(order_id).unmatched == (("accept", 1), ("deadline", 1))
     small = Market(bidders=())
@@ -306,7 +306,7 @@ def test_without_rematching_a_stopped_order_fails() -> None:
 
 def test_what_a_failed_leg_was_paid_comes_back_from_its_bond() -> None:
     """A verified round of a leg that fails is the consumer's loss, as far as the cut of the bond goes."""
-    market = Market(replace(local_params(), job_bond_bps=10_000, progress_base=100))
+    market = Market(local_params().replace(job_bond_bps=10_000, progress_base=100))
     order_id = market.run()
     market.train_round(order_id)
     market.answer_all(order_id, 0)

@@ -16,7 +16,8 @@ from domain.errors import (
 from domain.hashing import hash_fields, u32, u64
 from domain.market.queries import OrdersRequest
 from domain.market.records import Conditions, JobTerms, OrderState
-from domain.params import OrderParams, local_params
+from domain.order_params import OrderParams
+from domain.params import local_params
 from pol.rules.tiers.exact import EXACT
 from tests.support.chain_harness import CHAIN_ID, COINS, prove_key, sign
 from tests.support.chain_market import ANY, PRICE, Market, make_terms, submit
@@ -151,14 +152,14 @@ def test_a_key_that_was_proven_for_one_order_serves_no_second_one(market: Market
 
 
 def test_an_order_is_not_too_small_to_be_worth_an_auction() -> None:
-    market = Market(replace(local_params(), order_min=350_000), bidders=())
+    market = Market(local_params().replace(order_min=350_000), bidders=())
     refused = market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=349_999), field="deposit")
     assert "deposit at least 350000" in refused.log
     market.chain.ok(submit(deposit=350_000))
 
 
 def test_an_order_does_not_wait_for_ever() -> None:
-    market = Market(replace(local_params(), ttl_max=500), bidders=())
+    market = Market(local_params().replace(ttl_max=500), bidders=())
     market.chain.refused(BAD_FIELD, submit(time_to_live=501), field="time_to_live")
     market.chain.ok(submit(time_to_live=500))
 
@@ -191,7 +192,7 @@ def test_the_window_is_twenty_times_what_an_audit_takes(market: Market) -> None:
 def test_an_order_needs_two_validators_who_could_audit_it() -> None:
     market = Market(validators=1)
     market.chain.refused(TOO_SLOW_TO_AUDIT, submit(), field="terms")
-    Market(replace(local_params(), auditors=0), validators=1).submit()
+    Market(local_params().replace(auditors=0), validators=1).submit()
 
 
 def test_the_deposit_holds_the_least_audit_fees_beside_the_work(market: Market) -> None:

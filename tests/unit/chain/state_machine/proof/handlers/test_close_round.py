@@ -188,7 +188,7 @@ def test_a_round_is_closed_once(market: Market, ready: bytes) -> None:
 
 
 def params(**changes: Any) -> Params:
-    return replace(local_params(), **changes)
+    return local_params().replace(**changes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""What an order keeps for life of the parameters of several components, and the bounds of those."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from domain.amount import BPS
+from domain.bounds import Bps, Duration, Money, Range
+from domain.limits import ANSWERS_MAX, DURATION_MAX, ROUNDS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
+
+# Every edge is safe, if not sensible.
+Wait = Annotated[int, Range(0, DURATION_MAX)]
+"""Seconds, or no time at all."""
+Rate = Annotated[int, Range(1, 2**63 - 1)]
+"""Bytes/s, or FLOP/s."""
+Take = Annotated[int, Range(0, BPS // 2)]
+"""Basis points of which two are never more than all."""
+Legs = Annotated[int, Range(1, 100)]
+Rounds = Annotated[int, Range(1, ROUNDS_MAX)]
+Auditors = Annotated[int, Range(0, 100)]
+AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
+AuditSegments = Annotated[int, Range(1, 16)]
+RoundsAhead = Annotated[int, Range(1, 256)]
+StageBase = Annotated[int, Range(4, DURATION_MAX)]
+"""Seconds in which a block takes an answer that is ready."""
+SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
+NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderParams:
+    """The parameters under which an order was submitted; it keeps them for life."""
+
+    accept_base: Wait
+    accept_rate: Rate
+    progress_base: Wait
+    round_window: Duration
+    max_attempts: Legs
+    auditors: Auditors
+    audit_places_max: AuditPlaces
+    segments_drawn: SegmentsDrawn
+    job_bond_bps: Bps
+    decline_fee_bps: Bps
+    protocol_bps: Take
+    audit_bps: Take
+    lot_wait: Wait
+    accept_max: Wait
+    payload_fee: Money
+    audit_segments: AuditSegments
+    eligible_bps: Bps
+    window_max: Duration
+    answer_fee: Money
+    rounds_ahead: RoundsAhead
+    handover_every: Rounds
+    newcomer_slots: NewcomerSlots
+    stage_base: StageBase

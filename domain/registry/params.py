@@ -1,0 +1,28 @@
+"""Parameters of the registry component; durations in seconds on the chain clock."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from domain.bounds import Range
+from domain.order_params import Wait
+
+Blocks = Annotated[int, Range(1, 10**9)]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryParams:
+    """What the registry component asks of validators, with the defaults of a public network.
+
+    Example::
+
+        print(assay.Params().of(assay.RegistryParams).promise_wait)
+    """
+
+    # From the block that registers a beacon key to the first one that needs it.
+    beacon_delay: Blocks = 1_000
+    # From the last halving of a validator's promise until it may raise it.
+    promise_wait: Wait = 86_400
+
+
+LOCAL = RegistryParams(beacon_delay=10, promise_wait=60)
+"""Those of a local network."""
