@@ -32,7 +32,7 @@ from domain.amount import MONEY_MAX, ceil_div
 from domain.market.events import OrderUnmatched
 from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.params import OrderParams
-from escrow.moves import affordable_price
+from escrow.deposits import affordable_price
 from matching_engine.match import Reads, match
 from matching_engine.records import Asked, Fill
 from pol.rules.panels import Promised, batch_seconds, verify_seconds
