@@ -47,9 +47,9 @@ from domain.legs.events import OrderAccepted as OrderAccepted
 from domain.market.events import OrderClosed as OrderClosed
 from domain.legs.events import OrderDeclined as OrderDeclined
 from domain.legs.events import OrderMatched as OrderMatched
-from domain.legs.events import OrderProven as OrderProven
 from domain.market.events import OrderOpened as OrderOpened
 from consumer.request import OrderOptions as OrderOptions
+from domain.legs.events import OrderProven as OrderProven
 from domain.proof.queries import OrderResponse as OrderResponse
 from domain.legs.events import OrderSettled as OrderSettled
 from domain.market.records import OrderState as OrderState

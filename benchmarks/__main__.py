@@ -15,7 +15,7 @@ from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
     "__main__", "catalogue", "corpora", "curves", "eager", "figures", "handover_job",
-    "instructions", "memory", "networks",
+    "instructions", "memory", "networks", "steps",
     "threads",
 }  # fmt: skip
 
