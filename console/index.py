@@ -20,6 +20,7 @@ from console.traces import Reached, Replayed, Trace
 from domain.events import Change, Counts
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
+from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT
 from domain.legs.events import OrderAccepted, OrderMatched, OrderProven
 from domain.market.events import (
     DeadlineMoved,
@@ -44,11 +45,9 @@ from domain.proof.events import (
     ShareRejected,
 )
 from domain.proof.reasons import ShareReason
-from domain.vocabulary import read_event
+from domain.vocabulary import MOVES, read_event
 from pol.rules.schedule import total_work
 
-_BURNS: Final = frozenset({"burn", "deposit_burn", "held_burn"})
-_TO_POOL: Final = frozenset({"protocol", "decline_fee"})
 EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "held_compensation")
 """Kinds of payments by which somebody earns."""
 POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
@@ -425,11 +424,12 @@ class Index:
         if not change.leg:
             column = "refunded" if change.kind == "refund" else "paid"
             self._count(change.order, column, change.amount)
+        target = MOVES[change.kind].target
         self._pot(
             escrows=-change.amount,
-            bonds=change.amount if change.kind == "bond_return" else 0,
-            burnt=change.amount if change.kind in _BURNS else 0,
-            community=change.amount if change.kind in _TO_POOL else 0,
+            bonds=change.amount if target is BONDS_POT else 0,
+            burnt=change.amount if target is BURNT_POT else 0,
+            community=change.amount if target is COMMUNITY_POT else 0,
         )
         if change.kind in EARNINGS:
             self._earn(change.to, change.kind, change.amount, change.order)

@@ -7,7 +7,7 @@ compiled once for each type, because every record of a block passes through them
 
 import json
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
 from types import NoneType, UnionType
@@ -17,6 +17,26 @@ T = TypeVar("T")
 
 _dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A record inside another one that does not know its class; those who read it do.
+
+    It is written as the record itself is.
+    """
+
+    # Canonical JSON of the record.
+    text: str
+
+    def unpack(self, cls: type[T]) -> T:
+        """Return the record, which is of the class ``cls``; ValueError names what does not fit."""
+        return decode(cls, self.text.encode())
+
+
+def pack(record: Any) -> Packed:
+    """Return a record as part of one that does not know its class."""
+    return Packed(_dumps(to_plain(record)))
 
 
 def to_plain(value: Any) -> Any:
@@ -59,6 +79,8 @@ def _writer(cls: Any) -> Callable[[Any], Any]:
         return bytes.hex
     if cls is tuple:
         return lambda value: [to_plain(item) for item in value]
+    if cls is Packed:
+        return lambda value: _loads(value.text)
     if is_dataclass(cls):
         names = tuple(field.name for field in fields(cls))
         return lambda value: {name: to_plain(getattr(value, name)) for name in names}
@@ -76,8 +98,6 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if origin is UnionType and len(args) == 2 and NoneType in args:
         inner = _reader(args[0] if args[1] is NoneType else args[1])
         return lambda value: None if value is None else inner(value)
-    if origin is UnionType and all(is_dataclass(arg) for arg in args):
-        return _union_reader(args)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         item = _reader(args[0])
         return lambda value: tuple([item(part) for part in _expect(list, value)])
@@ -92,6 +112,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: _expect(hint, value)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return lambda value: hint(_expect(int, value))
+    if hint is Packed:
+        return lambda value: Packed(_dumps(value))
     if is_dataclass(hint):
         return _record_reader(hint)
     raise TypeError(f"{hint} has no canonical form")
@@ -111,21 +133,6 @@ def _record_reader(cls: Any) -> Callable[[Any], Any]:
         if by_name:
             return cls(**{name: reader(record[name]) for name, reader in readers})
         return cls(*[reader(record[name]) for name, reader in readers])
-
-    return read
-
-
-def _union_reader(classes: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Return the reader of one of several records, which are told apart by the names of their fields."""
-    readers = {frozenset(field.name for field in fields(cls)): _reader(cls) for cls in classes}
-    if len(readers) != len(classes):
-        raise TypeError(f"{classes} cannot be told apart by their fields")
-
-    def read(value: Any) -> Any:
-        names = frozenset(_expect(dict, value))
-        if names not in readers:
-            raise ValueError(f"no record has the fields {sorted(names)}")
-        return readers[names](value)
 
     return read
 

@@ -9,6 +9,7 @@ from domain.ledger.words import WORDS as LEDGER
 from domain.legs.words import WORDS as LEGS
 from domain.market.words import WORDS as MARKET
 from domain.messages import Message
+from domain.moves import Move, Pot
 from domain.node.words import WORDS as NODE
 from domain.proof.words import WORDS as PROOF
 from domain.queries import Query
@@ -29,6 +30,42 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
     {cls.KIND: cls for words in COMPONENTS for cls in words.events}
 )
 """Every kind of change by its name on the wire."""
+
+
+def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
+    """Return the pots of components by their names; ValueError where two share a name or an address."""
+    pots: dict[str, Pot] = {}
+    addresses: set[str] = set()
+    for words in components:
+        for pot in words.pots:
+            if pot.name in pots:
+                raise ValueError(f"two components keep the pot {pot.name}")
+            if pot.address and pot.address in addresses:
+                raise ValueError(f"the pot {pot.name} has the address of another one")
+            pots[pot.name] = pot
+            addresses.add(pot.address)
+    return MappingProxyType(pots)
+
+
+def fold_moves(components: Iterable[Words], pots: Mapping[str, Pot]) -> Mapping[str, Move]:
+    """Return the moves of components by their names; ValueError where two share one, or a pot is not declared."""
+    moves: dict[str, Move] = {}
+    for words in components:
+        for move in words.moves:
+            if move.name in moves:
+                raise ValueError(f"two components cause the move {move.name}")
+            for pot in (move.source, move.target):
+                if pots.get(pot.name) is not pot:
+                    raise ValueError(f"the move {move.name} is of {pot.name}, which nobody keeps")
+            moves[move.name] = move
+    return MappingProxyType(moves)
+
+
+POTS: Mapping[str, Pot] = fold_pots(COMPONENTS)
+"""Every place where coins can be, by its name."""
+
+MOVES: Mapping[str, Move] = fold_moves(COMPONENTS, POTS)
+"""Every move of coins by its name, which is the kind of a payment; one that is not here does not happen."""
 
 
 def read_event(event: Attributed) -> Change | None:

@@ -5,12 +5,15 @@ from typing import Any
 
 from domain.events import Change
 from domain.messages import Message
+from domain.moves import Move, Pot
 from domain.queries import Query
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """The messages that a component handles, the changes that it emits, and the queries that it answers.
+
+    ``pots`` are the places where it keeps coins, and ``moves`` the reasons for which it moves coins.
 
     ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
     and ``query_pb2``; ``wire`` finds them by these names. ``genesis`` is the record of what the component starts with,
@@ -23,6 +26,8 @@ class Words:
     messages: tuple[type[Message], ...] = ()
     events: tuple[type[Change], ...] = ()
     queries: tuple[type[Query[Any]], ...] = ()
+    pots: tuple[Pot, ...] = ()
+    moves: tuple[Move, ...] = ()
     message_packages: tuple[str, ...] = ()
     query_packages: tuple[str, ...] = ()
     genesis: type | None = None

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.amount import bps_floor, ceil_div, price_ceil, price_floor
-from escrow.moves import Move, Transfer
+from domain.legs.moves import BURN
+from domain.moves import Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def wrong_share(order_id: bytes, bond: int) -> tuple[Transfer, ...]:
 
     It never was in a closed round, so nobody's share became void by it, and the consumer paid nothing for it.
     """
-    return (Transfer(move=Move.BURN, source=order_id.hex(), target="", amount=bond),)
+    return (Transfer(move=BURN, source=order_id.hex(), target="", amount=bond),)
 
 
 def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:

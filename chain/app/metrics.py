@@ -21,7 +21,7 @@ from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.records import OrderState
-from escrow.moves import Pot
+from domain.vocabulary import POTS as ALL_POTS
 from host.metrics import Kind, Meters, Metric
 
 _INTERVALS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -210,7 +210,7 @@ class NodeLook:
         sizes = self._storage.sizes()
         self._meters.show_all(DATABASE, {(part,): size for part, size in sizes.items()})
         state = Overlay(self._app.view().reader)
-        self._meters.show_all(SUPPLY, {(pot.value,): POTS.get(state, pot) for pot in Pot})
+        self._meters.show_all(SUPPLY, {(name,): POTS.get(state, name) for name in ALL_POTS})
         standing = Counter(
             "jailed" if validator.jailed else "active" for validator in VALIDATORS.scan(state)
         )

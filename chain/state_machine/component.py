@@ -51,8 +51,8 @@ class Component:
     handlers: tuple[Handler[Any, Any], ...] = ()
     # What its entries of the queue do.
     effects: tuple[Effect, ...] = ()
-    # By the class of the lot's subject.
-    draws: Mapping[type, Draw] = field(default_factory=dict)
+    # What its lots draw.
+    draws: tuple[Draw, ...] = ()
     # Functions behind hooks of components below, and of the story (:mod:`chain.state_machine.steps`).
     hooks: tuple[Subscription, ...] = ()
     # By the class of the request.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
@@ -105,10 +105,21 @@ class Memory:
         return value
 
 
+class LotSubject(Protocol):
+    """A record that says what a lot draws; each kind of them has a purpose of its own."""
+
+    PURPOSE: ClassVar[str]
+
+    @property
+    def id(self) -> bytes:
+        """What the seed and the key of the lot are bound to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The action that draws with the beacon of a lot, and the gas that it weighs."""
+    """What draws with the beacon of a lot about subjects of one class, and the gas that it weighs."""
 
+    subject: type[LotSubject]
     apply: "Callable[[Context, Any, bytes], None]"
     weight: "Callable[[Context, Any], int]"
 
@@ -125,8 +136,8 @@ class Running(Protocol):
         """Every kind of entry of the queue, by its number."""
 
     @property
-    def draws(self) -> Mapping[type, Draw]:
-        """Every draw, by the class of the subject of its lot."""
+    def draws(self) -> Mapping[str, Draw]:
+        """Every draw, by the purpose of its lots."""
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
         """Return the functions that components above put behind a hook, in the order of the components."""

@@ -61,8 +61,8 @@ class Rules:
         self.kinds: Mapping[int, Due] = MappingProxyType(
             {number: effect.due for number, effect in self.effects.items()}
         )
-        self.draws: Mapping[type, Draw] = _fold(
-            "lot", chain(*(c.draws.items() for c in components))
+        self.draws: Mapping[str, Draw] = _fold(
+            "lot", ((draw.subject.PURPOSE, draw) for c in components for draw in c.draws)
         )
         self.answers: Mapping[type, Answer] = _fold(
             "query", chain(*(c.answers.items() for c in components))

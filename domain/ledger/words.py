@@ -2,6 +2,7 @@
 
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.ledger.messages import MsgDepositBond, MsgSend, MsgWithdrawBond
+from domain.ledger.moves import MOVES, POTS
 from domain.ledger.params import LOCAL, LedgerParams
 from domain.ledger.queries import AccountRequest
 from domain.words import Words
@@ -20,6 +21,8 @@ WORDS = Words(
         PaymentMade,
     ),
     queries=(AccountRequest,),
+    pots=POTS,
+    moves=MOVES,
     message_packages=("cosmpy.protos.cosmos.bank.v1beta1", "assay.registry.v1"),
     query_packages=("assay.registry.v1",),
     params=LedgerParams,

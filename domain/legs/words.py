@@ -13,6 +13,7 @@ from domain.legs.events import (
     SlotOpened,
 )
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.moves import MOVES
 from domain.legs.params import LOCAL, LegsParams
 from domain.legs.queries import DutiesRequest
 from domain.words import Words
@@ -37,6 +38,7 @@ WORDS = Words(
         PartReturned,
     ),
     queries=(DutiesRequest,),
+    moves=MOVES,
     message_packages=("assay.market.v1",),
     query_packages=("assay.market.v1",),
     params=LegsParams,

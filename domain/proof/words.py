@@ -30,6 +30,7 @@ from domain.proof.events import (
     StageOpened,
 )
 from domain.proof.messages import MsgCloseRound, MsgCommitAnswer, MsgCommitTraces, MsgRevealAnswer
+from domain.proof.moves import MOVES, POTS
 from domain.proof.params import LOCAL, ProofParams
 from domain.proof.queries import OrderRequest, PanelDutiesRequest, PanelRequest, SeatsRequest
 from domain.words import Words
@@ -77,6 +78,8 @@ WORDS = Words(
         SeatsRequest,
         PanelDutiesRequest,
     ),
+    pots=POTS,
+    moves=MOVES,
     message_packages=("assay.pol.v1",),
     query_packages=("assay.market.v1",),
     params=ProofParams,

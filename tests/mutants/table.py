@@ -73,8 +73,8 @@ MUTANTS = (
         "lot-block-hash",
         "lots are drawn from a block hash, which its proposer chooses",
         "chain/state_machine/proof/lots.py",
-        "apply_lot(ctx, lot, ctx.revealed)",
-        "apply_lot(ctx, lot, ctx.block.previous_hash)",
+        "apply_lot(ctx, key, lot, ctx.revealed)",
+        "apply_lot(ctx, key, lot, ctx.block.previous_hash)",
         (_LOTS, MARKET),
     ),
     Mutant(
@@ -829,7 +829,7 @@ MUTANTS = (
         "    withhold_part(ctx, order.id, earnings.validator)\n",
         "    withhold_part(ctx, order.id, earnings.validator)\n"
         "    part = Transfer(\n"
-        "        Move.VALIDATOR, order.id.hex(), leg.validator, earnings.validator\n"
+        "        VALIDATOR, order.id.hex(), leg.validator, earnings.validator\n"
         "    )\n"
         "    pay_from_deposits(ctx, order.id, [part], closed.round)\n",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
@@ -1892,8 +1892,8 @@ MUTANTS = (
         "earn-by-silence",
         "what the silent lose goes to other seats beyond their cost",
         "chain/state_machine/proof/seats.py",
-        'Transfer(move=Move.CUT_BURN, source="", target="", amount=purse.pot)',
-        'Transfer(move=Move.CUT_SHARE, source="", target=seats[0].validator, amount=purse.pot)',
+        'Transfer(move=CUT_BURN, source="", target="", amount=purse.pot)',
+        'Transfer(move=CUT_SHARE, source="", target=seats[0].validator, amount=purse.pot)',
         (f"{_PANELS}::test_one_accomplice_verifies_nothing_where_the_honest_are_kept_busy",),
     ),
     Mutant(
@@ -2593,8 +2593,8 @@ MUTANTS = (
         "event-bond",
         "a payment does not tell which bond it comes from",
         "chain/state_machine/ledger/order_money.py",
-        "apply_payments(ctx, order_id, transfers, round, row)",
-        "apply_payments(ctx, order_id, transfers, round)",
+        "apply_payments(ctx, order_id, moves, round, row)",
+        "apply_payments(ctx, order_id, moves, round)",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
     ),
     Mutant(

@@ -12,7 +12,7 @@ from typing import Any
 
 from chain.state_machine.context import HEAD, NS
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.proof.tables import LOTS
+from chain.state_machine.proof.tables import get_drawn_rounds
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
@@ -203,8 +203,7 @@ class World:
     def waits_for(self, names: frozenset[str]) -> bool:
         """Tell whether lots are to be drawn about an order of one of these validators."""
         store = self.chain.overlay()
-        keys = (lot.subject.round for lot in LOTS.scan(store))
-        legs = (LEGS.must(store, key.order_id, key.leg) for key in keys)
+        legs = (LEGS.must(store, key.order_id, key.leg) for key in get_drawn_rounds(store))
         return any(leg.validator in names for leg in legs)
 
     def registered(self, address: str, validator: str) -> bool:

@@ -121,7 +121,6 @@ from domain.registry.events import (
 )
 from domain.registry.records import BeaconKey, Provider, Validator
 from domain.vocabulary import read_event
-from escrow.moves import Pot
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
 
@@ -912,7 +911,8 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
     }
 )
 """Tables of the state: the book that has the same, of what it is, and how its keys are made of the parts of theirs."""
-SINKS = {Pot.FEES: "fees", Pot.COMMUNITY: "community", Pot.BURNT: "burnt"}
+SINKS = ("fees", "community", "burnt")
+"""Pots that the books count under their own names."""
 _BY_PREFIX = {table.prefix: (table.name, *row) for table, row in BOOKS.items()}
 
 
@@ -924,8 +924,8 @@ def check_changed(rebuilt: Rebuilt, store: Overlay, keys: Iterable[bytes]) -> No
             told = getattr(rebuilt, book).get(make(parts_of(key))) or None
             stored = store.record(cls, key) or None
             assert told == stored, f"events tell another {name}: {_differences(told, stored)}"
-    for pot, sink in SINKS.items():
-        told, stored = getattr(rebuilt, sink), POTS.get(store, pot)
+    for pot in SINKS:
+        told, stored = getattr(rebuilt, pot), POTS.get(store, pot)
         assert told == stored, f"events tell of {told} that are {pot}, and not {stored}"
 
 
@@ -953,5 +953,5 @@ def adopt(rebuilt: Rebuilt, store: Overlay, keys: Iterable[bytes]) -> None:
             _, book, cls, make = _BY_PREFIX[key[0]]
             records: dict[Any, Any] = getattr(rebuilt, book)
             records[make(parts_of(key))] = store.record(cls, key)
-    for pot, sink in SINKS.items():
-        setattr(rebuilt, sink, POTS.get(store, pot))
+    for pot in SINKS:
+        setattr(rebuilt, pot, POTS.get(store, pot))

@@ -17,10 +17,13 @@ from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from chain.state_machine.components import COMPONENTS
 from chain.state_machine.invariant import InvariantBroken
+from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.rules import RULES
+from chain.state_machine.store import Overlay
 from domain.codec import decode, encode, to_plain
-from domain.errors import LIMIT_REACHED, Refusal
+from domain.errors import LIMIT_REACHED, UNAUTHORIZED, Refusal
 from domain.genesis import GENESIS
+from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.node.queries import ParamsRequest
 from domain.params import local_params, read_params
@@ -33,6 +36,7 @@ from wire.queries import METHODS, decode_response, encode_request, method_of
 from wire.tx import build_tx
 
 messages: Any = import_module("domain.greetings.messages")
+moves: Any = import_module("domain.greetings.moves")
 queries: Any = import_module("domain.greetings.queries")
 records: Any = import_module("domain.greetings.records")
 events: Any = import_module("domain.greetings.events")
@@ -121,21 +125,39 @@ def check_node(folder: Path, made: Any) -> None:
 
 
 def check_machine() -> None:
-    """The queue forgets the greeting, and the invariant rings when it is broken."""
+    """A pledge lies in the pot until the queue forgets the greeting; invariants ring when they are broken."""
+    pot = moves.PLEDGES_POT
     vars(Rebuilt)["take"].register(events.Greeted, lambda books, change: None)
     kept = to_plain(local_params())["greetings"]["kept_seconds"]
     assert kept == 3_600
     params = local_params().replace(clock_step_max=4_000)
     chain = Chain(with_greetings(make_genesis(("alice",), ("v0",), params)))
+    before = chain.balance("alice")
     chain.ok(messages.MsgGreet("alice", "hello"))
+    assert POTS.get(chain.overlay(), "greetings") == 1_000
+    assert chain.balance("alice") <= before - 1_000
+    chain.refused(UNAUTHORIZED, MsgSend("alice", pot.address, (Coin("uassay", 1),)))
+    held = chain.balance("alice")
     assert chain.ask(queries.GreetingRequest("alice")).greeting.number == 1
     chain.pass_time(kept - 60)
     assert chain.ask(queries.GreetingRequest("alice")).greeting is not None
     chain.pass_time(60)
     assert chain.ask(queries.GreetingRequest("alice")).greeting is None
+    assert POTS.get(chain.overlay(), "greetings") == 0
+    assert chain.balance("alice") == held + 1_000
     chain.change(lambda store: tables.LEFT.set(store, 7))
     with pytest.raises(InvariantBroken, match="greetings are counted wrong"):
         chain.check_state()
+    chain.change(lambda store: tables.LEFT.set(store, 0))
+    chain.change(take_from_fees)
+    with pytest.raises(InvariantBroken, match="greetings hold 0, but 1 were counted"):
+        chain.check_state()
+
+
+def take_from_fees(store: Overlay) -> None:
+    """Count a coin of the fees as one of the pledges."""
+    POTS.set(store, POTS.get(store, "fees") - 1, "fees")
+    POTS.set(store, 1, "greetings")
 
 
 def main(folder: Path) -> None:

@@ -1,13 +1,11 @@
 """The ledger: the only place that changes balances, bond accounts and the count of a pot, and it only moves coins.
 
 Beside the records, each pot has a count of its own that every move changes. A count below zero stops the block, and
-the counts must add up to the supply after every block: a second, independent count of every coin. A pot without a key
-has an address that events show and plain transfers must not use.
+the counts must add up to the supply after every block: a second, independent count of every coin. Nobody has a key for
+the address of a pot: events show it, and plain transfers must not use it.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import (
@@ -24,8 +22,17 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers
 from domain.errors import INSUFFICIENT_FUNDS, Refusal
 from domain.ledger.events import BondReleased
+from domain.ledger.moves import (
+    ACCOUNTS_POT,
+    BOND_RELEASE,
+    BONDS_POT,
+    FEE,
+    SEND,
+)
 from domain.ledger.records import Account
-from escrow.moves import MOVES, Move, Pot, Transfer
+from domain.moves import Pot, Transfer
+from domain.vocabulary import MOVES
+from domain.vocabulary import POTS as ALL_POTS
 
 
 class LedgerBroken(Exception):
@@ -70,18 +77,19 @@ def apply_transfer(ctx: Context, transfer: Transfer) -> None:
     amount = transfer.amount
     if amount == 0:
         return
-    if amount < 0 or transfer.move not in MOVES or transfer.move is Move.SEND:
+    move = transfer.move
+    if amount < 0 or MOVES.get(move.name) is not move or move is SEND:
         raise LedgerBroken(f"no such move: {transfer}")
-    source, target = MOVES[transfer.move]
+    source, target = move.source, move.target
     _change(ctx, source, transfer.source, -amount)
     _change(ctx, target, transfer.target, amount)
-    _add(ctx.store, POTS, -amount, source)
-    _add(ctx.store, POTS, amount, target)
-    if source is Pot.ACCOUNTS or target is Pot.ACCOUNTS:
+    _add(ctx.store, POTS, -amount, source.name)
+    _add(ctx.store, POTS, amount, target.name)
+    if source is ACCOUNTS_POT or target is ACCOUNTS_POT:
         _note_coins(
             ctx,
-            MODULE_ADDRESSES.get(source, transfer.source),
-            MODULE_ADDRESSES.get(target, transfer.target),
+            source.address or transfer.source,
+            target.address or transfer.target,
             amount,
         )
 
@@ -92,7 +100,7 @@ def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
     if ctx.is_check:
         BALANCES.set(ctx.store, balance - fee, address, ctx.block.denom)
     else:
-        apply_transfer(ctx, Transfer(move=Move.FEE, source=address, target="", amount=fee))
+        apply_transfer(ctx, Transfer(move=FEE, source=address, target="", amount=fee))
 
 
 def on_withdrawal(ctx: Context, entry: Entry) -> None:
@@ -104,24 +112,24 @@ def on_withdrawal(ctx: Context, entry: Entry) -> None:
     if ready == 0:
         return
     BOND_ACCOUNTS.update(ctx.store, owner, free=account.free + ready, withdrawals=waiting)
-    apply_transfer(ctx, Transfer(move=Move.BOND_RELEASE, source=owner, target=owner, amount=ready))
+    apply_transfer(ctx, Transfer(move=BOND_RELEASE, source=owner, target=owner, amount=ready))
     ctx.emit(BondReleased(owner, ready))
 
 
 def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
     """Count coins of the genesis in their pot and in the supply."""
-    _add(store, POTS, amount, pot)
+    _add(store, POTS, amount, pot.name)
     _add(store, SUPPLY, amount)
 
 
 def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
-    """Change the record of ``owner`` in ``pot``. Stakes, escrows and audit pots are changed by who makes the move."""
+    """Change the record of ``owner`` in ``pot``. Those of other components are changed by who makes the move."""
     store = ctx.store
-    if pot is Pot.ACCOUNTS:
+    if pot is ACCOUNTS_POT:
         if amount > 0:
             ensure_account(store, owner)
         _add(store, BALANCES, amount, owner, ctx.block.denom)
-    elif pot is Pot.BONDS:
+    elif pot is BONDS_POT:
         account = get_bond_account(store, owner)
         if account.free + amount < 0:
             raise LedgerBroken(f"the bond account of {owner} lacks {-account.free - amount}")
@@ -143,20 +151,7 @@ def _note_coins(ctx: Context, sender: str, recipient: str, amount: int) -> None:
     ctx.note("transfer", ("recipient", recipient), ("sender", sender), ("amount", coins))
 
 
-MODULE_ADDRESSES: Mapping[Pot, str] = MappingProxyType(
-    {
-        Pot.BONDS: "assay1vvxdzdetrrqf89k9jr80ep4y09h0dr8hweez8h",
-        Pot.ESCROWS: "assay157annce2zatsvmcmgwzlhppukm9s07xrthqp7u",
-        Pot.STAKES: "assay1sdsq68pzzg3s7yaz62ufpxhcyr7ka2dnaptpp6",
-        Pot.AUDITS: "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz",
-        Pot.FEES: "assay1lxjck4m8lpk56nncppqk5hjst0m99xc3pru89e",
-        Pot.COMMUNITY: "assay1nsftlzpcvtmhva69pkz8zzc9cwtaczjm7vs696",
-        Pot.BURNT: "assay1jjp2ny3dnaxws4ujccdy9hk2k3q6nw0laqp0py",
-    }
-)
-"""One address for each pot, 160 bits of a hash of its name, so nobody has a key for them."""
-
-_TAKEN = frozenset(MODULE_ADDRESSES.values())
+_TAKEN = frozenset(pot.address for pot in ALL_POTS.values() if pot.address)
 
 
 def is_module(address: str) -> bool:

@@ -7,15 +7,17 @@ from chain.state_machine.store import Overlay
 from domain.amount import MONEY_MAX
 from domain.block import ValidatorUpdate
 from domain.genesis import Genesis
-from escrow.moves import Pot
+from domain.ledger.moves import ACCOUNTS_POT
+from domain.moves import Pot
+from domain.vocabulary import POTS as ALL_POTS
 
 
 def write_ledger(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate, ...]:
     """Write all counts and the accounts with their coins; Refusal if the genesis has too many."""
     NEXT_ACCOUNT.set(overlay, 0)
     SUPPLY.set(overlay, 0)
-    for pot in Pot:
-        POTS.set(overlay, 0, pot)
+    for name in ALL_POTS:
+        POTS.set(overlay, 0, name)
     for account in genesis.accounts:
         check_genesis(
             not is_module(account.address), "accounts", f"{account.address} is a module's"
@@ -37,4 +39,4 @@ def mint(overlay: Overlay, pot: Pot, amount: int) -> None:
 def _add_coins(overlay: Overlay, address: str, denom: str, amount: int) -> None:
     ensure_account(overlay, address)
     BALANCES.set(overlay, BALANCES.get(overlay, address, denom) + amount, address, denom)
-    mint(overlay, Pot.ACCOUNTS, amount)
+    mint(overlay, ACCOUNTS_POT, amount)

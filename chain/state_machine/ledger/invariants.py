@@ -11,12 +11,14 @@ from chain.state_machine.ledger.tables import (
 )
 from chain.state_machine.store import Overlay
 from domain.amount import MONEY_MAX
-from escrow.moves import Pot
+from domain.ledger.moves import ACCOUNTS_POT, BONDS_POT, ESCROWS_POT
+from domain.moves import Pot
+from domain.vocabulary import POTS as ALL_POTS
 
 
 def check_conservation(store: Overlay) -> None:
     """Check that the counts of all pots add up to the supply."""
-    counts = {pot: POTS.get(store, pot) for pot in Pot}
+    counts = {name: POTS.get(store, name) for name in ALL_POTS}
     supply = SUPPLY.get(store)
     ensure(all(count >= 0 for count in counts.values()), "a pot has less than nothing")
     total = sum(counts.values())
@@ -25,24 +27,24 @@ def check_conservation(store: Overlay) -> None:
 
 def check_pots(store: Overlay, _: Running) -> None:
     """Each pot's count is the sum of its records: the second count of every coin."""
-    ensure_pot(store, Pot.ACCOUNTS, sum(amount for _, amount in BALANCES.scan(store)))
+    ensure_pot(store, ACCOUNTS_POT, sum(amount for _, amount in BALANCES.scan(store)))
     ensure_pot(
         store,
-        Pot.BONDS,
+        BONDS_POT,
         sum(
             account.free + sum(withdrawal.amount for withdrawal in account.withdrawals)
             for account in BOND_ACCOUNTS.scan(store)
         ),
     )
-    ensure_pot(store, Pot.ESCROWS, sum(tally.held for tally in TALLIES.scan(store)))
+    ensure_pot(store, ESCROWS_POT, sum(tally.held for tally in TALLIES.scan(store)))
     supply = SUPPLY.get(store)
     ensure(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
 
 
 def ensure_pot(store: Overlay, pot: Pot, total: int) -> None:
     """Raise InvariantBroken unless the count of a pot is the sum of the records of the component that keeps it."""
-    count = POTS.get(store, pot)
-    ensure(total == count, f"{pot} hold {total}, but {count} were counted")
+    count = POTS.get(store, pot.name)
+    ensure(total == count, f"{pot.name} hold {total}, but {count} were counted")
 
 
 def check_bond_accounts(store: Overlay, _: Running) -> None:

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
-from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.tables import Part
 from domain.keys import ShareKey
 from domain.ledger.events import PaymentMade
+from domain.ledger.moves import BONDS_POT, JOB_BOND, SHARE_BOND, VALIDATOR
 from domain.ledger.records import BondKind, BondRow, Payment
-from escrow.moves import FROM_DEPOSITS, FROM_WITHHELD, MOVES, Move, Transfer, use, withhold
+from domain.moves import Transfer, Uses
+from escrow.deposits import use, withhold
 
 NO_ROUND = -1
 
@@ -40,11 +41,10 @@ def apply_payments(
         if transfer.amount == 0:
             continue
         balances.apply_transfer(ctx, transfer)
-        to = MODULE_ADDRESSES.get(MOVES[transfer.move][1], transfer.target)
-        # Into its owner's bond account.
-        if transfer.move is Move.BOND_RETURN:
-            to = transfer.target
-        payment = Payment(to=to, kind=transfer.move.value, amount=transfer.amount, round=round)
+        target = transfer.move.target
+        # A bond account is its owner's.
+        to = transfer.target if target is BONDS_POT else target.address or transfer.target
+        payment = Payment(to=to, kind=transfer.move.name, amount=transfer.amount, round=round)
         PAYMENTS.put_at(ctx.store, payment, order_id, number)
         ctx.emit(
             PaymentMade(
@@ -74,9 +74,9 @@ def pay_from_deposits(
     What is withheld is left, but by the moves that use it up.
     """
     moves = list(transfers)
-    if any(transfer.move not in FROM_DEPOSITS for transfer in moves):
+    if not all(transfer.move.from_deposit for transfer in moves):
         raise balances.LedgerBroken("only some moves use up a deposit")
-    of_part = sum(transfer.amount for transfer in moves if transfer.move in FROM_WITHHELD)
+    of_part = sum(transfer.amount for transfer in moves if transfer.move.uses is Uses.WITHHELD)
     escrow = withhold(ESCROWS.must(ctx.store, order_id), -of_part)
     used = use(escrow, sum(transfer.amount for transfer in moves))
     ESCROWS.put(ctx.store, withhold(used, 0))
@@ -94,7 +94,7 @@ def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
     pay_from_deposits(
         ctx,
         order_id,
-        (Transfer(move=Move.VALIDATOR, source=order_id.hex(), target=validator, amount=part),),
+        (Transfer(move=VALIDATOR, source=order_id.hex(), target=validator, amount=part),),
     )
 
 
@@ -107,7 +107,7 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     """Move a bond from its owner's bond account into the order's escrow, as a row of its own."""
     if row.amount == 0:
         return
-    move = Move.JOB_BOND if row.kind is BondKind.JOB else Move.SHARE_BOND
+    move = JOB_BOND if row.kind is BondKind.JOB else SHARE_BOND
     apply_inflow(
         ctx,
         order_id,
@@ -132,8 +132,11 @@ def pay_from_bond(
     ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]
 ) -> None:
     """Pay out of a bond, whose row is changed by the caller."""
+    moves = list(transfers)
+    if any(transfer.move.uses is not Uses.BOND for transfer in moves):
+        raise balances.LedgerBroken("only some moves use up a bond")
     round = row.round if row.kind is BondKind.SHARE else NO_ROUND
-    apply_payments(ctx, order_id, transfers, round, row)
+    apply_payments(ctx, order_id, moves, round, row)
 
 
 def remove_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:

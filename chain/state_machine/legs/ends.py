@@ -15,11 +15,13 @@ from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.queue import Entry, cancel
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
+from domain.legs.moves import BURN, DECLINE_FEE, DEPOSIT_BURN
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
-from escrow.moves import Move, Transfer, locked
+from domain.moves import Transfer
+from escrow.deposits import locked
 from escrow.settle import decline_fee, job_bond_cut
 
 BLAMES_JOB = frozenset(
@@ -105,19 +107,17 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
         cut_job_bond(
             ctx,
             ended,
-            Transfer(move=Move.BURN, source=source, target="", amount=min(fee, ended.job_bond)),
+            Transfer(move=BURN, source=source, target="", amount=min(fee, ended.job_bond)),
         )
         burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
         pay_from_deposits(
             ctx,
             order.id,
-            (Transfer(move=Move.DEPOSIT_BURN, source=source, target="", amount=burnt),),
+            (Transfer(move=DEPOSIT_BURN, source=source, target="", amount=burnt),),
         )
     else:
         fee = decline_fee(leg.job_bond, order.params.decline_fee_bps)
-        cut_job_bond(
-            ctx, ended, Transfer(move=Move.DECLINE_FEE, source=source, target="", amount=fee)
-        )
+        cut_job_bond(ctx, ended, Transfer(move=DECLINE_FEE, source=source, target="", amount=fee))
     if reason is LegEnd.DECLINED_NO_CAPACITY:
         _close_bid_of(ctx, leg, "no capacity")
     reopen_or_end(ctx, order, ended)

@@ -18,9 +18,10 @@ from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import PartReturned
+from domain.legs.moves import BURN, COMPENSATION, STAKE_COMPENSATION
 from domain.legs.records import Leg
 from domain.market.records import Order
-from escrow.moves import Move, Transfer
+from domain.moves import Transfer
 
 
 def cut_job_bond(ctx: Context, leg: Leg, *moves: Transfer) -> None:
@@ -45,8 +46,8 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
     cut_job_bond(
         ctx,
         leg,
-        Transfer(move=Move.COMPENSATION, source=source, target=order.consumer, amount=paid),
-        Transfer(move=Move.BURN, source=source, target="", amount=cut - paid),
+        Transfer(move=COMPENSATION, source=source, target=order.consumer, amount=paid),
+        Transfer(move=BURN, source=source, target="", amount=cut - paid),
     )
 
 
@@ -58,8 +59,8 @@ def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRo
             paid = min(row.amount, loss)
             loss -= paid
             moves = (
-                Transfer(move=Move.COMPENSATION, source=source, target=order.consumer, amount=paid),
-                Transfer(move=Move.BURN, source=source, target="", amount=row.amount - paid),
+                Transfer(move=COMPENSATION, source=source, target=order.consumer, amount=paid),
+                Transfer(move=BURN, source=source, target="", amount=row.amount - paid),
             )
             cut_bond(ctx, order.id, row, moves)
             _make_good(ctx, order.id, paid)
@@ -93,11 +94,11 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
     of_bond = min(taken, row.amount if row else 0)
     if row is not None:
         move = Transfer(
-            move=Move.COMPENSATION, source=order.id.hex(), target=order.consumer, amount=of_bond
+            move=COMPENSATION, source=order.id.hex(), target=order.consumer, amount=of_bond
         )
         cut_bond(ctx, order.id, row, (move,))
     of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
-    cut_stake(ctx, leg.validator, of_stake, Move.STAKE_COMPENSATION, order.consumer)
+    cut_stake(ctx, leg.validator, of_stake, STAKE_COMPENSATION, order.consumer)
     ctx.emit(
         PartReturned(
             order=order.id,

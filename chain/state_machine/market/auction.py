@@ -33,7 +33,7 @@ from domain.market.events import OrderUnmatched
 from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.node.params import NodeParams
 from domain.order_params import OrderParams
-from escrow.moves import affordable_price
+from escrow.deposits import affordable_price
 from matching_engine.match import Reads, match
 from matching_engine.records import Asked, Fill
 from pol.rules.panels import Promised, batch_seconds, verify_seconds

@@ -16,10 +16,11 @@ from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
 from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
+from domain.ledger.moves import BOND_RETURN
 from domain.ledger.records import BondRow
 from domain.market.events import BidClosed
 from domain.market.records import Bid
-from escrow.moves import Move, Transfer
+from domain.moves import Transfer
 from matching_engine.book import Backing, Book
 from matching_engine.records import Standing
 
@@ -228,9 +229,7 @@ def mark_if_bidder(ctx: Context, owner: str) -> None:
 def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     """Return a bond to its owner's bond account, where it may back other orders."""
     remove_bond(ctx, order_id, row)
-    back = Transfer(
-        move=Move.BOND_RETURN, source=order_id.hex(), target=row.owner, amount=row.amount
-    )
+    back = Transfer(move=BOND_RETURN, source=order_id.hex(), target=row.owner, amount=row.amount)
     pay_from_bond(ctx, order_id, row, (back,))
     mark_if_bidder(ctx, row.owner)
 

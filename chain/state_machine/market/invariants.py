@@ -23,7 +23,8 @@ from chain.state_machine.market.tables import (
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
 from domain.market.records import Order, OrderState
-from escrow.moves import FROM_DEPOSITS, locked
+from domain.vocabulary import MOVES
+from escrow.deposits import locked
 
 
 def check_escrow(store: Overlay, order: Order) -> None:
@@ -38,7 +39,7 @@ def check_escrow(store: Overlay, order: Order) -> None:
     payments = PAYMENTS.scan(store, order.id)
     ensure(len(payments) == tally.payments, f"order {name} lost a payment")
     gone = sum(row.paid + row.refunded for row in escrow.depositors)
-    listed = sum(p.amount for p in payments if p.kind in FROM_DEPOSITS)
+    listed = sum(p.amount for p in payments if MOVES[p.kind].from_deposit)
     ensure(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
     part, runs = escrow.withheld, order.state in (OrderState.RUNNING, OrderState.PROVEN)
     ensure(0 <= part <= locked(escrow), f"order {name} withholds more than is locked")

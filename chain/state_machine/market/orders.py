@@ -26,7 +26,7 @@ from domain.ledger.records import BondRow
 from domain.market.events import OrderClosed, OrderExcluded, OrderOpened
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
-from escrow.moves import locked, refund
+from escrow.deposits import locked, refund
 from pol.rules.schedule import total_work
 
 BONDS_PER_CALL = 32

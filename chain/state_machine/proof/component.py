@@ -88,10 +88,10 @@ COMPONENT = Component(
         Effect(STAGE_DUE, on_stage, weigh_stage),
         Effect(ROOM_DUE, on_room, weigh_room),
     ),
-    draws={
-        SharesSubject: Draw(draw_segments, weigh_segments),
-        PanelSubject: Draw(draw_stage, weigh_stage_draw),
-    },
+    draws=(
+        Draw(SharesSubject, draw_segments, weigh_segments),
+        Draw(PanelSubject, draw_stage, weigh_stage_draw),
+    ),
     hooks=(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),

@@ -27,7 +27,7 @@ from chain.state_machine.proof.tables import (
     VOID_DUE,
     WAITING_LOTS,
     WAITING_PANELS,
-    lot_key,
+    get_drawn_rounds,
 )
 from chain.state_machine.queue import get_entries
 from chain.state_machine.store import Overlay
@@ -36,8 +36,8 @@ from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
+from domain.proof.moves import AUDITS_POT
 from domain.proof.records import Round, Ruling, ShareState
-from escrow.moves import Pot
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import (
@@ -52,7 +52,7 @@ from pol.rules.stops import done_work
 
 def check_audit_pots(store: Overlay, _: Running) -> None:
     """The count of what seats lost is the sum over the panels' pots."""
-    ensure_pot(store, Pot.AUDITS, sum(amount for _, amount in PANEL_POTS.scan(store)))
+    ensure_pot(store, AUDITS_POT, sum(amount for _, amount in PANEL_POTS.scan(store)))
 
 
 def check_rounds(store: Overlay, order: Order) -> None:
@@ -119,19 +119,22 @@ def check_queue(store: Overlay, rules: Running) -> None:
     """No order outlives its last deadline: every order that lives has an entry of the queue that is still to come."""
     entries = list(get_entries(store))
     lots = {entry.parts for entry in entries if entry.kind == LOT_DUE.number}
-    for lot in LOTS.scan(store):
-        purpose, subject_id = lot_key(lot.subject)
-        ensure((purpose.encode(), subject_id) in lots, "a lot waits without a deadline")
-    lots_of = sorted((lot.group_id, lot.height, *lot_key(lot.subject)) for lot in LOTS.scan(store))
+    found = list(zip(LOTS.keys(store), LOTS.scan(store), strict=True))
+    for key, lot in found:
+        ensure(key in lots, "a lot waits without a deadline")
+        purpose, subject_id = key
+        subject = lot.subject.unpack(rules.draws[purpose.decode()].subject)
+        ensure(subject.id == subject_id, "a lot lies where that of another subject belongs")
+    lots_of = sorted((lot.group_id, lot.height, *key) for key, lot in found)
     marked = [
-        (group_id, number_of(height), purpose.decode(), subject_id)
+        (group_id, number_of(height), purpose, subject_id)
         for group_id, height, purpose, subject_id in WAITING_LOTS.keys(store)
     ]
     ensure(lots_of == marked, "the index of lots is wrong")
     sizes = {group.id: group.waiting for group in LOT_GROUPS.scan(store)}
     ensure(sizes == Counter(group_id for group_id, *_ in marked), "a group of lots is wrong")
     # An order that waits for a lot ends when what the lot draws is done.
-    waiting = {lot.subject.round.order_id for lot in LOTS.scan(store)}
+    waiting = {key.order_id for key in get_drawn_rounds(store)}
     waiting |= {entry.parts[0] for entry in entries if rules.kinds[entry.kind].of_order}
     # Or for audit room, which the panels that have it give back.
     waiting |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}

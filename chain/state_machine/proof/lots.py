@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from chain.state_machine.context import Context
+from chain.state_machine.context import Context, LotSubject
 from chain.state_machine.gas import DUE_GAS, take_due_gas
 from chain.state_machine.proof.gas import LOTS_PERCENT
 from chain.state_machine.proof.tables import (
@@ -28,13 +28,14 @@ from chain.state_machine.proof.tables import (
     WAITING_LOTS,
     Lot,
     LotGroup,
-    Subject,
+    LotKey,
     lot_key,
 )
 from chain.state_machine.queue import Entry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import LAST_REVEALS, VALIDATORS
 from chain.state_machine.tables import number_of
+from domain.codec import pack
 from domain.hashing import hash_fields
 
 PROPOSERS = 2
@@ -45,9 +46,10 @@ LOTS_PER_BLOCK = 256
 # --- opening and closing -------------------------------------------------------------------------
 
 
-def open_lot(ctx: Context, subject: Subject, parties: Iterable[str], lot_wait: int) -> None:
+def open_lot(ctx: Context, subject: LotSubject, parties: Iterable[str], lot_wait: int) -> None:
     """Begin to wait, for a commitment of this block; a lot that is open already stays."""
-    if LOTS.has(ctx.store, *lot_key(subject)):
+    key = lot_key(subject)
+    if LOTS.has(ctx.store, *key):
         return
     frozen = tuple(sorted(set(parties)))
     group_id = hash_fields("assay/lot/parties", *frozen)
@@ -55,16 +57,18 @@ def open_lot(ctx: Context, subject: Subject, parties: Iterable[str], lot_wait: i
     LOT_GROUPS.put(ctx.store, LotGroup(group_id, frozen, group.waiting + 1))
     # A second later there has been another block; this one's beacon is known.
     lot = Lot(
-        subject=subject, group_id=group_id, height=ctx.height, deadline=ctx.clock + max(1, lot_wait)
+        subject=pack(subject),
+        group_id=group_id,
+        height=ctx.height,
+        deadline=ctx.clock + max(1, lot_wait),
     )
-    LOTS.put(ctx.store, lot)
-    WAITING_LOTS.mark(ctx.store, group_id, lot.height, *lot_key(subject))
-    schedule(ctx, lot.deadline, LOT_DUE, *lot_key(subject))
+    LOTS.put_at(ctx.store, lot, *key)
+    WAITING_LOTS.mark(ctx.store, group_id, lot.height, *key)
+    schedule(ctx, lot.deadline, LOT_DUE, *key)
 
 
-def close_lot(ctx: Context, lot: Lot) -> None:
+def close_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
     """Remove a lot that is drawn or not needed any more."""
-    key = lot_key(lot.subject)
     LOTS.delete(ctx.store, *key)
     WAITING_LOTS.delete(ctx.store, lot.group_id, lot.height, *key)
     group = LOT_GROUPS.must(ctx.store, lot.group_id)
@@ -75,18 +79,19 @@ def close_lot(ctx: Context, lot: Lot) -> None:
     cancel(ctx, lot.deadline, LOT_DUE, *key)
 
 
-def put_off_lot(ctx: Context, lot: Lot) -> None:
+def put_off_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
     """Let a lot wait another second, because no block has revealed anything."""
     deadline = ctx.clock + 1
-    LOTS.put(ctx.store, replace(lot, deadline=deadline))
-    schedule(ctx, deadline, LOT_DUE, *lot_key(lot.subject))
+    LOTS.put_at(ctx.store, replace(lot, deadline=deadline), *key)
+    schedule(ctx, deadline, LOT_DUE, *key)
 
 
-def drop_lot(ctx: Context, subject: Subject) -> None:
+def drop_lot(ctx: Context, subject: LotSubject) -> None:
     """Remove the lot of a subject, if it is open."""
-    lot = LOTS.get(ctx.store, *lot_key(subject))
+    key = lot_key(subject)
+    lot = LOTS.get(ctx.store, *key)
     if lot is not None:
-        close_lot(ctx, lot)
+        close_lot(ctx, key, lot)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -94,37 +99,46 @@ def drop_lot(ctx: Context, subject: Subject) -> None:
 
 def apply_lots(ctx: Context) -> None:
     """Draw the lots that this block's beacon completes, as far as the gas for draws goes."""
-    for lot in take_complete(ctx):
+    for key, lot in take_complete(ctx):
         # Else one before it dropped it.
-        if LOTS.has(ctx.store, *lot_key(lot.subject)):
-            weight = DUE_GAS + ctx.rules.draws[type(lot.subject)].weight(ctx, lot.subject)
+        if LOTS.has(ctx.store, *key):
+            weight = DUE_GAS + _get_weight(ctx, key, lot)
             if not take_due_gas(ctx, "lots", LOTS_PERCENT, weight):
                 return
-            apply_lot(ctx, lot, ctx.revealed)
+            apply_lot(ctx, key, lot, ctx.revealed)
 
 
-def apply_lot(ctx: Context, lot: Lot, beacon: bytes) -> None:
+def apply_lot(ctx: Context, key: LotKey, lot: Lot, beacon: bytes) -> None:
     """Draw what the lot was opened for, once."""
-    close_lot(ctx, lot)
-    ctx.rules.draws[type(lot.subject)].apply(ctx, lot.subject, beacon)
+    close_lot(ctx, key, lot)
+    draw = ctx.rules.draws[key.purpose]
+    draw.apply(ctx, lot.subject.unpack(draw.subject), beacon)
+
+
+def _get_weight(ctx: Context, key: LotKey, lot: Lot) -> int:
+    """Return what drawing a lot weighs."""
+    draw = ctx.rules.draws[key.purpose]
+    return draw.weight(ctx, lot.subject.unpack(draw.subject))
 
 
 def on_lot(ctx: Context, entry: Entry) -> None:
     """Draw with the beacon that there is, because the lot has waited long enough; without any it goes on waiting."""
-    lot = LOTS.get(ctx.store, entry.text(0), entry.parts[1])
+    key = LotKey(entry.text(0), entry.parts[1])
+    lot = LOTS.get(ctx.store, *key)
     if lot is None:
         return
     beacon = get_late_beacon(ctx, lot)
     if beacon:
-        apply_lot(ctx, lot, beacon)
+        apply_lot(ctx, key, lot, beacon)
     else:
-        put_off_lot(ctx, lot)
+        put_off_lot(ctx, key, lot)
 
 
 def weigh_lot(ctx: Context, entry: Entry) -> int:
     """Return what the draw weighs."""
-    lot = LOTS.get(ctx.store, entry.text(0), entry.parts[1])
-    return 0 if lot is None else ctx.rules.draws[type(lot.subject)].weight(ctx, lot.subject)
+    key = LotKey(entry.text(0), entry.parts[1])
+    lot = LOTS.get(ctx.store, *key)
+    return 0 if lot is None else _get_weight(ctx, key, lot)
 
 
 # --- what a block's beacon completes -------------------------------------------------------------
@@ -139,7 +153,7 @@ class _Revealer:
     height: int
 
 
-def take_complete(ctx: Context) -> Iterator[Lot]:
+def take_complete(ctx: Context) -> Iterator[tuple[LotKey, Lot]]:
     """Yield the lots that this block's beacon completes, at most as many as a block draws.
 
     Where the asker stops, because the gas for draws is used up, the next block goes on.
@@ -160,11 +174,11 @@ def take_complete(ctx: Context) -> Iterator[Lot]:
     for group in groups:
         lots = _get_lots(ctx, group, _get_reached(ctx, group, revealers, stake))
         # Read before any is drawn, which changes what is waiting.
-        for lot in list(islice(lots, LOTS_PER_BLOCK - drawn + 1)):
+        for found in list(islice(lots, LOTS_PER_BLOCK - drawn + 1)):
             if drawn == LOTS_PER_BLOCK:
                 return
             drawn += 1
-            yield lot
+            yield found
         LAST_GROUP.set(ctx.store, group.id)
 
 
@@ -208,9 +222,10 @@ def _get_reached(ctx: Context, group: LotGroup, revealers: list[_Revealer], stak
     return able[-1].height
 
 
-def _get_lots(ctx: Context, group: LotGroup, reached: int) -> Iterator[Lot]:
+def _get_lots(ctx: Context, group: LotGroup, reached: int) -> Iterator[tuple[LotKey, Lot]]:
     """Yield a group's lots that were opened below a height, oldest first."""
     for _, height, purpose, subject_id in WAITING_LOTS.keys(ctx.store, group.id):
         if number_of(height) >= reached:
             return
-        yield LOTS.must(ctx.store, purpose.decode(), subject_id)
+        key = LotKey(purpose.decode(), subject_id)
+        yield key, LOTS.must(ctx.store, *key)

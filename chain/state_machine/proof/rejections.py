@@ -24,12 +24,14 @@ from chain.state_machine.proof.tables import RIGHTED, SHARES
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.ledger.records import BondKind, BondRow
+from domain.legs.moves import BURN, COMPENSATION, STAKE_COMPENSATION
 from domain.legs.records import Leg
 from domain.market.records import Order
+from domain.moves import Transfer
 from domain.proof.events import ShareCompared
+from domain.proof.moves import HELD_BURN, HELD_COMPENSATION, STAKE_BURN
 from domain.proof.reasons import SILENCES, ShareReason
 from domain.proof.records import Round, Share, ShareState
-from escrow.moves import Move, Transfer
 from escrow.settle import compute_redress, take_from, wrong_share
 from pol.rules.tiers.table import tier_of
 
@@ -132,8 +134,8 @@ def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     owed = compute_redress(work, leg.price, silent=silent)
     held, left = take_from(get_withheld(ctx, order_id), owed)
     moves = (
-        Transfer(move=Move.HELD_COMPENSATION, source=source, target=provider, amount=held[0]),
-        Transfer(move=Move.HELD_BURN, source=source, target="", amount=held[1]),
+        Transfer(move=HELD_COMPENSATION, source=source, target=provider, amount=held[0]),
+        Transfer(move=HELD_BURN, source=source, target="", amount=held[1]),
     )
     pay_from_deposits(ctx, order_id, moves, share.claim.round)
     righted = TALLIES.must(ctx.store, order_id).righted
@@ -142,14 +144,14 @@ def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     (paid, burnt), left = take_from(row.amount if row else 0, left)
     if row is not None:
         moves = (
-            Transfer(move=Move.COMPENSATION, source=source, target=provider, amount=paid),
-            Transfer(move=Move.BURN, source=source, target="", amount=burnt),
+            Transfer(move=COMPENSATION, source=source, target=provider, amount=paid),
+            Transfer(move=BURN, source=source, target="", amount=burnt),
         )
         cut_bond(ctx, order_id, row, moves)
     stake = VALIDATORS.must(ctx.store, leg.validator).stake
     (more, rest), _ = take_from(stake, left)
-    cut_stake(ctx, leg.validator, more, Move.STAKE_COMPENSATION, provider)
-    cut_stake(ctx, leg.validator, rest, Move.STAKE_BURN)
+    cut_stake(ctx, leg.validator, more, STAKE_COMPENSATION, provider)
+    cut_stake(ctx, leg.validator, rest, STAKE_BURN)
     return Redress(
         paid=held[0] + paid + more,
         burnt=held[1] + burnt + rest,

@@ -30,8 +30,11 @@ from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey
+from domain.ledger.moves import COMMUNITY_POT
 from domain.ledger.records import BondRow
+from domain.legs.moves import COMPENSATION
 from domain.market.records import Order
+from domain.moves import Transfer
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
@@ -41,8 +44,8 @@ from domain.proof.events import (
     SeatPaid,
     SeatRevealed,
 )
+from domain.proof.moves import AUDITOR, CUT, CUT_BURN, CUT_SHARE, POOL_SHARE, PROTOCOL
 from domain.proof.records import Panel, PanelSeat, SeatAnswer
-from escrow.moves import Move, Pot, Transfer
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Tier, Verdict, Vote
 
@@ -126,7 +129,7 @@ def weigh_panel(panel: Panel) -> int:
 def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
     """Cut what a seat owes of its stake, as far as that goes, into the pot of the panel; return the cut."""
     cut = min(owed, VALIDATORS.must(ctx.store, operator).stake)
-    cut_stake(ctx, operator, cut)
+    cut_stake(ctx, operator, cut, CUT)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
     return cut
 
@@ -181,7 +184,7 @@ def settle_panel(
         elif seat.answers:
             answered = VALIDATORS.must(ctx.store, seat.validator).audits_answered
             VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
-    pool = POTS.get(ctx.store, Pot.COMMUNITY) if fee else 0
+    pool = POTS.get(ctx.store, COMMUNITY_POT.name) if fee else 0
     bonds = sum(row.amount for row in losers)
     purse = Purse(fee=fee, pot=PANEL_POTS.get(ctx.store, *key), bond=bonds, pool=pool)
     from_fee, from_bonds = [], []
@@ -192,18 +195,12 @@ def settle_panel(
             continue
         parts = purse.take(due, *(_FIRST if seat.stage == 1 else _FURTHER))
         name = seat.validator
-        from_fee.append(
-            Transfer(move=Move.AUDITOR, source=source, target=name, amount=parts["fee"])
-        )
+        from_fee.append(Transfer(move=AUDITOR, source=source, target=name, amount=parts["fee"]))
         from_bonds.append(
-            Transfer(move=Move.COMPENSATION, source=source, target=name, amount=parts["bond"])
+            Transfer(move=COMPENSATION, source=source, target=name, amount=parts["bond"])
         )
-        apply_transfer(
-            ctx, Transfer(move=Move.CUT_SHARE, source="", target=name, amount=parts["pot"])
-        )
-        apply_transfer(
-            ctx, Transfer(move=Move.POOL_SHARE, source="", target=name, amount=parts["pool"])
-        )
+        apply_transfer(ctx, Transfer(move=CUT_SHARE, source="", target=name, amount=parts["pot"]))
+        apply_transfer(ctx, Transfer(move=POOL_SHARE, source="", target=name, amount=parts["pool"]))
         paid = sum(parts.values())
         ctx.emit(
             SeatPaid(
@@ -215,10 +212,10 @@ def settle_panel(
                 from_pool=parts["pool"],
             )
         )
-    from_fee.append(Transfer(move=Move.PROTOCOL, source=source, target="", amount=purse.fee))
+    from_fee.append(Transfer(move=PROTOCOL, source=source, target="", amount=purse.fee))
     pay_from_deposits(ctx, order.id, from_fee, key.round)
     _pay_from_bonds(ctx, order.id, losers, from_bonds)
-    apply_transfer(ctx, Transfer(move=Move.CUT_BURN, source="", target="", amount=purse.pot))
+    apply_transfer(ctx, Transfer(move=CUT_BURN, source="", target="", amount=purse.pot))
     PANEL_POTS.delete(ctx.store, *key)
     ctx.emit(PanelEnded(key, purse.pot))
 

@@ -27,9 +27,10 @@ from chain.state_machine.queue import Entry, schedule
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
+from domain.moves import Transfer
 from domain.proof.events import OrderVerified, RoundVerified
+from domain.proof.moves import PROTOCOL, PROVIDER
 from domain.proof.records import Round, Share
-from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds
 
@@ -160,10 +161,10 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
     source = order_id.hex()
     return [
         *(
-            Transfer(move=Move.PROVIDER, source=source, target=name, amount=amount)
+            Transfer(move=PROVIDER, source=source, target=name, amount=amount)
             for name, amount in earnings.providers
         ),
-        Transfer(move=Move.PROTOCOL, source=source, target="", amount=earnings.protocol),
+        Transfer(move=PROTOCOL, source=source, target="", amount=earnings.protocol),
     ]
 
 

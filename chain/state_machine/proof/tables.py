@@ -1,10 +1,14 @@
 """What proof keeps: shares of rounds, closed rounds with their panels, and lots."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from chain.state_machine.context import LotSubject
 from chain.state_machine.kinds import Due
+from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Numbers, Table, Values
+from domain.codec import Packed
 from domain.hashing import u64
 from domain.keys import RoundKey
 from domain.proof.records import Panel, PanelSeat, Round, Share
@@ -45,23 +49,27 @@ class PanelSubject:
         return _pack(self.round) + u64(self.stage)
 
 
-Subject = SharesSubject | PanelSubject
-
-
 def _pack(key: RoundKey) -> bytes:
     return key.order_id + u64(key.leg) + u64(key.round)
 
 
-def lot_key(subject: Subject) -> tuple[str, bytes]:
-    """Return the parts of a lot's key: its purpose and the id of its subject."""
-    return subject.PURPOSE, subject.id
+class LotKey(NamedTuple):
+    """Where a lot lies: its purpose, and the id of its subject."""
+
+    purpose: str
+    id: bytes
+
+
+def lot_key(subject: LotSubject) -> LotKey:
+    """Return the key of a subject's lot."""
+    return LotKey(subject.PURPOSE, subject.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """A commitment that waits for a beacon."""
+    """A commitment that waits for a beacon; the draw of its purpose knows the class of the subject."""
 
-    subject: Subject
+    subject: Packed
     group_id: bytes
     # Of the commitment.
     height: int
@@ -107,7 +115,7 @@ WAITING_PANELS = Index(0x44, "panel that waits")
 # What silent and differing seats of a round lost and is not paid out yet: order, leg, round.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Purpose, id of the subject.
-LOTS = Table(0x38, "lot", Lot, lambda r: lot_key(r.subject))
+LOTS = Table(0x38, "lot", Lot)
 LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
 # Group, height of the commitment, purpose, id of the subject.
 WAITING_LOTS = Index(0x3D, "lot of a group")
@@ -133,3 +141,11 @@ VOID_DUE = Due("void", 3, lane=0, of_order=True)
 BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
 # Nothing: there may be audit room.
 ROOM_DUE = Due("room", 5, lane=0)
+
+
+def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:
+    """Yield the rounds of which lots are to be drawn; one may come more than once."""
+    for lot in LOTS.iterate(store, SharesSubject.PURPOSE):
+        yield lot.subject.unpack(SharesSubject).round
+    for lot in LOTS.iterate(store, PanelSubject.PURPOSE):
+        yield lot.subject.unpack(PanelSubject).round

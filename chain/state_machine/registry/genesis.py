@@ -10,8 +10,8 @@ from chain.state_machine.registry.tables import BEACON_KEYS, OPERATORS, VALIDATO
 from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate
 from domain.genesis import Genesis, GenesisValidator
+from domain.registry.moves import STAKES_POT
 from domain.registry.records import BeaconKey, Validator
-from escrow.moves import Pot
 
 
 def write_registry(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate, ...]:
@@ -51,4 +51,4 @@ def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
     VALIDATORS.put(overlay, validator)
     BEACON_KEYS.mark(overlay, genesis.beacon_key)
     OPERATORS.set(overlay, genesis.operator.encode(), cons_address)
-    mint(overlay, Pot.STAKES, genesis.stake)
+    mint(overlay, STAKES_POT, genesis.stake)

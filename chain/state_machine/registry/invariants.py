@@ -5,12 +5,12 @@ from chain.state_machine.invariant import Invariants
 from chain.state_machine.ledger.invariants import ensure_pot
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from escrow.moves import Pot
+from domain.registry.moves import STAKES_POT
 
 
 def check_stakes(store: Overlay, _: Running) -> None:
     """The count of stakes is the sum over all validators."""
-    ensure_pot(store, Pot.STAKES, sum(validator.stake for validator in VALIDATORS.scan(store)))
+    ensure_pot(store, STAKES_POT, sum(validator.stake for validator in VALIDATORS.scan(store)))
 
 
 INVARIANTS = Invariants(whole=(check_stakes,))

@@ -10,9 +10,9 @@ from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
 from domain.genesis import POWER_REDUCTION
+from domain.moves import Move, Transfer
 from domain.registry.events import AuditsPromised, ProviderAdmitted
 from domain.registry.records import Provider, Validator
-from escrow.moves import Move, Transfer
 from pol.rules.panels import Promised
 
 
@@ -55,10 +55,8 @@ def halve_promise(ctx: Context, operator: str) -> None:
     promise_audits(ctx, operator, speed, rate)
 
 
-def cut_stake(
-    ctx: Context, operator: str, amount: int, move: Move = Move.CUT, target: str = ""
-) -> None:
-    """Move coins out of a validator's stake, by default into an audit pot; its power follows when the block ends."""
+def cut_stake(ctx: Context, operator: str, amount: int, move: Move, target: str = "") -> None:
+    """Move coins out of a validator's stake; its power follows when the block ends."""
     if amount == 0:
         return
     stake = VALIDATORS.must(ctx.store, operator).stake

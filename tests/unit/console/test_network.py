@@ -8,11 +8,20 @@ from console.rows import Query
 from console.server import Console
 from console.story import tell
 from domain.genesis import POWER_REDUCTION
+from domain.ledger.moves import (
+    ACCOUNTS_POT,
+    BONDS_POT,
+    BURNT_POT,
+    COMMUNITY_POT,
+    ESCROWS_POT,
+    FEES_POT,
+)
 from domain.market.queries import BidsRequest, OrdersRequest
 from domain.market.records import OrderState
+from domain.proof.moves import AUDITS_POT
 from domain.proof.queries import PanelDutiesRequest
+from domain.registry.moves import STAKES_POT
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
-from escrow.moves import Pot
 from tests.support.chain_harness import cons_address
 from tests.support.told_market import ToldMarket
 from tests.unit.console.conftest import Told
@@ -41,9 +50,11 @@ def test_validators_are_as_the_chain_has_them(told: Told) -> None:
 def test_the_coins_are_all_coins_by_the_pot_that_they_are_in(told: Told) -> None:
     supply = told.json("/network")["supply"]
     store = told.market.chain.overlay()
-    for pot in (Pot.STAKES, Pot.ESCROWS, Pot.BONDS, Pot.AUDITS, Pot.COMMUNITY, Pot.BURNT):
-        assert int(supply[pot]) == POTS.get(store, pot), pot
-    assert int(supply["accounts"]) == POTS.get(store, Pot.ACCOUNTS) + POTS.get(store, Pot.FEES)
+    for pot in (STAKES_POT, ESCROWS_POT, BONDS_POT, AUDITS_POT, COMMUNITY_POT, BURNT_POT):
+        assert int(supply[pot.name]) == POTS.get(store, pot.name), pot
+    assert int(supply["accounts"]) == POTS.get(store, ACCOUNTS_POT.name) + POTS.get(
+        store, FEES_POT.name
+    )
     assert int(supply["all"]) == SUPPLY.get(store)
 
 

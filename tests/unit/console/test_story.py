@@ -6,9 +6,10 @@ from chain.state_machine.ledger.tables import POTS
 from console.flows import bonds_of, deposit_of, draw
 from console.index import EARNINGS
 from console.story import Story, tell
+from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.market.records import OrderState
+from domain.proof.moves import AUDITS_POT
 from domain.proof.records import ShareState
-from escrow.moves import Pot
 from tests.unit.console.conftest import Told
 
 
@@ -78,9 +79,9 @@ def test_money_adds_up_and_each_coin_has_a_place(told: Told) -> None:
 def test_the_index_counts_as_the_chain_does(told: Told) -> None:
     index, store = told.console.index, told.market.chain.overlay()
     pots = index.pots()
-    for pot in (Pot.ESCROWS, Pot.BONDS, Pot.AUDITS, Pot.BURNT, Pot.COMMUNITY):
-        held = pots[pot]
-        if pot is Pot.ESCROWS:
+    for pot in (ESCROWS_POT, BONDS_POT, AUDITS_POT, BURNT_POT, COMMUNITY_POT):
+        held = pots[pot.name]
+        if pot is ESCROWS_POT:
             escrows = [
                 told.market.all_of(o).escrow for o in (told.settled, told.running, told.waiting)
             ]
@@ -88,8 +89,8 @@ def test_the_index_counts_as_the_chain_does(told: Told) -> None:
                 sum(row.locked for row in e.depositors) + sum(b.amount for b in e.bonds)
                 for e in escrows
             )
-        elif pot in (Pot.BURNT, Pot.COMMUNITY):
-            assert held == POTS.get(store, pot)
+        elif pot in (BURNT_POT, COMMUNITY_POT):
+            assert held == POTS.get(store, pot.name)
     row = index.order(told.settled)
     on_chain = told.market.all_of(told.settled)
     assert row is not None

@@ -1,8 +1,10 @@
 import pytest
 
 from domain.amount import PFLOP
+from domain.ledger.moves import DEPOSIT, REFUND
 from domain.ledger.records import Depositor, Escrow
-from escrow.moves import Move, Transfer, affordable_price, locked, open_escrow, refund, use
+from domain.moves import Transfer
+from escrow.deposits import affordable_price, locked, open_escrow, refund, use
 
 ORDER = b"\x01" * 32
 TWO = Escrow(ORDER, (Depositor("a", 10, 0, 0), Depositor("b", 5, 0, 0)), ())
@@ -11,7 +13,7 @@ TWO = Escrow(ORDER, (Depositor("a", 10, 0, 0), Depositor("b", 5, 0, 0)), ())
 def test_an_escrow_opens_with_one_row_and_the_move_of_its_deposit() -> None:
     escrow, move = open_escrow(ORDER, "a", 10)
     assert escrow == Escrow(ORDER, (Depositor("a", 10, 0, 0),), ())
-    assert move == Transfer(Move.DEPOSIT, "a", ORDER.hex(), 10)
+    assert move == Transfer(DEPOSIT, "a", ORDER.hex(), 10)
     assert locked(escrow) == 10
 
 
@@ -48,7 +50,7 @@ def test_a_refund_returns_what_each_has_locked() -> None:
         (0, 10, 0),
         (0, 2, 3),
     ]
-    assert moves == (Transfer(Move.REFUND, ORDER.hex(), "b", 3),)
+    assert moves == (Transfer(REFUND, ORDER.hex(), "b", 3),)
     assert refund(escrow)[1] == ()
 
 

@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.amount import BPS, price_ceil, price_floor
-from escrow.moves import FROM_DEPOSITS, MOVES, Move, Pot, Transfer
+from domain.legs.moves import BURN
+from domain.moves import Transfer
 from escrow.settle import (
     audit_fee,
     compute_redress,
@@ -30,7 +31,7 @@ def test_a_failed_leg_pays_for_what_was_not_done() -> None:
 
 
 def test_a_wrong_share_that_was_rejected_pays_nobody() -> None:
-    assert wrong_share(ORDER, 41) == (Transfer(Move.BURN, ORDER.hex(), "", 41),)
+    assert wrong_share(ORDER, 41) == (Transfer(BURN, ORDER.hex(), "", 41),)
 
 
 def test_a_right_share_that_was_rejected_is_owed_its_value_or_half_of_it() -> None:
@@ -106,9 +107,3 @@ def test_a_job_bond_is_never_cut_by_more_than_it_has(
 ) -> None:
     closed = data.draw(st.integers(0, rounds))
     assert 0 <= job_bond_cut(bond, rounds, closed) <= bond
-
-
-def test_every_move_is_in_the_table_and_nothing_leaves_what_is_burnt() -> None:
-    assert set(MOVES) == set(Move)
-    assert all(source is not Pot.BURNT for source, _ in MOVES.values())
-    assert all(MOVES[move][0] is Pot.ESCROWS for move in FROM_DEPOSITS)

@@ -19,11 +19,12 @@ from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
 from domain.ledger.events import BondDeposited
 from domain.ledger.messages import MsgDepositBond
+from domain.ledger.moves import BOND_DEPOSIT
 from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.market.events import BidChanged, BidPlaced
 from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgWithdrawBid
 from domain.market.records import Bid
-from escrow.moves import Move, Transfer
+from domain.moves import Transfer
 from pol.rules.tiers.table import check_names, default_tier
 
 # --- MsgDepositBond: move coins into the bond account, where they back bids and shares -----------
@@ -39,7 +40,7 @@ def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
     balances.apply_transfer(
         ctx,
         Transfer(
-            move=Move.BOND_DEPOSIT,
+            move=BOND_DEPOSIT,
             source=message.owner,
             target=message.owner,
             amount=message.amount,

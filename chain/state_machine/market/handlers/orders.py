@@ -22,7 +22,7 @@ from domain.market.events import OrderSubmitted
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
-from escrow.moves import open_escrow
+from escrow.deposits import open_escrow
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import Auditable, check_job, check_order
 

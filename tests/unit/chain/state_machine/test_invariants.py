@@ -401,19 +401,22 @@ def test_every_check_of_a_component_is_in_its_value() -> None:
 
 
 def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
-    from escrow.moves import Move, Transfer
+    from domain.ledger.moves import BOND_DEPOSIT, BOND_RELEASE, SEND
+    from domain.legs.moves import BURN
+    from domain.moves import Transfer
+    from domain.proof.moves import CUT
     from tests.support.chain_harness import CHAIN_ID, CRYPTO
 
     market = Market()
     info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"", b"")
     ctx = Context(market.chain.overlay(), info, CRYPTO, RULES, 1)
     for broken in (
-        Transfer(Move.SEND, "carol", "v0", 1),
-        Transfer(Move.BOND_DEPOSIT, "carol", "carol", -1),
-        Transfer(Move.BOND_DEPOSIT, "nobody", "nobody", 1),
-        Transfer(Move.BOND_RELEASE, "carol", "carol", 1),
-        Transfer(Move.CUT, "v0", "", 10**18),
-        Transfer(Move.BURN, "", "", 1),
+        Transfer(SEND, "carol", "v0", 1),
+        Transfer(BOND_DEPOSIT, "carol", "carol", -1),
+        Transfer(BOND_DEPOSIT, "nobody", "nobody", 1),
+        Transfer(BOND_RELEASE, "carol", "carol", 1),
+        Transfer(CUT, "v0", "", 10**18),
+        Transfer(BURN, "", "", 1),
     ):
         with pytest.raises(LedgerBroken):
             apply_transfer(ctx, broken)

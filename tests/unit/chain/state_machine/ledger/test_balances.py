@@ -5,19 +5,22 @@ from hashlib import sha256
 import pytest
 from bech32 import bech32_encode, convertbits
 
-from chain.state_machine.ledger.balances import MODULE_ADDRESSES, is_module
-from escrow.moves import Pot
+from chain.state_machine.ledger.balances import is_module
+from domain.ledger.moves import ACCOUNTS_POT
+from domain.moves import Pot
+from domain.vocabulary import POTS
 
 
-def test_every_pot_but_the_accounts_has_an_address() -> None:
-    assert set(MODULE_ADDRESSES) == set(Pot) - {Pot.ACCOUNTS}
+def test_accounts_alone_have_no_address_of_their_own() -> None:
+    assert [pot for pot in POTS.values() if not pot.address] == [ACCOUNTS_POT]
+    assert not is_module("")
 
 
-@pytest.mark.parametrize("pot", MODULE_ADDRESSES)
+@pytest.mark.parametrize("pot", [pot for pot in POTS.values() if pot.address])
 def test_the_address_is_a_hash_of_the_pots_name(pot: Pot) -> None:
-    digest = sha256(b"assay/module/" + pot.encode()).digest()[:20]
+    digest = sha256(b"assay/module/" + pot.name.encode()).digest()[:20]
     words = convertbits(digest, 8, 5)
     assert words is not None
     address = bech32_encode("assay", words)
-    assert MODULE_ADDRESSES[pot] == address
+    assert pot.address == address
     assert is_module(address)

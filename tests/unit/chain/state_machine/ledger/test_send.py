@@ -1,11 +1,12 @@
 import pytest
 
-from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from domain.amount import MONEY_MAX
 from domain.errors import INSUFFICIENT_FUNDS, INVALID_ADDRESS, INVALID_COINS, UNAUTHORIZED
 from domain.genesis import DENOM
 from domain.ledger.messages import MsgSend
+from domain.ledger.moves import ACCOUNTS_POT
 from domain.ledger.records import Coin
+from domain.vocabulary import POTS
 from tests.support.chain_harness import COINS, Chain, make_genesis
 
 
@@ -73,8 +74,9 @@ def test_too_much_is_refused_and_the_fee_stays_paid(chain: Chain) -> None:
 
 
 def test_modules_take_no_plain_transfers(chain: Chain) -> None:
-    for address in MODULE_ADDRESSES.values():
-        chain.refused(UNAUTHORIZED, send(1, to=address), field="to_address")
+    for pot in POTS.values():
+        if pot is not ACCOUNTS_POT:
+            chain.refused(UNAUTHORIZED, send(1, to=pot.address), field="to_address")
 
 
 def test_a_recipient_is_named(chain: Chain) -> None:

@@ -35,7 +35,8 @@ from domain.ledger.records import Coin
 from domain.node.queries import StatusRequest
 from domain.params import local_params
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey
-from escrow.moves import Pot
+from domain.registry.moves import STAKES_POT
+from domain.vocabulary import POTS as ALL_POTS
 from pol.rules.lots import draw, seed
 from tests.support.chain_harness import CRYPTO, Chain, beacon_key, make_genesis, prove
 from tests.support.chain_market import Market, bid, digest, submit
@@ -144,8 +145,10 @@ def test_strangers_with_less_than_a_third_together_must_all_have_revealed() -> N
 def change_stake(market: Market, operator: str, stake: int) -> None:
     market.chain.checked = False  # these coins come from nowhere
     market.chain.change(lambda store: VALIDATORS.update(store, operator, stake=stake))
-    market.chain.change(lambda store: POTS.set(store, supply_of(store), Pot.STAKES))
-    market.chain.change(lambda store: SUPPLY.set(store, sum(POTS.get(store, pot) for pot in Pot)))
+    market.chain.change(lambda store: POTS.set(store, supply_of(store), STAKES_POT.name))
+    market.chain.change(
+        lambda store: SUPPLY.set(store, sum(POTS.get(store, name) for name in ALL_POTS))
+    )
 
 
 def supply_of(store: Overlay) -> int:
@@ -346,9 +349,9 @@ class Waiting:
         found: list[Lot] = []
 
         def look(ctx: Context, _: Rules) -> None:
-            found.extend(take_complete(ctx))
-            for lot in found:
-                close_lot(ctx, lot)
+            for key, lot in list(take_complete(ctx)):
+                close_lot(ctx, key, lot)
+                found.append(lot)
 
         with patch.object(transition, "begin_block", look):
             self.chain.block(proposer=proposer)
@@ -414,8 +417,8 @@ def test_a_lot_is_complete_when_a_count_from_its_commitment_says_so(
     def set_stakes(store: Overlay) -> None:
         for name, stake in by_name.items():
             VALIDATORS.update(store, name, stake=stake)
-        POTS.set(store, sum(by_name.values()), Pot.STAKES)
-        SUPPLY.set(store, sum(POTS.get(store, pot) for pot in Pot))
+        POTS.set(store, sum(by_name.values()), STAKES_POT.name)
+        SUPPLY.set(store, sum(POTS.get(store, name) for name in ALL_POTS))
 
     waiting.chain.change(set_stakes)
     able = set(operators[1:])

@@ -9,6 +9,7 @@ from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.proof import rejections
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import WRONG_STATE
+from domain.ledger.moves import BURNT_POT
 from domain.ledger.records import BondKind
 from domain.legs.messages import MsgStopOrder
 from domain.market.records import OrderState
@@ -16,7 +17,6 @@ from domain.params import local_params
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import Share, ShareState
 from domain.registry.messages import MsgLeaveCluster
-from escrow.moves import Pot
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, Trace, make_terms, sign_share, submit
 
@@ -66,7 +66,7 @@ def stake(market: Market, name: str) -> int:
 
 
 def burnt_so_far(market: Market) -> int:
-    return POTS.get(market.chain.overlay(), Pot.BURNT)
+    return POTS.get(market.chain.overlay(), BURNT_POT.name)
 
 
 def job_bond(market: Market, order_id: bytes) -> int:

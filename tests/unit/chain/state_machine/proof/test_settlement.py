@@ -16,15 +16,18 @@ from chain.state_machine.queue import DEADLINES
 from chain.state_machine.rules import RULES
 from domain.events import Event
 from domain.ledger.events import PaymentMade
+from domain.ledger.moves import REFUND, VALIDATOR
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import PartReturned
 from domain.legs.messages import MsgStopOrder
+from domain.legs.moves import BURN
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
+from domain.moves import Transfer, Uses
 from domain.params import local_params
 from domain.proof.events import RoundVerified
-from domain.vocabulary import changes_of
-from escrow.moves import FROM_WITHHELD, Move, Transfer
+from domain.proof.moves import PROTOCOL
+from domain.vocabulary import MOVES, changes_of
 from tests.support.chain_harness import CHAIN_ID, COINS, CRYPTO
 from tests.support.chain_market import BOND, Market, make_terms, submit
 
@@ -141,10 +144,10 @@ def test_only_deposits_pay_what_deposits_pay() -> None:
     order_id = market.run()
     ctx = context(market)
     with pytest.raises(LedgerBroken, match="use up a deposit"):
-        order_money.pay_from_deposits(ctx, order_id, [Transfer(Move.BURN, order_id.hex(), "", 1)])
+        order_money.pay_from_deposits(ctx, order_id, [Transfer(BURN, order_id.hex(), "", 1)])
     with pytest.raises(ValueError, match="lacks"):
         order_money.pay_from_deposits(
-            ctx, order_id, [Transfer(Move.REFUND, order_id.hex(), "carol", 10**9)]
+            ctx, order_id, [Transfer(REFUND, order_id.hex(), "carol", 10**9)]
         )
 
 
@@ -153,9 +156,7 @@ def test_an_escrow_never_pays_more_than_it_holds() -> None:
     first, _ = market.run(), market.run(submit("dave"))
     ctx = context(market)
     with pytest.raises(LedgerBroken, match="more than it held"):
-        order_money.apply_payments(
-            ctx, first, [Transfer(Move.REFUND, first.hex(), "carol", 500_000)]
-        )
+        order_money.apply_payments(ctx, first, [Transfer(REFUND, first.hex(), "carol", 500_000)])
 
 
 def test_a_bond_never_pays_more_than_it_has_and_keeps_the_rest() -> None:
@@ -166,7 +167,7 @@ def test_a_bond_never_pays_more_than_it_has_and_keeps_the_rest() -> None:
     ctx = context(market)
     row = order_money.get_share_bond(ctx, trace.claim.key)
     assert row is not None
-    burn = Transfer(Move.BURN, order_id.hex(), "", 38_001)
+    burn = Transfer(BURN, order_id.hex(), "", 38_001)
     with pytest.raises(LedgerBroken, match="cannot pay"):
         order_money.cut_bond(ctx, order_id, row, [burn])
     order_money.cut_bond(ctx, order_id, row, [replace(burn, amount=38_000 - 1)])
@@ -361,7 +362,7 @@ def _by_events(market: Market) -> int:
     verified = changes_of(RoundVerified, market.chain.events)
     returned = changes_of(PartReturned, market.chain.events)
     payments = changes_of(PaymentMade, market.chain.events)
-    gone = sum(p.amount for p in payments if p.kind in FROM_WITHHELD)
+    gone = sum(p.amount for p in payments if MOVES[p.kind].uses is Uses.WITHHELD)
     return sum(v.withheld for v in verified) - sum(r.amount for r in returned) - gone
 
 
@@ -371,9 +372,9 @@ def test_what_is_withheld_pays_nothing_else() -> None:
     train(market, order_id, 1)
     market.chain.pass_time(12)
     free = 400_000 - COST
-    move = Transfer(Move.PROTOCOL, order_id.hex(), "", free + 1)
+    move = Transfer(PROTOCOL, order_id.hex(), "", free + 1)
     with pytest.raises(ValueError, match="cannot withhold"):
         order_money.pay_from_deposits(context(market), order_id, [move])
-    too_much = Transfer(Move.VALIDATOR, order_id.hex(), "v0", PART + 1)
+    too_much = Transfer(VALIDATOR, order_id.hex(), "v0", PART + 1)
     with pytest.raises(ValueError, match="cannot withhold"):
         order_money.pay_from_deposits(context(market), order_id, [too_much])

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from chain.state_machine.context import BlockInfo, Context
-from chain.state_machine.ledger.balances import MODULE_ADDRESSES, LedgerBroken
+from chain.state_machine.ledger.balances import LedgerBroken
 from chain.state_machine.registry.members import cut_stake, take_updates
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES
@@ -15,8 +15,11 @@ from domain.block import ValidatorUpdate
 from domain.bounds import Range, hints_of, split
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount
+from domain.ledger.moves import ACCOUNTS_POT, BONDS_POT
 from domain.ledger.records import Coin
 from domain.params import Params, local_params
+from domain.proof.moves import CUT
+from domain.vocabulary import POTS
 from tests.support.chain_harness import CHAIN_ID, CRYPTO, Chain, cons_key, make_genesis
 from wire.address import check_address
 
@@ -55,7 +58,7 @@ def refused(genesis: Genesis) -> str:
         ({"accounts": (GenesisAccount("a", (Coin("ufoo", 1),)),)}, "accounts.coins"),
         ({"accounts": (GenesisAccount("a", (Coin(DENOM, -1),)),)}, "accounts[0].coins[0].amount"),
         ({"accounts": (GenesisAccount("a", (Coin(DENOM, MONEY_MAX),)),)}, "genesis"),
-        ({"accounts": (GenesisAccount(next(iter(MODULE_ADDRESSES.values())), ()),)}, "accounts"),
+        ({"accounts": (GenesisAccount(BONDS_POT.address, ()),)}, "accounts"),
     ],
 )
 def test_a_genesis_that_does_not_hold(changes: dict[str, Any], field: str) -> None:
@@ -101,8 +104,9 @@ def test_parameters_at_their_edges(component: str, name: str, hint: Any) -> None
 
 
 def test_modules_have_addresses_of_this_chain() -> None:
-    for address in MODULE_ADDRESSES.values():
-        check_address(address, "module")
+    for pot in POTS.values():
+        if pot is not ACCOUNTS_POT:
+            check_address(pot.address, "module")
 
 
 # --- consensus power ---
@@ -116,34 +120,34 @@ def context(overlay: Overlay) -> Context:
 
 def test_power_follows_stake_and_only_changes_are_told() -> None:
     ctx = context(Chain(GENESIS).overlay())
-    cut_stake(ctx, "v0", 1)
-    cut_stake(ctx, "v1", 10**7)
+    cut_stake(ctx, "v0", 1, CUT)
+    cut_stake(ctx, "v1", 10**7, CUT)
     assert take_updates(ctx) == (
         ValidatorUpdate(cons_key("v0"), 9_999),
         ValidatorUpdate(cons_key("v1"), 9_990),
     )
     assert take_updates(ctx) == ()
-    cut_stake(ctx, "v0", 1)
+    cut_stake(ctx, "v0", 1, CUT)
     assert take_updates(ctx) == ()
 
 
 def test_a_validator_without_stake_leaves_the_set() -> None:
     ctx = context(Chain(GENESIS).overlay())
-    cut_stake(ctx, "v1", 10**10)
+    cut_stake(ctx, "v1", 10**10, CUT)
     assert take_updates(ctx) == (ValidatorUpdate(cons_key("v1"), 0),)
 
 
 def test_the_set_never_becomes_empty() -> None:
     ctx = context(Chain(GENESIS).overlay())
     for name in ("v0", "v1"):
-        cut_stake(ctx, name, 10**10)
+        cut_stake(ctx, name, 10**10, CUT)
     assert take_updates(ctx) == ()
 
 
 def test_what_could_not_be_told_is_told_when_somebody_has_power_again() -> None:
     ctx = context(Chain(GENESIS).overlay())
     for name in ("v0", "v1"):
-        cut_stake(ctx, name, 10**10)
+        cut_stake(ctx, name, 10**10, CUT)
     assert take_updates(ctx) == ()
     VALIDATORS.update(ctx.store, "v0", stake=10**9)
     updates = take_updates(ctx)
@@ -157,12 +161,12 @@ def test_what_could_not_be_told_is_told_when_somebody_has_power_again() -> None:
 def test_a_jailed_validator_has_no_power() -> None:
     ctx = context(Chain(GENESIS).overlay())
     VALIDATORS.put(ctx.store, replace(VALIDATORS.must(ctx.store, "v0"), jailed=True))
-    cut_stake(ctx, "v0", 10**7)
+    cut_stake(ctx, "v0", 10**7, CUT)
     assert take_updates(ctx) == ()
 
 
 def test_no_more_is_cut_than_a_validator_has_at_stake() -> None:
     ctx = context(Chain(GENESIS).overlay())
     with pytest.raises(LedgerBroken, match="the stake of v0 lacks 1"):
-        cut_stake(ctx, "v0", 10**10 + 1)
+        cut_stake(ctx, "v0", 10**10 + 1, CUT)
     assert take_updates(ctx) == ()

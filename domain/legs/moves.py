@@ -1,0 +1,14 @@
+"""Moves of legs that end: what those at fault lose, and what others get of it."""
+
+from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
+from domain.moves import Move, Uses
+from domain.registry.moves import STAKES_POT
+
+DEPOSIT_BURN = Move(name="deposit_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.DEPOSIT)
+COMPENSATION = Move(name="compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.BOND)
+DECLINE_FEE = Move(name="decline_fee", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.BOND)
+BURN = Move(name="burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.BOND)
+# Out of the stake of a validator who rejected what was right.
+STAKE_COMPENSATION = Move("stake_compensation", STAKES_POT, ACCOUNTS_POT)
+
+MOVES = (DEPOSIT_BURN, COMPENSATION, DECLINE_FEE, BURN, STAKE_COMPENSATION)

@@ -1,0 +1,38 @@
+"""The pot that proof keeps, and moves of rounds, rejections, and panels."""
+
+from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
+from domain.moves import Move, Pot, Uses
+from domain.registry.moves import STAKES_POT
+
+# Cut from seats that were silent or differed, until their round ends; owner: the round.
+AUDITS_POT = Pot("audits", "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz")
+
+POTS = (AUDITS_POT,)
+
+PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
+AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
+PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
+# What is withheld from a validator who rejected what was right, and then its stake.
+HELD_COMPENSATION = Move(
+    name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD
+)
+HELD_BURN = Move(name="held_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
+STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)
+# Seats of panels.
+CUT = Move("cut", STAKES_POT, AUDITS_POT)
+CUT_SHARE = Move("cut_share", AUDITS_POT, ACCOUNTS_POT)
+CUT_BURN = Move("cut_burn", AUDITS_POT, BURNT_POT)
+POOL_SHARE = Move("pool_share", COMMUNITY_POT, ACCOUNTS_POT)
+
+MOVES = (
+    PROVIDER,
+    AUDITOR,
+    PROTOCOL,
+    HELD_COMPENSATION,
+    HELD_BURN,
+    STAKE_BURN,
+    CUT,
+    CUT_SHARE,
+    CUT_BURN,
+    POOL_SHARE,
+)
