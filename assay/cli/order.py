@@ -12,7 +12,7 @@ from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, Interrupted
-from assay.cli.output import byte_progress, flops, load_line, money, short, table
+from assay.cli.output import Table, byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
 from domain.market.records import Histogram, Order, OrderState
 from domain.proof.queries import OrderResponse
@@ -193,10 +193,8 @@ def show(context: CommandContext, order: str) -> None:
     from consumer.lookup import find_order
     from consumer.panels import panel_rows, read_seats, tell_stop
     from consumer.watch import summarise
-    from domain.legs.reasons import LegEnd
     from domain.proof.queries import OrderRequest
-    from domain.proof.reasons import ShareReason
-    from pol.rules.schedule import share_segments, total_work
+    from pol.rules.schedule import total_work
 
     with context.client() as client:
         on_chain = client.query(OrderRequest(find_order(client, order)))
@@ -219,25 +217,28 @@ def show(context: CommandContext, order: str) -> None:
     ]
     if stop := tell_stop(on_chain):
         head.append(("stopped", stop))
-    shares = [
-        (
-            s.claim.leg,
-            s.claim.round,
-            s.claim.slot,
-            s.claim.issue,
-            short(s.claim.provider),
-            s.roots.segments if s.roots else share_segments(terms),
-            ",".join(map(str, s.drawn)),
-            s.state.name.lower(),
-            ShareReason(s.reason).name.lower() if s.reason else "-",
-        )
-        for s in on_chain.shares
-    ]
     payments = [
         (p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round)
         for p in on_chain.payments
     ]
-    legs = [
+    panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "said")
+    context.output.result(
+        on_chain,
+        [
+            table(f"Order {order}", ("what", "value"), head),
+            _legs_table(on_chain),
+            _shares_table(on_chain),
+            table("Places that strangers recompute", panel_columns, panel_rows(on_chain, seats)),
+            table("Payments", ("kind", "to", "amount", "round"), payments),
+        ],
+    )
+
+
+def _legs_table(on_chain: OrderResponse) -> Table:
+    """Return the legs of an order: who serves which part of it, and how far."""
+    from domain.legs.reasons import LegEnd
+
+    rows = [
         (
             leg.number,
             short(leg.validator),
@@ -251,23 +252,36 @@ def show(context: CommandContext, order: str) -> None:
         )
         for leg in on_chain.legs
     ]
-    leg_columns = (
+    columns = (
         "leg", "validator", "tier", "rounds", "slots", "closed", "verified", "state", "reason",
     )  # fmt: skip
-    share_columns = (
+    return table("Legs", columns, rows)
+
+
+def _shares_table(on_chain: OrderResponse) -> Table:
+    """Return the shares of an order with what was drawn of each and what became of it."""
+    from domain.proof.reasons import ShareReason
+    from pol.rules.schedule import share_segments
+
+    whole = share_segments(on_chain.order.terms)
+    rows = [
+        (
+            s.claim.leg,
+            s.claim.round,
+            s.claim.slot,
+            s.claim.issue,
+            short(s.claim.provider),
+            s.roots.segments if s.roots else whole,
+            ",".join(map(str, s.drawn)),
+            s.state.name.lower(),
+            ShareReason(s.reason).name.lower() if s.reason else "-",
+        )
+        for s in on_chain.shares
+    ]
+    columns = (
         "leg", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
-    panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "said")
-    context.output.result(
-        on_chain,
-        [
-            table(f"Order {order}", ("what", "value"), head),
-            table("Legs", leg_columns, legs),
-            table("Shares", share_columns, shares),
-            table("Places that strangers recompute", panel_columns, panel_rows(on_chain, seats)),
-            table("Payments", ("kind", "to", "amount", "round"), payments),
-        ],
-    )
+    return table("Shares", columns, rows)
 
 
 @command.command(

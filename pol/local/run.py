@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +101,9 @@ def run_locally(
         for slot in range(job.document.slots):
             part = RoundSlot(round, slot)
             observe = _observer(on_progress, round, slot)
+            train = partial(train_share, loaded, part, opening, locals_[slot], backend=executor)
             try:
-                share = train_share(
-                    loaded,
-                    part,
-                    opening,
-                    locals_[slot],
-                    backend=executor,
-                    on_boundary=kept,
-                    on_step=observe,
-                )
+                share = train(on_boundary=kept, on_step=observe)
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None
             locals_[slot] = share.local_out

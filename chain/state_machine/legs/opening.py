@@ -57,14 +57,39 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
 
     Raises ValueError for an extent that is not inside the order: no message names one, so it is a bug.
     """
+    order = match.order
+    _check_extent(order.terms, extent)
+    leg = _make_leg(ctx, match, extent)
+    LEGS.put(ctx.store, leg)
+    LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
+    ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=leg.number, unmatched=())
+    ORDERS_OF_VALIDATOR.mark(ctx.store, leg.validator, order.id)
+    TALLIES.update(ctx.store, order.id, unaudited=0, made_good=0)
+    reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
+    schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
+    _emit_matched(ctx, leg)
+    _put_openings(ctx, leg, extent.local_roots)
+    row = BondRow(
+        kind=BondKind.JOB,
+        owner=leg.validator,
+        leg=leg.number,
+        round=0,
+        slot=0,
+        issue=0,
+        amount=leg.job_bond,
+    )
+    lock_bond(ctx, order.id, row)
+    return leg
+
+
+def _make_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
+    """Return the leg of a match as it begins."""
     order, bid, terms = match.order, match.bid, match.order.terms
-    _check_extent(terms, extent)
-    number = order.legs + 1
     asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
-    leg = Leg(
+    return Leg(
         order_id=order.id,
-        number=number,
+        number=order.legs + 1,
         bid_id=bid.id,
         validator=bid.validator,
         price=match.price,
@@ -91,17 +116,13 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
         global_in=extent.opening_root,
         settles_at=0,
     )
-    LEGS.put(ctx.store, leg)
-    LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
-    ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=number, unmatched=())
-    ORDERS_OF_VALIDATOR.mark(ctx.store, leg.validator, order.id)
-    TALLIES.update(ctx.store, order.id, unaudited=0, made_good=0)
-    reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
-    schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, number)
+
+
+def _emit_matched(ctx: Context, leg: Leg) -> None:
     ctx.emit(
         OrderMatched(
-            order=order.id,
-            leg=number,
+            order=leg.order_id,
+            leg=leg.number,
             validator=leg.validator,
             bid=leg.bid_id,
             price=leg.price,
@@ -117,22 +138,16 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
             accept_deadline=leg.accept_deadline,
         )
     )
-    for slot, root in sorted(extent.local_roots.items()):
+
+
+def _put_openings(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> None:
+    """Store the local roots that slots open with, where they are not the terms'."""
+    for slot, root in sorted(local_roots.items()):
         SLOT_OPENINGS.put(
-            ctx.store, SlotOpening(order_id=order.id, leg=number, slot=slot, local_root=root)
+            ctx.store,
+            SlotOpening(order_id=leg.order_id, leg=leg.number, slot=slot, local_root=root),
         )
-        ctx.emit(SlotOpened(order=order.id, leg=number, slot=slot, local_root=root))
-    row = BondRow(
-        kind=BondKind.JOB,
-        owner=leg.validator,
-        leg=number,
-        round=0,
-        slot=0,
-        issue=0,
-        amount=leg.job_bond,
-    )
-    lock_bond(ctx, order.id, row)
-    return leg
+        ctx.emit(SlotOpened(order=leg.order_id, leg=leg.number, slot=slot, local_root=root))
 
 
 def _check_extent(terms: JobTerms, extent: Extent) -> None:
