@@ -22,9 +22,9 @@ BOND_RELEASE = Move("bond_release", BONDS_POT, ACCOUNTS_POT)
 DEPOSIT = Move("deposit", ACCOUNTS_POT, ESCROWS_POT)
 JOB_BOND = Move("job_bond", BONDS_POT, ESCROWS_POT)
 SHARE_BOND = Move("share_bond", BONDS_POT, ESCROWS_POT)
-VALIDATOR = Move("validator", ESCROWS_POT, ACCOUNTS_POT, Uses.WITHHELD)
-REFUND = Move("refund", ESCROWS_POT, ACCOUNTS_POT, Uses.DEPOSIT)
-BOND_RETURN = Move("bond_return", ESCROWS_POT, BONDS_POT, Uses.BOND)
+VALIDATOR = Move(name="validator", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
+REFUND = Move(name="refund", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
+BOND_RETURN = Move(name="bond_return", source=ESCROWS_POT, target=BONDS_POT, uses=Uses.BOND)
 
 MOVES = (
     SEND,

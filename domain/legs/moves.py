@@ -4,10 +4,10 @@ from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_
 from domain.moves import Move, Uses
 from domain.registry.moves import STAKES_POT
 
-DEPOSIT_BURN = Move("deposit_burn", ESCROWS_POT, BURNT_POT, Uses.DEPOSIT)
-COMPENSATION = Move("compensation", ESCROWS_POT, ACCOUNTS_POT, Uses.BOND)
-DECLINE_FEE = Move("decline_fee", ESCROWS_POT, COMMUNITY_POT, Uses.BOND)
-BURN = Move("burn", ESCROWS_POT, BURNT_POT, Uses.BOND)
+DEPOSIT_BURN = Move(name="deposit_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.DEPOSIT)
+COMPENSATION = Move(name="compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.BOND)
+DECLINE_FEE = Move(name="decline_fee", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.BOND)
+BURN = Move(name="burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.BOND)
 # Out of the stake of a validator who rejected what was right.
 STAKE_COMPENSATION = Move("stake_compensation", STAKES_POT, ACCOUNTS_POT)
 

@@ -9,12 +9,14 @@ AUDITS_POT = Pot("audits", "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz")
 
 POTS = (AUDITS_POT,)
 
-PROVIDER = Move("provider", ESCROWS_POT, ACCOUNTS_POT, Uses.DEPOSIT)
-AUDITOR = Move("auditor", ESCROWS_POT, ACCOUNTS_POT, Uses.DEPOSIT)
-PROTOCOL = Move("protocol", ESCROWS_POT, COMMUNITY_POT, Uses.DEPOSIT)
+PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
+AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
+PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
 # What is withheld from a validator who rejected what was right, and then its stake.
-HELD_COMPENSATION = Move("held_compensation", ESCROWS_POT, ACCOUNTS_POT, Uses.WITHHELD)
-HELD_BURN = Move("held_burn", ESCROWS_POT, BURNT_POT, Uses.WITHHELD)
+HELD_COMPENSATION = Move(
+    name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD
+)
+HELD_BURN = Move(name="held_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
 STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)
 # Seats of panels.
 CUT = Move("cut", STAKES_POT, AUDITS_POT)

@@ -2593,8 +2593,8 @@ MUTANTS = (
         "event-bond",
         "a payment does not tell which bond it comes from",
         "chain/state_machine/ledger/order_money.py",
-        "apply_payments(ctx, order_id, transfers, round, row)",
-        "apply_payments(ctx, order_id, transfers, round)",
+        "apply_payments(ctx, order_id, moves, round, row)",
+        "apply_payments(ctx, order_id, moves, round)",
         (f"{_SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
     ),
     Mutant(
