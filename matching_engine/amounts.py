@@ -1,15 +1,20 @@
 """Amounts in ascending order, of which it is asked how many are below another: a sorted list in blocks.
 
-A block is short enough that an insertion moves little memory, whatever the number of amounts. An amount is a bare
-integer, so an index costs a pointer for each bid.
+A block is short enough that an insertion moves little memory, whatever the number of amounts. Amounts of up to 63 bits
+take 8 bytes each, without an object of their own; a block with a larger one is a list of integers.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import TypeAlias
 
 BLOCK = 1_024
 """Amounts of a block when it is cut; it is cut in two when it has twice as many."""
+
+
+Block: TypeAlias = "array[int] | list[int]"
 
 
 class Amounts:
@@ -18,7 +23,7 @@ class Amounts:
     def __init__(self, amounts: Iterable[int] = ()) -> None:
         """Take the amounts, in any order."""
         ordered = sorted(amounts)
-        self._blocks = [ordered[at : at + BLOCK] for at in range(0, len(ordered), BLOCK)]
+        self._blocks = [_block(ordered[at : at + BLOCK]) for at in range(0, len(ordered), BLOCK)]
         self._tops = [block[-1] for block in self._blocks]
         self._starts: list[int] = []
 
@@ -30,15 +35,19 @@ class Amounts:
         """Add an amount."""
         self._starts = []
         if not self._blocks:
-            self._blocks, self._tops = [[amount]], [amount]
+            self._blocks, self._tops = [_block([amount])], [amount]
             return
         at = min(bisect_left(self._tops, amount), len(self._tops) - 1)
         block = self._blocks[at]
-        insort(block, amount)
+        try:
+            insort(block, amount)
+        except OverflowError:
+            block = self._blocks[at] = list(block)
+            insort(block, amount)
         if len(block) < 2 * BLOCK:
             self._tops[at] = block[-1]
             return
-        self._blocks[at : at + 1] = block[:BLOCK], block[BLOCK:]
+        self._blocks[at : at + 1] = _block(block[:BLOCK]), _block(block[BLOCK:])
         self._tops[at : at + 1] = block[BLOCK - 1], block[-1]
 
     def remove(self, amount: int) -> None:
@@ -60,3 +69,11 @@ class Amounts:
         if at == len(self._blocks):
             return self._starts[at]
         return self._starts[at] + bisect_left(self._blocks[at], amount)
+
+
+def _block(amounts: Block) -> Block:
+    """Return ascending amounts as a block."""
+    try:
+        return array("q", amounts)
+    except OverflowError:
+        return list(amounts)

@@ -3,15 +3,19 @@
 from bisect import bisect_left
 from random import Random
 
+import pytest
+
 from matching_engine.amounts import Amounts
 from tests.support.small_book import small_bounds
 
 
-def test_it_counts_as_a_sorted_list_does() -> None:
+@pytest.mark.parametrize("unit", [1, 1 << 60, 1 << 512])
+def test_it_counts_as_a_sorted_list_does(unit: int) -> None:
+    """With amounts that fit 63 bits, with some that do not, and with hardly any that do."""
     with small_bounds():
         for number in range(100):
             random = Random(number)
-            plain = sorted(random.randint(0, 9) for _ in range(random.randint(0, 30)))
+            plain = sorted(random.randint(0, 9) * unit for _ in range(random.randint(0, 30)))
             amounts = Amounts(random.sample(plain, len(plain)))
             for _ in range(60):
                 if plain and random.random() < 0.5:
@@ -19,10 +23,10 @@ def test_it_counts_as_a_sorted_list_does() -> None:
                     plain.remove(amount)
                     amounts.remove(amount)
                 else:
-                    amount = random.randint(-1, 10)
+                    amount = random.randint(-10, 10) * unit
                     plain = sorted([*plain, amount])
                     amounts.add(amount)
-                asked = random.randint(-3, 12)
+                asked = random.randint(-12, 12) * unit + random.randint(-1, 1)
                 assert amounts.below(asked) == bisect_left(plain, asked)
                 assert bool(amounts) == bool(plain)
 
