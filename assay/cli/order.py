@@ -12,12 +12,14 @@ from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, Interrupted
-from assay.cli.output import Table, byte_progress, flops, load_line, money, short, table
+from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
 from domain.market.records import Histogram, Order, OrderState
 from domain.proof.queries import OrderResponse
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from consumer.watch import Summary
 
 job_option = click.option(
@@ -234,7 +236,7 @@ def show(context: CommandContext, order: str) -> None:
     )
 
 
-def _legs_table(on_chain: OrderResponse) -> Table:
+def _legs_table(on_chain: OrderResponse) -> "Table":
     """Return the legs of an order: who serves which part of it, and how far."""
     from domain.legs.reasons import LegEnd
 
@@ -258,7 +260,7 @@ def _legs_table(on_chain: OrderResponse) -> Table:
     return table("Legs", columns, rows)
 
 
-def _shares_table(on_chain: OrderResponse) -> Table:
+def _shares_table(on_chain: OrderResponse) -> "Table":
     """Return the shares of an order with what was drawn of each and what became of it."""
     from domain.proof.reasons import ShareReason
     from pol.rules.schedule import share_segments
