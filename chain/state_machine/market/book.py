@@ -19,7 +19,7 @@ from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
 from domain.ledger.moves import BOND_RETURN
 from domain.ledger.records import BondRow
 from domain.market.events import BidClosed
-from domain.market.records import Bid
+from domain.market.records import Bid, Offer
 from domain.moves import Transfer
 from matching_engine.book import Backing, Book
 from matching_engine.records import Standing
@@ -57,19 +57,34 @@ def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
 def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
     """Return a row of the book; ``words`` has one object for what many bids say."""
     offer, share = bid.offer, words.setdefault
-    named = replace(
-        offer,
-        device_class=share(offer.device_class, offer.device_class),
-        regions=share(offer.regions, offer.regions),
-        tiers=share(offer.tiers, offer.tiers),
-        memory=share(offer.memory, offer.memory),
-    )
-    bid = replace(bid, validator=share(bid.validator, bid.validator), offer=named)
+    free = bid.free
     jailed, free_bond, free_stake, worsened_height = backing
     return Standing(
-        bid=bid,
+        bid=Bid(
+            id=bid.id,
+            validator=share(bid.validator, bid.validator),
+            offer=Offer(
+                price=offer.price,
+                slot_speed=offer.slot_speed,
+                slots=offer.slots,
+                device_class=share(offer.device_class, offer.device_class),
+                memory=share(offer.memory, offer.memory),
+                regions=share(offer.regions, offer.regions),
+                tiers=share(offer.tiers, offer.tiers),
+                min_work=offer.min_work,
+                max_work=offer.max_work,
+                providers_bps=share(offer.providers_bps, offer.providers_bps),
+                max_payload=offer.max_payload,
+                max_job_bond=offer.max_job_bond,
+            ),
+            capacity=bid.capacity,
+            expires_at=bid.expires_at,
+            placed_height=share(bid.placed_height, bid.placed_height),
+            reserved=bid.reserved,
+        ),
         jailed=jailed,
-        free_capacity=bid.free,
+        # Of a bid of which nothing is sold, the two are one object.
+        free_capacity=bid.capacity if free == bid.capacity else free,
         free_bond=free_bond,
         free_stake=free_stake,
         worsened_height=worsened_height,
