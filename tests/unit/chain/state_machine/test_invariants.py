@@ -401,9 +401,16 @@ def test_every_check_of_a_component_is_in_its_value() -> None:
 
 
 def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
-    from domain.ledger.moves import BOND_DEPOSIT, BOND_RELEASE, SEND
+    from domain.ledger.moves import (
+        ACCOUNTS_POT,
+        BOND_DEPOSIT,
+        BOND_RELEASE,
+        BONDS_POT,
+        BURNT_POT,
+        SEND,
+    )
     from domain.legs.moves import BURN
-    from domain.moves import Transfer
+    from domain.moves import Move, Transfer
     from domain.proof.moves import CUT
     from tests.support.chain_harness import CHAIN_ID, CRYPTO
 
@@ -417,6 +424,9 @@ def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
         Transfer(BOND_RELEASE, "carol", "carol", 1),
         Transfer(CUT, "v0", "", 10**18),
         Transfer(BURN, "", "", 1),
+        # Nobody declares a tip, and a fee goes elsewhere.
+        Transfer(Move("tip", ACCOUNTS_POT, BONDS_POT), "carol", "carol", 1),
+        Transfer(Move("fee", ACCOUNTS_POT, BURNT_POT), "carol", "", 1),
     ):
         with pytest.raises(LedgerBroken):
             apply_transfer(ctx, broken)
