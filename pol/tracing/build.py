@@ -23,9 +23,16 @@ from pol.state.arrays import Array
 from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import read_columns
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
-from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
+from pol.tracing.functions import (
+    JobFunctions,
+    batch_norms,
+    evaluating,
+    measured,
+    named,
+    parts_in_eval,
+)
 from pol.tracing.habits import Trying
-from pol.tracing.model import prepare_model
+from pol.tracing.model import own_tensors, prepare_model
 from pol.tracing.optimizers import (
     AVERAGE,
     VELOCITY,
@@ -124,14 +131,14 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, rounds.steps, rows)
     _say_rates(functions.course, tell)
+    _say_modes(spec.model, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
     _check_names(state, local)
     _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
-    tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
-    own = {name: tensor for name, tensor in tensors.items() if name in state}
+    own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
     # copies, because torch warns of arrays that are read-only, as mapped ones are
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
     batch = _batch_of(example, spec.batch)
@@ -150,7 +157,9 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             own=own,
         )
         remembered.check(lambda: trace_program(functions.forward, forward, own=own))
+        step = _without_unchanged(step, spec.model)
         updated = _updated(step, state)
+        _check_averages(spec, functions.trained, updated)
         tell(f"{len(step.nodes):,} operations in a step")
         averaged = {name: state[name] for name in updated}
         outer = trace_program(
@@ -205,6 +214,34 @@ def _say_rates(course: Sequence[float], tell: Progress) -> None:
         tell(
             f"learning rate: {first:.3g} in the first step, {last:.3g} in the last, {most:.3g} at most"
         )
+
+
+def _say_modes(model: nn.Module, tell: Progress) -> None:
+    """Say which parts train in the mode of evaluation, or that none does though the model came in it."""
+    if not any(part.training for part in model.modules()):
+        tell(
+            "the model is in eval mode as a whole, and trains in training mode (as after model.train())"
+        )
+        return
+    parts = parts_in_eval(model)
+    # a part of one that is named has no line of its own
+    names = {name for name, _ in parts}
+    outer = [
+        f"{name or 'the model itself'} ({type(part).__name__})"
+        for name, part in parts
+        if not name or name.rpartition(".")[0] not in names
+    ]
+    if outer:
+        tell(
+            f"handed over in eval mode, and kept in it while the rest trains: {_some(outer)}; "
+            "model.train() in job() puts all parts into training mode"
+        )
+
+
+def _some(texts: Sequence[str], most: int = 3) -> str:
+    """Return the first of some texts as a list in a sentence, and how many more there are."""
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
 
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
@@ -300,6 +337,23 @@ def _check_precisions(spec: JobSpec) -> None:
             raise JobError("precision", reason, remedy)
 
 
+def _without_unchanged(step: Program, model: nn.Module) -> Program:
+    """Return a step without the parameters that it only hands on as they are, such as frozen ones."""
+    changed = step.changed_outputs()
+    unchanged = {f"global.{name}" for name, _ in model.named_parameters()}.difference(changed)
+    outputs = {name: number for name, number in step.outputs.items() if name not in unchanged}
+    return replace(step, outputs=outputs)
+
+
+def _check_averages(spec: JobSpec, trained: Sequence[str], updated: Sequence[str]) -> None:
+    """Refuse a moving average that would not follow its weight: one that forward alone changes."""
+    for name in trained if spec.ema is not None else ():
+        if name in updated and AVERAGE + name not in updated:
+            reason = "changes in a forward pass and has no gradient, so its moving average would stay behind"
+            remedy = f"leave it out of the optimizer's groups, or freeze it: model.{name}.requires_grad_(False)"
+            raise JobError(f"model.{name}", reason, remedy)
+
+
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     specs = [
         TensorSpec(name, "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
@@ -309,7 +363,8 @@ def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     for spec in updated:
         if spec.dtype != "f32":
             reason = "every step changes this counter, and integers cannot be averaged over slots"
-            raise JobError(f"model.{spec.name}", reason, "make it a float32 buffer")
+            remedy = "make it a float32 buffer, as torch.zeros(1) is"
+            raise JobError(f"model.{spec.name}", reason, remedy)
     return [spec.name for spec in updated]
 
 
@@ -339,7 +394,7 @@ def _try_loss(
     narrow, trying = _NarrowTypes(), Trying()
     # what torch warns of is not how a job computes
     quiet = warnings.catch_warnings(action="ignore")
-    with quiet, training_mode(spec.model, False), narrow, trying:
+    with quiet, evaluating(spec.model), narrow, trying:
         for columns, row in [
             *((data, row) for row in _tried(data)),
             *((holdout, row) for row in _tried(holdout, data)),
