@@ -41,11 +41,12 @@ from pol.tracing.optimizers import (
     outer_initial,
 )
 from pol.tracing.origin import place_of_error
-from pol.tracing.reasons import NotInAJob, in_words
+from pol.tracing.reasons import NotInAJob, in_words, listed
 from pol.tracing.remembered import Remembered
 from pol.tracing.spec import JobSpec
+from pol.tracing.taken import said_of
 from pol.tracing.trace import trace_program
-from pol.tracing.weights import seeded_parameters
+from pol.tracing.weights import initial_weights
 from pol.values import MAX_NAME, NAME, TensorSpec
 
 Progress = Callable[[str], None]
@@ -131,6 +132,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, rounds.steps, rows)
     _say_rates(functions.course, tell)
+    if going_on := said_of([group.taken for group in functions.groups]):
+        tell(going_on)
     _say_modes(spec.model, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
@@ -171,9 +174,12 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             precisions=spec.precisions,
             own=own,
         )
-    if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
-        state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
-        state.update(averages_initial(spec.ema, state, functions.trained))
+    # last, so that a layer that cannot be traced is named as that
+    begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
+    state.update(begun.values)
+    state.update(averages_initial(spec.ema, state, functions.trained))
+    if spec.weights is None:
+        tell(str(begun))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     own_work = segment_own_work(boundary, rows)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
@@ -233,15 +239,9 @@ def _say_modes(model: nn.Module, tell: Progress) -> None:
     ]
     if outer:
         tell(
-            f"handed over in eval mode, and kept in it while the rest trains: {_some(outer)}; "
+            f"handed over in eval mode, and kept in it while the rest trains: {listed(outer)}; "
             "model.train() in job() puts all parts into training mode"
         )
-
-
-def _some(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first of some texts as a list in a sentence, and how many more there are."""
-    shown = ", ".join(texts[:most])
-    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
 
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:

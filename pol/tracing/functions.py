@@ -15,7 +15,7 @@ from pol.tracing.accumulation import accumulated
 from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import EVALUATION, SeededDropout
 from pol.tracing.exchange import exchanged
-from pol.tracing.groups import trained_groups
+from pol.tracing.groups import Group, trained_groups
 from pol.tracing.habits import refusing
 from pol.tracing.model import own_tensors
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
@@ -183,11 +183,17 @@ class JobFunctions:
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
         self._optimizer = InnerOptimizer(groups)
         self._rates = [group.lr for group in groups]
+        self._groups = groups
 
     @property
     def trained(self) -> list[str]:
         """Names of the parameters that the step changes."""
         return self._trained
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """Parameters by the rule that moves them."""
+        return self._groups
 
     @property
     def course(self) -> Sequence[float]:

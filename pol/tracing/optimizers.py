@@ -27,7 +27,7 @@ class InnerOptimizer:
         """Return the local state before the first step."""
         state = {}
         for index, group in enumerate(self._groups):
-            for name, number in group.rule.numbers().items():
+            for name, number in {**group.rule.numbers(), **group.taken.numbers}.items():
                 state[_of_group(name, index)] = torch.tensor(number)
             for kind, number in group.rule.kept().items():
                 for name in group.names:
@@ -36,6 +36,7 @@ class InnerOptimizer:
                         state[f"{kind}.{name}"] = torch.full(
                             shape, number, dtype=parameters[name].dtype
                         )
+            state.update(group.taken.tensors)
         return state
 
     def update(
@@ -46,7 +47,8 @@ class InnerOptimizer:
         kept: dict[str, torch.Tensor] = {}
         for index, group in enumerate(self._groups):
             varying = {name: table.at(step) for name, table in group.varying.items()}
-            now = Now(step, group.lr.at(step), varying)
+            done = group.taken.steps
+            now = Now(step + done if done else step, group.lr.at(step), varying)
             numbers = {name: local[_of_group(name, index)] for name in group.rule.numbers()}
             numbers, common = group.rule.begin(numbers, now)
             kept.update({_of_group(name, index): number for name, number in numbers.items()})

@@ -1,6 +1,8 @@
 """What a person hands over with a model is trained on, and what forward changes is handed on, as in a loop of torch."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from pol.job.load import load_job
 from pol.tracing.build import build
 from pol.tracing.model import own_tensors
 from pol.tracing.spec import Batch, JobSpec
+from pol.tracing.weights import initial_weights
 
 ROWS, STEPS = 64, 4
 X = np.random.default_rng(0).normal(1, 2, (ROWS, 8)).astype(np.float32)
@@ -372,3 +375,240 @@ def test_a_train_of_its_own_has_its_say(tmp_path: Path) -> None:
     model = Overrides(nn.BatchNorm1d(8), nn.Linear(8, 2))
     job = build(spec_of(model, classes), tmp_path)
     assert "0.running_mean" not in {spec.name for spec in job.updated}
+
+
+# --- initial weights ----------------------------------------------------------------------------
+
+
+class Words(nn.Module):
+    """A language model with tied weights and initial weights of its own: its loss begins at ln 40."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.body = nn.Embedding(40, 16), nn.Linear(16, 16)
+        self.score = nn.Linear(16, 40, bias=False)
+        self.tokens.weight = self.score.weight
+        self.apply(self._init)
+
+    def _init(self, part: nn.Module) -> None:
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.normal_(part.weight, 0.0, 0.02)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.tokens(x)
+        found: torch.Tensor = self.score(F.layer_norm(h + self.body(h), (16,)))
+        return found
+
+
+def _next(model: nn.Module, batch: Batch) -> torch.Tensor:
+    return F.cross_entropy(model(batch["x"][:, :-1]).flatten(0, 1), batch["x"][:, 1:].flatten())
+
+
+def _begins(model: nn.Module, tmp_path: Path, **options: Any) -> tuple[dict[str, bool], str]:
+    """Build a job; return which tensors it begins with as the model has them, and the line that says so."""
+    told: list[str] = []
+    build(spec_of(model, classes, weights=None, **options), tmp_path, told.append)
+    state = load_job(tmp_path).global_state
+    same = {
+        name: bool((state[name] == tensor.detach().numpy()).all())
+        for name, tensor in model.named_parameters()
+    }
+    return same, next(line for line in told if line.startswith("initial weights"))
+
+
+def _net() -> Any:
+    return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, 2))
+
+
+LAWFUL = ["0.weight", "0.bias", "3.weight", "3.bias"]
+
+
+def test_initial_weights_of_its_own_are_kept(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 40, (64, 13))
+    data = {"x": rows}
+    told: list[str] = []
+    spec = JobSpec(
+        name="words", model=Words(), loss=_next, train=data, holdout=data, steps=4, batch=16
+    )
+    build(spec, tmp_path, told.append)
+    losses, _ = trained(tmp_path, 1)
+    assert losses[0] == pytest.approx(np.log(40), rel=0.02)
+    assert (
+        "initial weights: 2 tensors as they are in the model (shared by several layers: tokens.weight; "
+        "changed after their layers made them: body.weight); 1 drawn from the seed"
+    ) in told
+
+
+def test_what_layers_have_made_is_drawn_from_the_seed(tmp_path: Path) -> None:
+    same, line = _begins(_net(), tmp_path)
+    assert [name for name in same if not same[name]] == LAWFUL
+    assert line == "initial weights: 4 drawn from the seed"
+
+
+def _stepped(model: Any) -> Any:
+    for _ in range(3):
+        model(torch.from_numpy(X)).sum().backward()
+        torch.optim.SGD(model.parameters(), 0.01).step()
+    return model
+
+
+def _loaded(model: Any) -> Any:
+    model.load_state_dict(_net().state_dict())
+    return model
+
+
+def _copied(model: Any) -> Any:
+    return copy.deepcopy(model)
+
+
+def _past_the_count(model: Any) -> Any:
+    """Written by .data, which torch does not count: the first weight shows it, and all are kept."""
+    model[0].weight.data = torch.randn(16, 8) * 0.02
+    return model
+
+
+def _from_a_vector(model: Any) -> Any:
+    numbers = nn.utils.parameters_to_vector(_stepped(_net()).parameters())
+    nn.utils.vector_to_parameters(numbers.detach(), model.parameters())
+    return model
+
+
+def _by_data(model: Any) -> Any:
+    for part in (model[0], model[3]):
+        part.weight.data.normal_(0.0, 0.02)
+    return model
+
+
+@pytest.mark.parametrize(
+    "change", [_stepped, _loaded, _copied, _past_the_count, _by_data, _from_a_vector]
+)
+def test_weights_that_a_person_has_set_are_kept(
+    change: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    same, line = _begins(change(_net()), tmp_path)
+    assert all(same.values())
+    assert "drawn" not in line
+
+
+def test_only_what_was_set_is_kept(tmp_path: Path) -> None:
+    model = _net()
+    nn.init.kaiming_normal_(model[0].weight)
+    same, line = _begins(model, tmp_path)
+    assert [name for name in same if not same[name]] == LAWFUL[1:]
+    assert "1 tensor as it is in the model (changed after their layers made them: 0.weight)" in line
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Linear(3, 50), nn.Conv2d(2, 3, 3), nn.ConvTranspose1d(2, 3, 5), nn.Bilinear(3, 4, 5), nn.LSTM(3, 8, 2),
+        nn.GRUCell(3, 4), nn.Embedding(50, 20), nn.EmbeddingBag(9, 4), nn.Embedding(30, 8, padding_idx=-1),
+        nn.MultiheadAttention(8, 2), nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(600, 600),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)  # fmt: skip
+def test_every_layer_with_a_law_is_known_as_it_was_made(layer: nn.Module) -> None:
+    trained_names = [name for name, _ in layer.named_parameters()]
+    begun = initial_weights(layer, 3, trained_names, None)
+    assert begun.drawn
+    assert not begun.kept, str(begun)
+
+
+def test_a_row_of_padding_stays_zero() -> None:
+    layer = nn.Embedding(30, 8, padding_idx=4)
+    values = initial_weights(layer, 3, ["weight"], "seed").values["weight"]
+    assert not values[4].any()
+    assert values[5].any()
+
+
+# --- state of the optimizer ---------------------------------------------------------------------
+
+
+def _going_on(
+    make: Callable[[Any], torch.optim.Optimizer], schedule: Any = None, loaded: bool = False
+) -> JobSpec:
+    """A training of 30 steps that goes on, with the very objects or with others that their state was loaded into."""
+    torch.manual_seed(0)
+    model = nn.Linear(8, 2)
+    optimizer = make(model.parameters())
+    scheduler = schedule(optimizer) if schedule else None
+    for _ in range(30):
+        optimizer.zero_grad()
+        classes(model, {"x": torch.from_numpy(X), "y": torch.from_numpy(Y)}).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+    if loaded:
+        states = model.state_dict(), optimizer.state_dict()
+        model = nn.Linear(8, 2)
+        optimizer = make(model.parameters())
+        model.load_state_dict(states[0])
+        optimizer.load_state_dict(states[1])
+    return spec_of(model, classes, optimizer, weights=None, schedule=scheduler)
+
+
+def _adam(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, 1e-2)
+
+
+def _momentum(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, 0.05, momentum=0.9, dampening=0.5)
+
+
+def _rms(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(parameters, 1e-2, momentum=0.5)
+
+
+def _cosine(optimizer: Any) -> Any:
+    return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+
+
+@pytest.mark.parametrize(
+    ("make", "schedule", "loaded", "said"),
+    [
+        (_adam, None, False, "after 30 steps: exp_avg, exp_avg_sq of 2 parameters"),
+        (_adam, None, True, "after 30 steps: exp_avg, exp_avg_sq of 2 parameters"),
+        (_adam, _cosine, False, "after 30 steps: exp_avg, exp_avg_sq of 2 parameters"),
+        (_momentum, _cosine, False, "state: momentum of 2 parameters"),
+        (_rms, None, True, "after 30 steps: momentum, square_avg of 2 parameters"),
+    ],
+)
+def test_an_optimizer_goes_on_from_its_state(
+    make: Any, schedule: Any, loaded: bool, said: str, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    agrees(lambda: _going_on(make, schedule, loaded), tmp_path, told)
+    assert any(line.startswith("the optimizer goes on") and line.endswith(said) for line in told)
+
+
+def test_all_slots_begin_with_the_state_of_the_optimizer(tmp_path: Path) -> None:
+    spec = replace(_going_on(_adam), slots=2)
+    build(spec, tmp_path)
+    state: Any = spec.optimizer.state  # type: ignore[union-attr]
+    local = load_job(tmp_path).local_state
+    mean = state[spec.model.weight]["exp_avg"]
+    np.testing.assert_array_equal(local["exp_avg.weight"], mean.numpy())
+    assert local["correction2"] == np.float32(1 - 0.999**30)
+
+
+def test_state_of_an_optimizer_for_weights_that_are_drawn_is_refused(tmp_path: Path) -> None:
+    spec = replace(_going_on(_adam), weights="seed")
+    with pytest.raises(JobError, match=r"optimizer: it has state.*drawn anew; leave weights= out"):
+        build(spec, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda state: state.pop("exp_avg_sq"), r"exp_avg_sq of weight is missing.*\[2, 8\]"),
+        (lambda state: state["exp_avg"].fill_(torch.nan), "exp_avg of weight holds NaN"),
+    ],
+)
+def test_a_state_that_is_not_the_optimizers_is_refused(
+    change: Any, words: str, tmp_path: Path
+) -> None:
+    spec = _going_on(_adam)
+    change(spec.optimizer.state[spec.model.weight])  # type: ignore[union-attr]
+    with pytest.raises(JobError, match=words):
+        build(spec, tmp_path)
