@@ -56,9 +56,16 @@ def command() -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @fine_tuning_options
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    help="Compare one step of the job with one of plain torch, and refuse what differs.  [check]",
+)
 @network_options
 @common_options
-def build(context: CommandContext, file: Path | None, to: Path, **options: Any) -> None:
+def build(
+    context: CommandContext, file: Path | None, to: Path, check: bool, **options: Any
+) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
     from pol.tracing.garbage import keep_for_good
@@ -72,11 +79,11 @@ def build(context: CommandContext, file: Path | None, to: Path, **options: Any) 
     with stages(context.output) as tell, _folder(to):
         build_job, build_spec = _builders(tell)
         if file is None:
-            job = build_spec(spec_of(tuning, tell), to, tell)
+            job = build_spec(spec_of(tuning, tell), to, tell, check)
         else:
             refuse_without_model(tuning)
             with _errors_of(file):
-                job = build_job(file, to, tell)
+                job = build_job(file, to, tell, check)
     _show(context, job, to, options)
     keep_for_good()  # the process ends, which would look at every module and model once more
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
+from pol.tracing.check import check_step
 from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import read_columns
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
@@ -58,13 +60,17 @@ def build_job(
     source: "Path | str | JobSpec | Callable[[], JobSpec]",
     out: Path | str,
     on_progress: Progress | None = None,
+    check: bool = True,
 ) -> Job:
     """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
 
     A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
 
-    Raises JobError, which names the field, when the file has no ``job()`` or what it returns is not a job.
+    One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
+
+    Raises JobError, which names the field, when the file has no ``job()``, what it returns is not a job, or the step
+    differs from that of plain torch.
 
     Example::
 
@@ -73,9 +79,9 @@ def build_job(
     """
     tell, out = on_progress or (lambda _text: None), Path(out)
     if isinstance(source, JobSpec):
-        return build(source, out, tell)
+        return build(source, out, tell, check)
     if callable(source):
-        return build(_made_by(source, getattr(source, "__name__", "job")), out, tell)
+        return build(_made_by(source, getattr(source, "__name__", "job")), out, tell, check)
     given: object = source
     if not isinstance(given, str | Path):
         reason = f"a {type(given).__name__} is no job"
@@ -88,7 +94,7 @@ def build_job(
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
         if not callable(maker):
             raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-        return build(_made_by(maker, file.name), out, tell)
+        return build(_made_by(maker, file.name), out, tell, check)
 
 
 def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
@@ -114,17 +120,19 @@ def _modules_beside(file: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
+def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: bool = True) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
-    tell = on_progress or (lambda _text: None)
-    spec = replace(spec, model=prepare_model(spec.model, tell))
+    since, tell = perf_counter(), on_progress or (lambda _text: None)
+    spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
     with Scratch(out) as scratch:
         data = read_columns(spec.train, "train", scratch, tell)
         holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, out, tell)
+        return _build_of(spec, data, holdout, out, since, tell)
 
 
-def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: Progress) -> Job:
+def _build_of(
+    spec: JobSpec, data: Columns, holdout: Columns, out: Path, since: float, tell: Progress
+) -> Job:
     _check_columns(data, holdout)
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
@@ -139,7 +147,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     _check_precisions(spec)
     local = functions.initial_local(state)
     _check_names(state, local)
-    _try_loss(spec, state, data, holdout, tell)
+    is_wide = _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
     own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
     # copies, because torch warns of arrays that are read-only, as mapped ones are
@@ -180,6 +188,9 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     state.update(averages_initial(spec.ema, state, functions.trained))
     if spec.weights is None:
         tell(str(begun))
+    if spec.check:
+        parts = (spec, functions, step, state, local, data)
+        check_step(*parts, since=since, is_wide=is_wide, tell=tell)
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     own_work = segment_own_work(boundary, rows)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
@@ -381,8 +392,10 @@ def _try_loss(
     data: Columns,
     holdout: Columns,
     tell: Progress,
-) -> None:
+) -> bool:
     """Compute the loss of a few rows in plain torch, without dropout, before it is traced.
+
+    Return whether something is cast to types that are narrower than FP32.
 
     A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
     so the loss is computed once on the rows whose integers are the smallest and the largest of their columns.
@@ -414,6 +427,7 @@ def _try_loss(
     if seen := narrow.seen | trying.narrow:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in seen))
         tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
+    return bool(seen)
 
 
 def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:

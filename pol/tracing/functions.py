@@ -45,7 +45,7 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-class _Measured(Measuring):
+class Measured(Measuring):
     """A measure as the forward of a module, so that ``functional_call`` can put other weights into the model."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
@@ -53,6 +53,7 @@ class _Measured(Measuring):
         self._measure, self._field = measure, field
 
     def forward(self, batch: Batch) -> torch.Tensor:
+        """Return what is measured, as FP32 of shape ()."""
         value: object = self._measure(self.model, batch)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             raise JobError(
@@ -63,7 +64,7 @@ class _Measured(Measuring):
         return value.float().reshape(())
 
 
-class _Differentiated(_Measured):
+class _Differentiated(Measured):
     """A measure and its gradients, while the other weights are in the model: checkpointed parts run again for them."""
 
     def __init__(
@@ -85,7 +86,7 @@ def measured(
     model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str
 ) -> torch.Tensor:
     """Return ``measure`` of the model with other weights and buffers."""
-    part = _Measured(model, measure, field)
+    part = Measured(model, measure, field)
     try:
         value, _ = _called(part, weights, batch)
     except RuntimeError as error:
@@ -101,10 +102,10 @@ def measured(
     return value
 
 
-def _called(part: _Measured, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
+def _called(part: Measured, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
     """Return what a measure gives with other weights and buffers, and what became of these."""
     given = {name: weights[name] for name in own_tensors(part.model) if name in weights}
-    with _as_written(), refusing(), exchanged(part.model, given) as read:
+    with as_written(), refusing(), exchanged(part.model, given) as read:
         value = part(batch)
         after = read()
     return value, {name: tensor.detach() for name, tensor in after.items()}
@@ -119,7 +120,7 @@ def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _as_written() -> Iterator[None]:
+def as_written() -> Iterator[None]:
     """Run parts that ``torch.compile`` made as they were written, also while they are traced."""
     traced = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
     with traced, torch.compiler.set_stance("force_eager"):
@@ -181,7 +182,8 @@ class JobFunctions:
         groups = trained_groups(spec, steps, rows)
         chosen = {name for group in groups for name in group.names}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
-        self._optimizer = InnerOptimizer(groups)
+        self.optimizer = InnerOptimizer(groups)
+        """What moves the parameters in a step."""
         self._rates = [group.lr for group in groups]
         self._groups = groups
 
@@ -202,7 +204,7 @@ class JobFunctions:
 
     def initial_local(self, state: Tensors) -> dict[str, torch.Tensor]:
         """Return the local state of a slot before its first step."""
-        return self._optimizer.initial({name: state[name] for name in self._trained})
+        return self.optimizer.initial({name: state[name] for name in self._trained})
 
     def step(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """One training step: forward, backward, clipping, schedule and optimizer."""
@@ -221,7 +223,7 @@ class JobFunctions:
             gradients = clip(gradients, spec.clip_norm)
         # what a forward pass writes into a weight is there before the optimizer moves it
         weights = {name: current[name].detach() for name in self._trained}
-        moved, kept = self._optimizer.update(weights, gradients, local, inputs[STEP])
+        moved, kept = self.optimizer.update(weights, gradients, local, inputs[STEP])
         after = {name: current[name].detach() for name in self._handed_on() if name in current}
         return {
             **named("global", {**after, **moved, **averages(spec.ema, state, moved)}),

@@ -13,7 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from pol.tracing.reasons import NotInAJob
 
-_NARROW = (torch.bfloat16, torch.float16)
+NARROW = (torch.bfloat16, torch.float16)
+"""Floating types that a job computes in FP32."""
 _EMBEDDING, _TO, _TYPE = functional.embedding, Tensor.to, Tensor.type
 
 
@@ -73,7 +74,7 @@ def _embedding(
 
 
 def _is_narrow(part: object) -> bool:
-    return isinstance(part, torch.dtype) and part in _NARROW
+    return isinstance(part, torch.dtype) and part in NARROW
 
 
 def _wide(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:
@@ -89,14 +90,14 @@ def _wide_to(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return cast
 
 
-_CASTS: dict[Any, Callable[..., Tensor]] = {
+CASTS: dict[Any, Callable[..., Tensor]] = {
     Tensor.bfloat16: _wide,
     Tensor.half: _wide,
     _TO: _wide_to(_TO),
     _TYPE: _wide_to(_TYPE),
 }
 HABITS: dict[Any, Callable[..., Any]] = {
-    **_CASTS,
+    **CASTS,
     Tensor.backward: _backward,
     Tensor.data.__set__: _with_data,  # type: ignore[attr-defined]
     functional.embedding: _embedding,
@@ -118,7 +119,7 @@ def narrowed_by(function: Any, arguments: Sequence[Any]) -> set[torch.dtype]:
         return {torch.bfloat16}
     if function is Tensor.half:
         return {torch.float16}
-    return set(filter(_is_narrow, arguments)) if function in _CASTS else set()
+    return set(filter(_is_narrow, arguments)) if function in CASTS else set()
 
 
 class Trying(TorchFunctionMode):

@@ -180,6 +180,8 @@ class JobSpec:
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
 
+    When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
+
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
 
@@ -220,6 +222,7 @@ class JobSpec:
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] | None = None
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    check: bool = True
 
     def __post_init__(self) -> None:
         self._check_length()

@@ -68,6 +68,14 @@ def numbers_after(rule: Rule, steps: int, product: float) -> dict[str, float]:
     return {name: known[name] for name in rule.numbers()} if steps else dict(rule.numbers())
 
 
+def left_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, names: Sequence[str], rule: Rule
+) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """Return the state of an optimizer of parameters for which it has made equally many steps: tensors and numbers."""
+    (_, taken), *_ = taken_by_steps(model, optimizer, names, rule)
+    return dict(taken.tensors), dict(taken.numbers)
+
+
 def said_of(taken: Sequence[Taken]) -> str | None:
     """Return a line on the state that is taken; None where there is none."""
     used = [part for part in taken if part.steps]
