@@ -164,6 +164,11 @@ def load_line(path: Path) -> str:
     return f"into the model of your job file: assay.load_result(model, {str(path)!r})"
 
 
+def resume_line(path: Path) -> str:
+    """Say how another job goes on from a result that was written."""
+    return f"go on from there: assay job build FILE.py --resume {path} -o DIR"
+
+
 def flops(value: int) -> str:
     """Write work with a unit: FLOP, kFLOP … EFLOP."""
     size = float(value)

@@ -19,7 +19,7 @@ from pol.errors import JobError, StateError
 from pol.job.document import Job
 from pol.job.files import read_file
 from pol.job.strict_json import dump_json, parse_json, read_part
-from pol.limits import LIMITS, MAX_INTEGER
+from pol.limits import MAX_INTEGER
 from pol.state.arrays import State
 from pol.state.canonical import state_tree
 from pol.state.tensors import load_safetensors, safetensors_pieces
@@ -86,7 +86,7 @@ class HasTraining(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A global state, the local state of each slot, and where the training stands; the roots are those of the states."""
+    """A global state, the local state of each slot, and where the training stands, with the roots of these states."""
 
     state: State
     locals: Sequence[State]
@@ -156,7 +156,9 @@ def read_training(path: Path) -> Checkpoint:
     if not model.is_file() and not folder.is_dir():
         raise JobError(FIELD, f"there is no training at {path}", _REMEDY)
     if not (folder / POSITION_FILE).is_file():
-        reason = f"there is no {folder / POSITION_FILE}, which says where the training of {model} stands"
+        reason = (
+            f"there is no {folder / POSITION_FILE}, which says where the training of {model} stands"
+        )
         raise JobError(FIELD, reason, _REMEDY)
     position = _read_position(folder / POSITION_FILE)
     if len(position.local_roots) != position.slots:

@@ -1,4 +1,4 @@
-"""The local states that slots begin with where a job goes on from another one: they stay on disk until they are read."""
+"""The local states that slots begin with where a job goes on from another one; they stay on disk until used."""
 
 from pathlib import Path
 from threading import Lock

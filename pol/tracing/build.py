@@ -56,7 +56,9 @@ def build_job(
 ) -> Job:
     """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
 
-    With ``resume`` it goes on from that result, as if the JobSpec named it. A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
+    With ``resume`` it goes on from that result, as if the JobSpec named it.
+
+    A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
 
     Raises JobError, which names the field, when the file has no ``job()`` or what it returns is not a job.
@@ -184,7 +186,9 @@ def _build_of(
             precisions=spec.precisions,
             own=own,
         )
-    if spec.weights == "seed" and before is None:  # last, so that a layer that cannot be traced is named as that
+    if (
+        spec.weights == "seed" and before is None
+    ):  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))

@@ -14,9 +14,7 @@ from pol.state.canonical import state_specs, state_tree
 from pol.tracing.optimizers import AVERAGE, VELOCITY
 from pol.tracing.spec import JobSpec
 
-_ANEW = (
-    "or begin anew from its weights: assay.load_result(model, …), weights=\"keep\", and no resume"
-)
+_ANEW = 'or begin anew from its weights: assay.load_result(model, …), weights="keep", and no resume'
 _FIRST = "that the first job had"
 
 
@@ -63,7 +61,9 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
     ):
         here, there = getattr(spec, name), getattr(position, name)
         if here != there:
-            reason = f"is {here}, and the result that it goes on from was trained with {there}: {why}"
+            reason = (
+                f"is {here}, and the result that it goes on from was trained with {there}: {why}"
+            )
             raise JobError(name, reason, f"give {name}={there}, {_ANEW}")
 
 
@@ -80,7 +80,7 @@ def check_data(position: Position, columns: Mapping[str, Array]) -> None:
 
 
 def check_tensors(found: Checkpoint, state: State, local: State) -> None:
-    """Refuse states that are not those of this job, which has ``state`` and ``local`` before its first step; JobError."""
+    """Refuse states with other tensors than those of this job, of which ``state`` and ``local`` are made; JobError."""
     for name, here, there in _differences(state, found.state):
         raise _of_global(name, here, there)
     for slot_local in found.locals:

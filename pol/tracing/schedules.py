@@ -28,7 +28,9 @@ class Course:
 
     def after(self, first: int) -> "Course":
         """Return the part from a step on."""
-        return Course(self.lr[first:], {name: values[first:] for name, values in self.options.items()})
+        return Course(
+            self.lr[first:], {name: values[first:] for name, values in self.options.items()}
+        )
 
 
 def courses(

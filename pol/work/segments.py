@@ -212,9 +212,9 @@ def run_steps(
     """Take the steps of segment ``index`` of a slot in a round and return where they end, and the bits of the metrics.
 
     The caller has checked that the job has them. The first step of a slot begins with the local state that the job has
-    for it (:meth:`LoadedJob.slot_local`), whatever ``state`` holds. ``on_step`` gets the step's number, its first metric and the state
-    after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that has returned: so
-    there is one state in memory, and not two. ``release`` as for :func:`advance`.
+    for it (:meth:`LoadedJob.slot_local`), whatever ``state`` holds. ``on_step`` gets the step's number, its first
+    metric and the state after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that
+    has returned: so there is one state in memory, and not two. ``release`` as for :func:`advance`.
     """
     document = loaded.job.document
     if (part.round, index) == (0, 0) and (own := loaded.slot_local(part.slot)) is not None:
