@@ -8,6 +8,7 @@ file that was changed, or comes from another training, is noticed when it is rea
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Protocol, overload
 
@@ -30,6 +31,7 @@ VERSION = 1
 _POSITION_SIZE = 2**18
 """Bytes of a position at most: 1,024 slots have 68,608 bytes of roots."""
 _DEPTH = 3
+_CHECK = "sha256"
 FIELD = "resume"
 _REMEDY = (
     "give what assay order result or assay job run wrote, model.safetensors with the folder"
@@ -141,7 +143,8 @@ def write_training(model: Path, locals_: Sequence[State], position: Position) ->
         if old.name not in names:
             old.unlink()
     plain = {"version": VERSION, **codec.to_plain(position)}
-    write_durably(folder / POSITION_FILE, dump_json(plain), mode=0o666)
+    whole = dump_json({**plain, _CHECK: _check_of(plain)})
+    write_durably(folder / POSITION_FILE, whole, mode=0o666)
     return folder
 
 
@@ -210,10 +213,17 @@ def _read_position(path: Path) -> Position:
     with _named(path):
         data = read_file(path, str(path), _POSITION_SIZE)
         value = parse_json(data, _POSITION_SIZE, _DEPTH, str(path))
-        if not isinstance(value, Mapping) or value.get("version") != VERSION:
+        if not isinstance(value, dict) or value.get("version") != VERSION:
             raise JobError("version", f"is not {VERSION}", _REMEDY)
-        fields = {name: part for name, part in value.items() if name != "version"}
-        return read_part(Position, fields, "")
+        if value.pop(_CHECK, None) != _check_of(value):
+            raise JobError("", "was changed since it was written", _REMEDY)
+        del value["version"]
+        return read_part(Position, value, "")
+
+
+def _check_of(plain: Mapping[str, object]) -> str:
+    """Return what tells a position from one with a changed byte: the roots hold the states, and this holds the rest."""
+    return sha256(dump_json(plain)).hexdigest()
 
 
 def _read_state(path: Path, root: bytes, says: str) -> State:

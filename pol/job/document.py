@@ -155,6 +155,11 @@ class JobDocument:
         return self.rounds * self.round_steps
 
     @property
+    def opening_locals(self) -> tuple[bytes, ...]:
+        """Roots of the local states that the slots' first steps begin with."""
+        return self.start.local_roots or (self.local_root,) * self.slots
+
+    @property
     def slot_states_size(self) -> int:
         """Bytes of ``slots.state``; 0 where all slots begin with ``local.state``."""
         return encoded_size(self.local_tensors) * max(0, len(self.start.local_roots) - 1)

@@ -99,7 +99,7 @@ def run_locally(
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
     before = evaluate(job, state, holdout, executor)
-    root, local_roots = job.document.global_root, [job.document.local_root] * job.document.slots
+    root, local_roots = job.document.global_root, list(job.document.opening_locals)
     reports: list[RoundReport] = []
     losses: list[tuple[int, float]] = []
     trace: list[dict[str, Any]] = []
@@ -137,7 +137,7 @@ def run_locally(
     after = reports[-1].metrics if reports else before
     finished = LocalRun(
         state=state,
-        locals=tuple(locals_),
+        locals=tuple(locals_ if reports else _opening(loaded)),
         position=position_after(job, len(reports), root, local_roots),
         rounds=tuple(reports),
         before=before,
@@ -148,6 +148,13 @@ def run_locally(
         trace=None,
     )
     return finished if out is None else _saved(finished, loaded, trace, out)
+
+
+def _opening(loaded: LoadedJob) -> Iterator[State]:
+    """Yield the local state that the first step of each slot begins with."""
+    for slot in range(loaded.job.document.slots):
+        own = loaded.slot_local(slot)
+        yield loaded.local_state if own is None else own
 
 
 def _observer(
