@@ -22,8 +22,8 @@ class JobSummary:
     one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
     ``nodes`` are the operations of each of the three programs;
     ``steps`` are the inner steps of the whole job, the same for all slots, and ``first_step`` how many were taken by
-    the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary that ends it; ``memory_bytes`` is what a process takes to train, replay or
-    aggregate, beside its libraries.
+    the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary
+    that ends it; ``memory_bytes`` is what a process takes to train, replay or aggregate, beside its libraries.
 
     Example::
 

@@ -19,7 +19,6 @@ from pol.job.load import load_job
 from pol.job.strict_json import dump_json
 from pol.job.write import JobSource, write_job
 from pol.limits import Limits
-from pol.local.evaluate import load_holdout
 from pol.local.inspect import inspect_job
 from pol.local.run import LocalRun, run_locally
 from pol.replay.replay import replay_segment, verify_trace
@@ -28,35 +27,15 @@ from pol.state.canonical import state_tree
 from pol.state.tensors import dump_safetensors, load_safetensors
 from pol.work.records import RoundSlot
 from pol.work.train import train_share
-from tests.unit.pol.datasets import all_rows
+from tests.unit.pol.tiny import tiny_source
 
-FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
 SLOTS, STEPS = 3, 2
 Change = Callable[[dict[str, Any]], object]
 
 
 def source(rounds: int, slots: int = SLOTS) -> JobSource:
-    """Return the checked-in job with another division."""
-    loaded = load_job(FIXTURE)
-    old = loaded.job.document
-    return JobSource(
-        name=old.name,
-        seed=old.seed,
-        rounds=rounds,
-        slots=slots,
-        round_steps=STEPS,
-        batch=old.batch,
-        segment_steps=1,
-        aggregation=old.aggregation,
-        step=old.step,
-        outer=old.outer,
-        eval=old.eval,
-        metrics=old.metrics,
-        global_state=loaded.global_state,
-        local_state=loaded.local_state,
-        data=all_rows(loaded.data),
-        holdout=load_holdout(FIXTURE, loaded.job),
-    )
+    """Return a job with rounds of two steps."""
+    return tiny_source(rounds, slots, STEPS)
 
 
 def after(ran: LocalRun, rounds: int) -> JobSource:
