@@ -47,7 +47,7 @@ def _spec(steps: int = STEPS, resume: Given = None, **fields: Any) -> JobSpec:
 
 
 def _alone(steps: int, resume: Given) -> JobSpec:
-    """AdamW with two groups, whose rates fall when the second job has begun: and 0.01 is no exact fifth of 0.05 in FP32."""
+    """AdamW with two groups, whose rates fall when the second job has begun; 0.01 is no exact fifth of 0.05 in FP32."""
     model = _model()
     groups: list[dict[str, Any]] = [
         {"params": model[0].parameters(), "lr": 0.05},
