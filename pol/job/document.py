@@ -96,6 +96,10 @@ class Start:
     ``step`` is how many inner steps were taken before. ``local_roots`` are the roots of the local states that the slots
     begin with, in slot order, or empty where all of them begin with ``local.state``. That file holds the one of slot 0,
     and ``slots.state`` those of the slots after it, one behind the other.
+
+    Example::
+
+        print(assay.read_job("my-job").document.start.step)
     """
 
     step: _Natural = 0

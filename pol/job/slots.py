@@ -1,8 +1,8 @@
 """The local states that slots begin with where a job goes on from another one; they stay on disk until used."""
 
+from io import BufferedReader
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO
 from weakref import finalize
 
 from pol.errors import JobError, StateError
@@ -19,7 +19,7 @@ class SlotStates:
     The file is the object's own, which closes it.
     """
 
-    def __init__(self, file: BinaryIO, document: JobDocument) -> None:
+    def __init__(self, file: BufferedReader, document: JobDocument) -> None:
         finalize(self, file.close)
         self._file, self._reading = file, Lock()
         self._specs = document.local_tensors

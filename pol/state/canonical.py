@@ -10,10 +10,10 @@ tensor that did not change is not hashed again.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def read_state(path: Path, specs: Sequence[TensorSpec]) -> dict[str, Array]:
         return read_next_state(file, specs)
 
 
-def read_next_state(file: BinaryIO, specs: Sequence[TensorSpec]) -> dict[str, Array]:
+def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[str, Array]:
     """Return the state whose canonical bytes come next in a file, as :func:`read_state`."""
     expected = header_chunk(specs)
     start = file.read(len(expected))
