@@ -101,5 +101,9 @@ def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
             directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"
         ),
     )
-    slots = load_slots(directory, document)
-    return LoadedJob(job, initial, load_data(directory, document, limits), slots)
+    return LoadedJob(
+        job=job,
+        initial=initial,
+        data=load_data(directory, document, limits),
+        slots=load_slots(directory, document),
+    )

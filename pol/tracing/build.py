@@ -186,9 +186,8 @@ def _build_of(
             precisions=spec.precisions,
             own=own,
         )
-    if (
-        spec.weights == "seed" and before is None
-    ):  # last, so that a layer that cannot be traced is named as that
+    # last, so that a layer that cannot be traced is named as that
+    if spec.weights == "seed" and before is None:
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))

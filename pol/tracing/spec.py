@@ -184,7 +184,7 @@ class JobSpec:
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
 
     ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
-    :func:`run_locally` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
+    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
     the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
     is that of all jobs together, by the number of the step since the first one began.
 
