@@ -167,7 +167,7 @@ def _build_of(
                 **named("global", state),
                 **named("local", local),
                 **named("batch", batch),
-                STEP: torch.tensor(0),
+                STEP: torch.tensor(first),
                 BATCH_NUMBER: torch.tensor(0),
             },
             precisions=spec.precisions,
