@@ -3,19 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
+from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
 from pol.ops.product import BITS, DEFAULT_BITS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
-
-    from pol.job.checkpoint import HasTraining
 
 DEFAULT_RATE = 1e-3
 """Learning rate where neither a schedule nor the optimizer says it."""
@@ -228,7 +226,7 @@ class JobSpec:
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
-    resume: "Path | str | HasTraining | None" = None
+    resume: Path | str | HasTraining | None = None
 
     def __post_init__(self) -> None:
         self._check_length()
