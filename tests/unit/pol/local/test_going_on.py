@@ -81,6 +81,16 @@ def test_two_jobs_are_one_bit_for_bit(folder: Path, first: LocalRun, ran: LocalR
     assert [loss for _, loss in first.losses + ran.losses] == [loss for _, loss in whole.losses]
 
 
+def test_a_job_may_be_cut_anywhere(folder: Path, ran: LocalRun, tmp_path: Path) -> None:
+    """Into four, and where a run ended before its job did."""
+    write_job(tmp_path / "0", source(3))
+    at = run_locally(tmp_path / "0", rounds=1)
+    for number in (1, 2, 3):
+        write_job(tmp_path / str(number), after(at, 1))
+        at = run_locally(tmp_path / str(number))
+    assert at.position == replace(ran.position, job=at.position.job)
+
+
 def test_with_one_slot_there_is_one_local_state(tmp_path: Path) -> None:
     write_job(tmp_path / "first", source(1, 1))
     before = run_locally(tmp_path / "first")
