@@ -15,6 +15,7 @@ from pol.job.checkpoint import HasTraining, training_folder, write_training
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.files import check_folder, read_file
 from pol.limits import LIMITS
+from pol.names import ModelNames
 from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces
 
@@ -62,7 +63,7 @@ def write_result(state: State, path: Path) -> bytes:
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:
-        for piece in safetensors_pieces(state):
+        for piece in safetensors_pieces(ModelNames(state)):
             digest.update(piece)
             yield piece
 

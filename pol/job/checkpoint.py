@@ -21,6 +21,7 @@ from pol.job.document import Job
 from pol.job.files import read_file
 from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import MAX_INTEGER
+from pol.names import ModelNames, job_name
 from pol.state.arrays import State
 from pol.state.canonical import state_tree
 from pol.state.tensors import load_safetensors, safetensors_pieces
@@ -138,7 +139,7 @@ def write_training(model: Path, locals_: Sequence[State], position: Position) ->
     (folder / POSITION_FILE).unlink(missing_ok=True)
     names = [slot_file(slot) for slot in range(len(locals_))]
     for name, state in zip(names, locals_, strict=True):
-        write_durably(folder / name, safetensors_pieces(state), mode=0o666)
+        write_durably(folder / name, safetensors_pieces(ModelNames(state)), mode=0o666)
     for old in folder.glob(f"*{SUFFIX}"):
         if old.name not in names:
             old.unlink()
@@ -228,7 +229,8 @@ def _check_of(plain: Mapping[str, object]) -> str:
 
 def _read_state(path: Path, root: bytes, says: str) -> State:
     with _named(path):
-        state = load_safetensors(path)
+        # files have the names of the model
+        state = {job_name(name): array for name, array in load_safetensors(path).items()}
         if _root(state, path.name) != root:
             reason = f"was changed, or is of another training than {says} says"
             raise StateError("", reason)

@@ -16,6 +16,7 @@ from pol.executor.names import DEFAULT
 from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_training
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.names import ModelNames
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
@@ -175,7 +176,7 @@ def _saved(
 ) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
-    model.write_bytes(dump_safetensors(finished.state))
+    model.write_bytes(dump_safetensors(ModelNames(finished.state)))
     training = write_training(model, finished.locals, finished.position)
     record = {
         "version": VERSION,

@@ -9,6 +9,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pol.errors import JobError
 from pol.job.checkpoint import FIELD, Checkpoint, Position, checked, read_training
+from pol.names import column_name, model_name
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
 from pol.tracing.optimizers import AVERAGE, VELOCITY
@@ -74,7 +75,8 @@ def check_data(position: Position, columns: Mapping[str, Array]) -> None:
     if rows != position.rows:
         reason = f"has {rows:,} rows, and the result that it goes on from was trained on {position.rows:,}"
         raise JobError("train", reason, same)
-    if state_tree(columns).root != position.data_root:
+    named = {column_name(name): column for name, column in columns.items()}
+    if state_tree(named).root != position.data_root:
         reason = "its columns or values are not those that the result was trained on"
         raise JobError("train", reason, same)
 
@@ -92,7 +94,7 @@ def _differences(here: State, there: State) -> list[tuple[str, str, str]]:
     """Return name and type on both sides ("" where it is missing) of each tensor that differs."""
     ours, theirs = ({s.name: str(s.type) for s in state_specs(state)} for state in (here, there))
     return [
-        (name, ours.get(name, ""), theirs.get(name, ""))
+        (model_name(name), ours.get(name, ""), theirs.get(name, ""))
         for name in sorted(ours.keys() | theirs.keys())
         if ours.get(name) != theirs.get(name)
     ]

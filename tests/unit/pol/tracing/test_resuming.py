@@ -1,5 +1,6 @@
 """Jobs that go on from a result: two of ten steps are one of twenty, bit for bit, or the job is refused."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,14 @@ def _plain(steps: int, resume: Given) -> JobSpec:
     return _spec(steps, resume, optimizer=SGD(), schedule=0.1, slots=2)
 
 
+def _named(steps: int, resume: Given) -> JobSpec:
+    """Names that a job has other words for."""
+    model = nn.Sequential(OrderedDict([("in-1", nn.Linear(6, 4)), ("out (2)", nn.Linear(4, 2))]))
+    columns = {"the x": _columns()["x"], "y.0": _columns()["y"]}
+    data = {"train": columns, "holdout": columns, "loss": cross_entropy("the x", "y.0")}
+    return _spec(steps, resume, model=model, optimizer=AdamW(), **data)
+
+
 Make = Callable[[int, Given], JobSpec]
 
 
@@ -128,7 +137,7 @@ def _left(position: Position) -> Position:
         _diloco,
         *(
             pytest.param(make, marks=pytest.mark.nightly)
-            for make in (_averaged, _cycle, _rectified, _by_epoch, _frozen, _plain)
+            for make in (_averaged, _cycle, _rectified, _by_epoch, _frozen, _plain, _named)
         ),
     ],
 )
