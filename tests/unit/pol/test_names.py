@@ -103,7 +103,7 @@ def test_a_model_with_such_names_trains_as_in_plain_torch(
     optimizer = torch.optim.SGD(plain.parameters(), 0.1, momentum=0.9)
     for x, y in _batches(tmp_path):
         optimizer.zero_grad()
-        F.cross_entropy(plain(x), y).backward()
+        F.cross_entropy(plain(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     load_result(model, run.model)
     for one, other in zip(model.parameters(), plain.parameters(), strict=True):
