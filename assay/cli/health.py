@@ -33,6 +33,7 @@ class Trouble(StrEnum):
     WRONG_CLOCK = "wrong_clock"
     NO_PEERS = "no_peers"
     JAILED = "jailed"
+    SIGNED_TWICE = "signed_twice"
     DAEMON_AWAY = "daemon_away"
     NO_COINS = "no_coins"
     OVERDUE = "overdue"
@@ -65,9 +66,10 @@ class Seen:
     """One look at a home and its node. ``now_ns`` is this machine's clock in Unix nanoseconds.
 
     ``away`` is why the node did not answer, ``own_chain`` the chain of the home's own node, ``has_comet`` whether it
-    is one of this home and has a CometBFT. ``me`` is the validator whose keys are here, ``listens`` where its daemon
-    does, ``answers`` whether it does so now. ``disk`` are bytes by folder of the home, ``free`` those left beside
-    them.
+    is one of this home and has a CometBFT. ``signed_twice`` is what its node has found of another node that signs with
+    its key, ``key_user`` the process of this machine, not its node, that does so now (0: it cannot be seen). ``me`` is
+    the validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``disk``
+    are bytes by folder of the home, ``free`` those left beside them.
     """
 
     now_ns: int
@@ -78,6 +80,8 @@ class Seen:
     has_comet: bool = False
     comet: CometStanding | None = None
     votes: Votes | None = None
+    signed_twice: str = ""
+    key_user: int | None = None
     me: Validator | None = None
     account: AccountResponse | None = None
     duties: tuple[OpenDuty, ...] = ()
@@ -112,6 +116,7 @@ def problems(seen: Seen) -> Iterator[Problem]:
             f"a node of {cut(seen.status.chain_id)} answers in the place of this home's, which is of {seen.own_chain}",
             "give this node ports of its own in config.toml, and start it (assay node start)",
         )
+    yield from _of_key(seen)
     yield from _of_blocks(seen)
     yield from _of_validator(seen)
     provider = seen.provider
@@ -129,6 +134,19 @@ def problems(seen: Seen) -> Iterator[Problem]:
             f"{seen.free / 2**30:.1f} GiB of disk are left",
             "make room: a node that cannot write ends",
         )
+
+
+def _of_key(seen: Seen) -> Iterator[Problem]:
+    remedy = "end one of the two nodes for good, and see docs/operate/backup.md"
+    if seen.key_user is not None:
+        yield Problem(
+            Trouble.SIGNED_TWICE,
+            "the consensus key of this home is in use by another node of this machine, as process"
+            f" {seen.key_user or '?'}",
+            remedy,
+        )
+    if seen.signed_twice:
+        yield Problem(Trouble.SIGNED_TWICE, seen.signed_twice, remedy)
 
 
 def _of_blocks(seen: Seen) -> Iterator[Problem]:

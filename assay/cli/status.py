@@ -16,6 +16,7 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
 from domain.errors import Exit
+from host.addresses import Address
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -141,6 +142,8 @@ def _look(context: CommandContext) -> "Seen":
         seen["own_chain"] = _own_chain(home)
         if not is_solo:
             seen |= _of_comet(context)
+    if (home / "node").is_dir() and not is_solo:
+        seen |= _of_key(home)
     return Seen(**seen)
 
 
@@ -161,6 +164,18 @@ def _of_comet(context: CommandContext) -> dict[str, Any]:
     view = CometView(f"http://127.0.0.1:{context.setting('node.rpc_port').value}", ANSWER_SECONDS)
     comet = view.standing()
     return {"has_comet": True, "comet": comet, "votes": view.votes() if comet else None}
+
+
+def _of_key(home: Path) -> dict[str, Any]:
+    """Return what there is of another node that signs with the home's consensus key."""
+    from chain.app.homes import comet_home
+    from chain.app.signing import foreign_user, read_trouble
+
+    found = read_trouble(comet_home(home))
+    return {
+        "signed_twice": found.text if found else "",
+        "key_user": foreign_user(comet_home(home)),
+    }
 
 
 def _own_validator(
@@ -239,10 +254,10 @@ def find_daemon(configured: str, published: str) -> tuple[str, bool]:
 
 def _answers(endpoint: str) -> bool:
     """Whether somebody listens at host:port."""
-    host, _, port = endpoint.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
-    except OSError:
+        where = Address.parse(endpoint).reached
+        socket.create_connection((where.host, where.port), ANSWER_SECONDS).close()
+    except (OSError, ValueError):
         return False
     return True
 

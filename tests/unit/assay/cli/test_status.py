@@ -70,6 +70,8 @@ def test_a_home_that_is_well_has_none() -> None:
         (replace(WELL, comet=replace(COMET, peers=())), Trouble.NO_PEERS),
         (replace(WELL, me=replace(ME, jailed=True)), Trouble.JAILED),
         (replace(WELL, answers=False), Trouble.DAEMON_AWAY),
+        (replace(WELL, signed_twice="block 9 has a vote"), Trouble.SIGNED_TWICE),
+        (replace(WELL, key_user=4711), Trouble.SIGNED_TWICE),
         (replace(WELL, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, -1),)), Trouble.OVERDUE),
         (replace(WELL, account=replace(ACCOUNT, balance=0)), Trouble.NO_COINS),
         (replace(WELL, free=FREE_BYTES - 1), Trouble.DISK_LOW),
