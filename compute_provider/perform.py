@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock
 
+from chain.client.clock import REMEDY, ClockCheck
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims, receive
 from compute_provider.decide.actions import Action
@@ -105,12 +106,16 @@ class Performer:
         shares: Callable[[], Shares],
         stop: Event,
         moved: Callable[[str, int], None] = lambda direction, size: None,
+        clock: ClockCheck | None = None,
     ) -> None:
         """Use what the daemon has opened; ``shares`` returns the record as it is now.
+
+        Nothing is signed for the validator while ``clock`` says that this machine's is wrong.
 
         ``moved`` hears of bytes from (``in``) and to (``out``) the validator.
         """
         self._moved = moved
+        self._clock = clock or ClockCheck()
         self._config, self._chain_id = config, chain_id
         self._chain, self._sender = chain, sender
         self._store, self._behaviour = store, behaviour
@@ -160,6 +165,12 @@ class Performer:
                 self._open(key, indices)
         return Outcome()
 
+    def _client(self) -> ClusterClient:
+        """Return the client of the validator; ProviderError while this machine's clock is wrong."""
+        if self._clock.problem:
+            raise ProviderError(self._clock.problem, REMEDY)
+        return self._link.client()
+
     # The cluster
 
     def _join(self) -> Outcome:
@@ -172,7 +183,7 @@ class Performer:
         lacking = self._config.bond - self.account.bond.free
         if self._config.bond and lacking > 0 and not self._shares().works:
             self._sender.send(MsgDepositBond(me, lacking))
-        client = self._link.client()
+        client = self._client()
         measured = self._store.measured(self._config.backend)
         if measured is None:
             raise ProviderError("the machine is not measured yet", "start the provider again")
@@ -205,7 +216,7 @@ class Performer:
     def _poll(self) -> Outcome:
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._shares().works)
-        client = self._link.client()
+        client = self._client()
         reply = client.call(POLL, PollRequest(VERSION, doing[-DOINGS_MAX:]))
         if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
             self._probe(client)
@@ -220,7 +231,9 @@ class Performer:
 
         An order that only the validator knows of has none of these: it must not keep us from seeing the others.
         """
-        clock = self._chain.status().clock
+        status = self._chain.status()
+        self._clock.look(status)
+        clock = status.clock
         self.known = self._chain.provider(self._config.key.address)
         self.account = self._chain.account(self._config.key.address)
         works = [work for work in self._shares().works if work.signed]
@@ -293,7 +306,7 @@ class Performer:
 
     def _bring(self, task: TrainTask) -> None:
         """Bring payload and opening states here, verified by their names."""
-        client = self._link.client()
+        client = self._client()
         folder = self._job_folder(task.key)
         # The folders come before the holds: they are what a sweep after a crash goes by.
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -349,7 +362,7 @@ class Performer:
         # Deterministic (RFC 6979): a restart signs the same bytes the same way.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         self._stop.wait(delay)
-        verdict = self._link.client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
+        verdict = self._client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
         return Outcome((_answered(receive.submitted, key, verdict),))
 
     def _deliver(self, key: ShareKey) -> Change:
@@ -358,7 +371,7 @@ class Performer:
         if work is None:
             raise ProviderError("the share is not wanted any more")
         _, roots = self._signed(work)
-        folder, client = self._store.folder(key), self._link.client()
+        folder, client = self._store.folder(key), self._client()
         whole = roots.is_whole
         delivery = ShareDelivery(
             key=key,
@@ -412,7 +425,7 @@ class Performer:
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
         """Send the states at boundaries of a share."""
-        folder, client = self._store.folder(key), self._link.client()
+        folder, client = self._store.folder(key), self._client()
         for index in indices:
             global_state = self._put(client, folder / f"{index}.global")
             local_state = self._put(client, folder / f"{index}.local")

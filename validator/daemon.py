@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from chain.client import away
 from chain.client.client import ChainClient, TxReceipt
+from chain.client.clock import REMEDY, ClockCheck
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
 from host.files import write_whole
@@ -105,6 +106,7 @@ class ValidatorDaemon:
         self._held.enter_context(locked(config.home))
         self._client = ChainClient(config.node)
         self._node = away.WatchedNode(config.node, stop, _log.warning)
+        self._clock = ClockCheck()
         self._sender = TxSender(self._client, key)
         self._store = ValidatorStore(config.home / "validator.db")
         self._store.set_aside_damaged()
@@ -165,6 +167,10 @@ class ValidatorDaemon:
         ]
         try:
             self._node.wait_for(self._connect)
+            # Before anything is signed: with a wrong clock the calls of others are refused.
+            self._clock.wait_until_right(
+                lambda: self._node.ask(self._client.status), self._stop, _log.warning
+            )
             # Looked at once, so that the first callers meet somebody who knows them.
             self._node.wait_for(self._look)
             if self._stop.is_set():
@@ -248,7 +254,12 @@ class ValidatorDaemon:
 
     def _check_chain(self) -> str:
         """Return the chain's id, which never changes for a home."""
-        chain_id = self._client.status().chain_id
+        status = self._client.status()
+        chain_id = status.chain_id
+        before = self._clock.problem
+        if self._clock.look(status) not in ("", before):
+            _log.warning("%s; %s", self._clock.problem, REMEDY)
+        self._told.clock = self._clock.problem
         known = self._store.chain(chain_id)
         if known != chain_id:
             raise WrongChain(self._config.node, chain_id, known)

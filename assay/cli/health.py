@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from assay.cli.outlook import duration
 from assay.cli.output import cut, money
 from chain.app.comet_rpc import CometStanding, Votes
 from domain.ledger.queries import AccountResponse
 from domain.node.queries import StatusResponse
 from domain.registry.records import Provider, Validator
+from host.durations import duration
 from validator.decide.deadlines import OpenDuty
 
 LATE_SECONDS = 60
@@ -66,7 +66,8 @@ class Seen:
     """One look at a home and its node. ``now_ns`` is this machine's clock in Unix nanoseconds.
 
     ``away`` is why the node did not answer, ``own_chain`` the chain of the home's own node, ``has_comet`` whether it
-    is one of this home and has a CometBFT. ``signed_twice`` is what its node has found of another node that signs with
+    is one of this home and has a CometBFT. ``wrong_clock`` says that this machine's clock is
+    ahead of the chain's. ``signed_twice`` is what its node has found of another node that signs with
     its key, ``key_user`` the process of this machine, not its node, that does so now (0: it cannot be seen). ``me`` is
     the validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``disk``
     are bytes by folder of the home, ``free`` those left beside them.
@@ -80,6 +81,7 @@ class Seen:
     has_comet: bool = False
     comet: CometStanding | None = None
     votes: Votes | None = None
+    wrong_clock: str = ""
     signed_twice: str = ""
     key_user: int | None = None
     me: Validator | None = None
@@ -154,10 +156,16 @@ def _of_blocks(seen: Seen) -> Iterator[Problem]:
     if age is not None and age < -AHEAD_SECONDS:
         yield Problem(
             Trouble.WRONG_CLOCK,
-            f"the last block lies {duration(round(-age))} in this machine's future",
-            "set the clock (NTP)",
+            f"this machine's clock is {duration(round(-age))} behind the chain's last block",
+            "set the clock of this machine (as root: timedatectl set-ntp true)",
         )
-    if age is not None and age > LATE_SECONDS:
+    if seen.wrong_clock:
+        yield Problem(
+            Trouble.WRONG_CLOCK,
+            seen.wrong_clock,
+            "set the clock of this machine (as root: timedatectl set-ntp true)",
+        )
+    elif age is not None and age > LATE_SECONDS:
         if comet is not None and comet.catching_up:
             yield Problem(
                 Trouble.CATCHING_UP,

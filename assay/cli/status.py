@@ -13,22 +13,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.context import CommandContext, common_options
-from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
 from domain.errors import Exit
 from host.addresses import Address
+from host.durations import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from assay.cli.health import ProviderSeen, Seen
     from chain.client.client import ChainClient
+    from domain.node.queries import StatusResponse
     from domain.proof.queries import PanelDuty
     from domain.registry.records import Validator
     from validator.decide.deadlines import OpenDuty
 
 ANSWER_SECONDS = 3.0
 """How long a node, or a daemon of this home, may take to answer."""
+LOOK_SECONDS = 6.0
+"""How long further blocks are looked for where the last one is old: the chain stands, or a clock is wrong."""
 PARTS = ("node", "validator", "provider")
 """Folders of a home that somebody operates."""
 _PAGE = 1_000
@@ -126,6 +129,7 @@ def _look(context: CommandContext) -> "Seen":
     with ChainClient(node, timeout=ANSWER_SECONDS) as client:
         try:
             seen["status"] = client.status()
+            seen["wrong_clock"] = _of_clock(client, seen["status"])
             validators = client.query(ValidatorsRequest()).validators
             seen["validators"] = validators
             me = _own_validator(context, validators)
@@ -145,6 +149,20 @@ def _look(context: CommandContext) -> "Seen":
     if (home / "node").is_dir() and not is_solo:
         seen |= _of_key(home)
     return Seen(**seen)
+
+
+def _of_clock(client: "ChainClient", status: "StatusResponse") -> str:
+    """Say that this machine's clock is ahead; where the last block is old, look whether others come."""
+    from chain.client.clock import TOLERANCE_SECONDS, ClockCheck
+
+    check, ends = ClockCheck(), time.monotonic() + LOOK_SECONDS
+    check.look(status)
+    while status.time_ns / 1e9 < time.time() - TOLERANCE_SECONDS and not check.problem:
+        if time.monotonic() > ends:
+            break
+        time.sleep(LOOK_SECONDS / 20)
+        check.look(status := client.status())
+    return check.problem if status.time_ns / 1e9 < time.time() else ""
 
 
 def _own_chain(home: Path) -> str:

@@ -67,6 +67,7 @@ def test_a_home_that_is_well_has_none() -> None:
         (LATE, Trouble.HALTED),
         (replace(LATE, comet=replace(COMET, time_ns=0, catching_up=True)), Trouble.CATCHING_UP),
         (replace(WELL, now_ns=NOW - 60 * SECOND), Trouble.WRONG_CLOCK),
+        (replace(LATE, wrong_clock="the clock is ahead"), Trouble.WRONG_CLOCK),
         (replace(WELL, comet=replace(COMET, peers=())), Trouble.NO_PEERS),
         (replace(WELL, me=replace(ME, jailed=True)), Trouble.JAILED),
         (replace(WELL, answers=False), Trouble.DAEMON_AWAY),
