@@ -16,7 +16,7 @@ from typing import Annotated, Protocol
 from domain.bounds import Hash, Range, Signature, Size
 from domain.errors import Refusal
 from domain.hashing import encode_fields, u64
-from host.durations import duration
+from domain.measures import duration
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import MESSAGE_BYTES_MAX, Caller
 from wire.address import address_of

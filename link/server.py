@@ -47,6 +47,7 @@ _STATUS = {
     ClusterErrorKind.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     ClusterErrorKind.WRONG_STATE: grpc.StatusCode.FAILED_PRECONDITION,
     ClusterErrorKind.WRONG_CONTENT: grpc.StatusCode.DATA_LOSS,
+    ClusterErrorKind.TAKEN: grpc.StatusCode.ALREADY_EXISTS,
     ClusterErrorKind.OVER_QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ClusterErrorKind.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ClusterErrorKind.INTERNAL: grpc.StatusCode.INTERNAL,

@@ -22,6 +22,7 @@ from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
 from host.files import write_whole
 from host.lanes import Lanes
+from host.lock import secret_held
 from host.metrics import Meters, MetricsServer
 from link.blobs import BlobStore
 from link.client import ClusterClient, Connections
@@ -40,7 +41,7 @@ from validator.decide.view import Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
-from validator.store import COMPUTING, ValidatorStore, locked
+from validator.store import COMPUTING, StoreError, ValidatorStore, locked
 from validator.work import numerics
 from validator.work.files import clear
 from validator.work.outbox import Outbox
@@ -93,6 +94,17 @@ class WrongChain(ChainError):
         )
 
 
+PURPOSE = "validator"
+"""What an operator's key is in use for, as its lock has it."""
+
+
+def _in_use(pid: int) -> StoreError:
+    return StoreError(
+        f"another validator's daemon of this machine uses this key, as process {pid or '?'}",
+        "end one of the two, the one whose home is a copy: each would publish its own endpoint",
+    )
+
+
 class ValidatorDaemon:
     """A validator's daemon; :meth:`run` returns when ``stop`` is set."""
 
@@ -104,6 +116,7 @@ class ValidatorDaemon:
         # Before anything is opened: who opens the records sets aside what it cannot read.
         self._held = ExitStack()
         self._held.enter_context(locked(config.home))
+        self._held.enter_context(secret_held(key.secret, PURPOSE, _in_use))
         self._client = ChainClient(config.node)
         self._node = away.WatchedNode(config.node, stop, _log.warning)
         self._clock = ClockCheck()

@@ -13,8 +13,8 @@ from assay.cli.errors import CliError
 from assay.cli.output import flops, money, short, table
 from domain.limits import PROVIDERS_BPS_MAX
 from domain.market.events import BidPlaced
+from domain.measures import duration
 from domain.vocabulary import changes_of
-from host.durations import duration
 
 if TYPE_CHECKING:
     from rich.table import Table

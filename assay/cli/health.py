@@ -8,9 +8,9 @@ from fractions import Fraction
 from assay.cli.output import cut, money
 from chain.app.comet_rpc import CometStanding, Votes
 from domain.ledger.queries import AccountResponse
+from domain.measures import duration
 from domain.node.queries import StatusResponse
 from domain.registry.records import Provider, Validator
-from host.durations import duration
 from validator.decide.deadlines import OpenDuty
 
 LATE_SECONDS = 60
@@ -38,6 +38,7 @@ class Trouble(StrEnum):
     NO_COINS = "no_coins"
     OVERDUE = "overdue"
     PROVIDER_STOPPED = "provider_stopped"
+    PROVIDER_WARNED = "provider_warned"
     DISK_LOW = "disk_low"
 
 
@@ -52,13 +53,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSeen:
-    """The provider of a home: what its daemon wrote last, and what the chain has of it (None: not asked)."""
+    """The provider of a home: what its daemon wrote last, and what the chain has of it (None: not asked).
+
+    ``idle`` is why it has nothing to train, and since when; ``warning`` what its operator has to see to.
+    """
 
     address: str
     running: bool
     pid: int
     note: str
     on_chain: Provider | None
+    idle: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,9 @@ def problems(seen: Seen) -> Iterator[Problem]:
             f"the provider {provider.address} is in a cluster, and its daemon does not run",
             "start it (assay provider join), or leave (assay provider leave)",
         )
+    if provider and provider.running and provider.warning:
+        text, _, remedy = provider.warning.rpartition("; ")
+        yield Problem(Trouble.PROVIDER_WARNED, text, remedy)
     if seen.free < FREE_BYTES:
         yield Problem(
             Trouble.DISK_LOW,

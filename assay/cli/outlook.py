@@ -11,7 +11,7 @@ from assay.cli.arguments import FLOPS
 from assay.cli.errors import CliError
 from assay.cli.output import counted, flops
 from domain.limits import SLOTS_MAX
-from host.durations import duration
+from domain.measures import duration
 
 if TYPE_CHECKING:
     from domain.market.records import JobTerms

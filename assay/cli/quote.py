@@ -10,7 +10,7 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import outlook_rows
 from assay.cli.output import flops, money, short, table
-from host.durations import duration
+from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import click
 from assay.cli.context import CommandContext, common_options
 from assay.cli.output import flops, money, short, table
 from domain.errors import Exit
+from domain.measures import duration
 from host.addresses import Address
-from host.durations import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,6 +95,8 @@ def command(click_context: click.Context, context: CommandContext) -> None:
                 "pid": seen.provider.pid,
                 "running": seen.provider.running,
                 "on_chain": seen.provider.on_chain,
+                "idle": seen.provider.idle,
+                "warning": seen.provider.warning,
             },
             "disk": {**seen.disk, "free": seen.free},
             "problems": [
@@ -246,6 +248,7 @@ def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
 
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":
     from assay.cli.health import ProviderSeen
+    from assay.cli.provider import idle_line
     from compute_provider import api
     from domain.registry.queries import ProviderRequest
 
@@ -259,8 +262,15 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
         return None
     address, pid = found["provider"], found["pid"]
     known = client.query(ProviderRequest(address)).provider if client else None
+    idle = found.get("idle") if pid else None
     return ProviderSeen(
-        address=address, running=bool(pid), pid=pid, note=found["note"], on_chain=known
+        address=address,
+        running=bool(pid),
+        pid=pid,
+        note=found["note"],
+        on_chain=known,
+        idle=idle_line(idle) if idle else "",
+        warning=found.get("warning") or "",
     )
 
 
@@ -334,6 +344,8 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
     if provider := seen.provider:
         doing = f"runs as process {provider.pid}" if provider.running else "is stopped"
         rows.append(("provider", f"{short(provider.address)} {doing}".strip()))
+        if provider.idle:
+            rows.append(("its work", provider.idle))
         if provider.note:
             rows.append(("its last trouble", provider.note))
     if seen.disk:

@@ -181,7 +181,10 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
             from compute_provider.work.bench import measure_speed
 
             context.output.note("measuring the speed of exact work")
-            speed = max(1, measure_speed(backend).flops // SPEED_MARGIN)
+            measured = measure_speed(backend)
+            if measured.limits:
+                context.output.note(f"measured within {measured.limits}")
+            speed = max(1, measured.flops // SPEED_MARGIN)
         if rate is None:
             context.output.note("measuring the way from other validators")
             rate = max(1, _measure_rate(client, key) // RATE_MARGIN)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
+from domain.measures import duration
 from domain.node.queries import StatusResponse
-from host.durations import duration
 
 TOLERANCE_SECONDS: Final = 45
 """How far this machine's clock may be from the chain's; validators take requests of 60 s either way."""

@@ -166,13 +166,39 @@ def test_a_node_in_the_place_of_the_homes_own(node: str, tmp_path: Path, chain_i
     assert told.code == (Exit.NEEDS_CARE if found else Exit.DONE)
 
 
+def test_a_provider_without_work_and_one_with_a_warning(node: str, tmp_path: Path) -> None:
+    home = tmp_path / "provider"
+    home.mkdir()
+    idle = {"why": "no order is being trained", "since": int(time.time()) - 750}
+    write_status(home, {**STATUS, "provider": solo_node.ALICE.address, "idle": idle})
+    with locked(home):
+        ran = assay("status", "--node", node, home=tmp_path)
+        alone = assay("provider", "status", "--node", node, home=tmp_path)
+    assert ran.code == 0, "it is no trouble"
+    for told in (ran, alone):
+        assert "nothing to train for 12.5 min: no order is being trained" in told.out
+    warned = {**STATUS, "provider": solo_node.ALICE.address, "warning": "another asks; end one"}
+    write_status(home, warned)
+    with locked(home):
+        told = assay("status", "--node", node, "--output", "json", home=tmp_path)
+        alone = assay("provider", "status", "--node", node, home=tmp_path)
+    assert told.code == Exit.NEEDS_CARE
+    (problem,) = told.json["problems"]
+    assert problem == {
+        "code": "provider_warned", "text": "another asks", "remedy": "end one",
+    }  # fmt: skip
+    assert "! another asks; end one" in alone.out
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
 def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(text)
     told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
     assert told.code == Exit.NEEDS_CARE
-    assert told.json["provider"] == {"address": "", "pid": 0, "running": False, "on_chain": None}
+    assert told.json["provider"] == {
+        "address": "", "pid": 0, "running": False, "on_chain": None, "idle": "", "warning": "",
+    }  # fmt: skip
     ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
     assert "is stopped" in ran.out
     assert "status.json is not what a provider's daemon writes" in ran.out
