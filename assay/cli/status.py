@@ -23,15 +23,12 @@ if TYPE_CHECKING:
 
     from assay.cli.health import ProviderSeen, Seen
     from chain.client.client import ChainClient
-    from domain.node.queries import StatusResponse
     from domain.proof.queries import PanelDuty
     from domain.registry.records import Validator
     from validator.decide.deadlines import OpenDuty
 
 ANSWER_SECONDS = 3.0
 """How long a node, or a daemon of this home, may take to answer."""
-LOOK_SECONDS = 6.0
-"""How long further blocks are looked for where the last one is old: the chain stands, or a clock is wrong."""
 PARTS = ("node", "validator", "provider")
 """Folders of a home that somebody operates."""
 _PAGE = 1_000
@@ -117,6 +114,7 @@ def _look(context: CommandContext) -> "Seen":
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
+    from chain.client.clock import find_wrong_clock
     from chain.client.errors import ChainError
     from domain.registry.queries import ValidatorsRequest
 
@@ -131,7 +129,8 @@ def _look(context: CommandContext) -> "Seen":
     with ChainClient(node, timeout=ANSWER_SECONDS) as client:
         try:
             seen["status"] = client.status()
-            seen["wrong_clock"] = _of_clock(client, seen["status"])
+            if seen["status"].time_ns < seen["now_ns"]:
+                seen["wrong_clock"] = find_wrong_clock(client.status)
             validators = client.query(ValidatorsRequest()).validators
             seen["validators"] = validators
             me = _own_validator(context, validators)
@@ -151,20 +150,6 @@ def _look(context: CommandContext) -> "Seen":
     if (home / "node").is_dir() and not is_solo:
         seen |= _of_key(home)
     return Seen(**seen)
-
-
-def _of_clock(client: "ChainClient", status: "StatusResponse") -> str:
-    """Say that this machine's clock is ahead; where the last block is old, look whether others come."""
-    from chain.client.clock import TOLERANCE_SECONDS, ClockCheck
-
-    check, ends = ClockCheck(), time.monotonic() + LOOK_SECONDS
-    check.look(status)
-    while status.time_ns / 1e9 < time.time() - TOLERANCE_SECONDS and not check.problem:
-        if time.monotonic() > ends:
-            break
-        time.sleep(LOOK_SECONDS / 20)
-        check.look(status := client.status())
-    return check.problem if status.time_ns / 1e9 < time.time() else ""
 
 
 def _own_chain(home: Path) -> str:

@@ -18,9 +18,10 @@ TOLERANCE_SECONDS: Final = 45
 """How far this machine's clock may be from the chain's; validators take requests of 60 s either way."""
 SHOWN_BLOCKS: Final = 2
 _PAUSE_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 6.0
 _STANDS_SECONDS: Final = 10.0
 """After so long without two blocks an old one says nothing of the clock."""
-REMEDY: Final = "set the clock of this machine (as root: timedatectl set-ntp true), and it goes on"
+REMEDY: Final = "set the clock of this machine (as root: timedatectl set-ntp true)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class ClockCheck:
         self._first: _Seen | None = None
         self.problem = ""
         """What is wrong with the clock, in words; empty where it is right, or nothing is known."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the last look showed a right clock, or a wrong one; else further blocks tell."""
+        return self._first is None or bool(self.problem)
 
     def look(self, status: StatusResponse) -> str:
         """Take a look into account, and return the problem."""
@@ -89,9 +95,26 @@ class ClockCheck:
                 if problem and not told:
                     note(f"{problem}; {REMEDY}")
                     told = True
-                if not problem and (self._first is None or self._steady() > ends):
+                if not problem and (self.is_sure or self._steady() > ends):
                     return
             stop.wait(_PAUSE_SECONDS)
+
+
+def find_wrong_clock(
+    ask: Callable[[], StatusResponse],
+    seconds: float = _LOOK_SECONDS,
+    pause: Callable[[float], None] = time.sleep,
+    check: ClockCheck | None = None,
+) -> str:
+    """Return what is wrong with this machine's clock, empty where it is right or the chain stands.
+
+    Where the last block is old, further ones are waited for, for at most ``seconds``.
+    """
+    check, waited = check or ClockCheck(), 0.0
+    while not check.look(ask()) and not check.is_sure and waited < seconds:
+        pause(_PAUSE_SECONDS)
+        waited += _PAUSE_SECONDS
+    return check.problem
 
 
 def _words(seconds: float) -> str:

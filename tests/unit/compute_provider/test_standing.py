@@ -303,7 +303,7 @@ def test_an_unknown_validator_ends_it_at_once(
 
 
 def test_a_validator_goes_by_its_moniker(validator: Running, tmp_path: Path) -> None:
-    with node(tmp_path / "chain") as solo:
+    with node(tmp_path / "chain", "[::1]:0") as solo:
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address, validator="one")
         with making_blocks(solo.engine), provider(settings) as running:

@@ -2,6 +2,7 @@
 
 import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
@@ -77,7 +78,7 @@ def test_hosts() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
 def test_sockets_and_grpc_take_what_it_writes(host: str) -> None:
-    server = grpc.server(None, options=(("grpc.so_reuseport", 0),))
+    server = grpc.server(ThreadPoolExecutor(1), options=(("grpc.so_reuseport", 0),))
     port = server.add_insecure_port(str(Address(host, 0)))
     server.start()
     try:

@@ -4,7 +4,12 @@ from threading import Event
 
 import pytest
 
-from chain.client.clock import REMEDY, TOLERANCE_SECONDS, ClockCheck
+from chain.client.clock import (
+    REMEDY,
+    TOLERANCE_SECONDS,
+    ClockCheck,
+    find_wrong_clock,
+)
 from domain.node.queries import StatusResponse
 
 CHAIN = 1_800_000_000.0
@@ -108,3 +113,30 @@ def test_a_chain_that_stands_is_not_waited_for_without_end() -> None:
 
     world.check.wait_until_right(ask, Event(), said.append)
     assert said == []
+
+
+@pytest.mark.parametrize(
+    ("off", "behind", "speed", "found"),
+    [
+        (0.0, 0.0, 1.0, ""),
+        (HOUR, 0.0, 1.0, "60.0 min ahead of the chain's"),
+        (-HOUR, 0.0, 1.0, "60.0 min behind the chain's last block"),
+        (0.0, HOUR, 0.0, ""),
+    ],
+)
+def test_who_asks_once_learns_it_within_a_few_seconds(
+    off: float, behind: float, speed: float, found: str
+) -> None:
+    world = World(off)
+    world.behind = behind
+
+    def pause(seconds: float) -> None:
+        # Two blocks each second.
+        world.passed += seconds
+        world.height += round(2 * seconds * speed)
+        world.behind += seconds * (1 - speed)
+
+    said = find_wrong_clock(world.status, pause=pause, check=world.check)
+    assert (found in said) is True
+    assert bool(said) is bool(found)
+    assert world.passed <= 6.0
