@@ -37,7 +37,7 @@ from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendT
 from validator.decide.admission import Admission, Policy
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.outgoing import Outgo
-from validator.decide.view import Look
+from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
@@ -338,7 +338,25 @@ class ValidatorDaemon:
             self._since = view.clock
         if view.whole:
             service.admission = Admission(self._config.admit, self._store.named())
+            self._watch_endpoint(view)
         service.see(view, asking)
+
+    def _watch_endpoint(self, view: ChainView) -> None:
+        """Say once that the chain has another endpoint or certificate than this daemon has published."""
+        own = view.validators.get(self._me)
+        mine = (self._config.endpoint, self._certificate.der)
+        before, self._told.rival = self._told.rival, ""
+        if (
+            self._ledger.standing.published
+            and own is not None
+            and (own.endpoint, own.certificate) != mine
+        ):
+            self._told.rival = (
+                f"another daemon with this operator's key has published {own.endpoint}, so that nobody calls this one;"
+                " end one of the two, and start the other anew"
+            )
+        if self._told.rival and not before:
+            _log.error("%s", self._told.rival)
 
     def _act(self) -> None:
         view = self._service.view
