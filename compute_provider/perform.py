@@ -207,8 +207,13 @@ class Performer:
         measured = self._store.measured(self._config.backend)
         if measured is None:
             raise ProviderError("the machine is not measured yet", "start the provider again")
-        machine = Machine(self._config.device_class, measured.memory)
-        reply = client.call(JOIN, JoinRequest(VERSION, machine, FEATURES, self._session))
+        request = JoinRequest(
+            version=VERSION,
+            machine=Machine(self._config.device_class, measured.memory),
+            features=FEATURES,
+            session=self._session,
+        )
+        reply = client.call(JOIN, request)
         if reply.probe:
             self._probe(client)
             return Outcome()

@@ -179,6 +179,7 @@ Action = (
     Join
     | Poll
     | Watch
+    | Glance
     | Status
     | CheckTask
     | Bond
