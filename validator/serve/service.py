@@ -262,8 +262,7 @@ class Service:
 
     def _claim(self, address: str, session: bytes) -> None:
         """Serve this process of a provider; ClusterError TAKEN while another one with its key is served."""
-        heard = self.presence.claim(address, session)
-        if heard is None:
+        if self.presence.claim(address, session):
             return
         if address not in self._warned:
             self._warned.add(address)
@@ -272,7 +271,7 @@ class Service:
             )
         raise ClusterError(
             ClusterErrorKind.TAKEN,
-            f"another daemon with this provider's key is joined here and was heard {heard:.0f} s ago",
+            "another daemon with this provider's key is joined here and polls",
             "end one of the two (after a restart this one is served in a moment)",
         )
 
