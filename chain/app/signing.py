@@ -194,7 +194,13 @@ class SigningCheck:
             return
         place = (request.height - 1, request.decided_last_commit.round, _PRECOMMIT)
         if self._known.place < place:
-            self._known = read_signed(self._home) or self._known
+            signed = read_signed(self._home)
+            if signed is None:
+                log.warning(
+                    "what this validator signed last cannot be read now, and was not compared"
+                )
+                return
+            self._known = signed
         if self._known.place < place:
             height = place[0]
             text = (
@@ -203,6 +209,11 @@ class SigningCheck:
             )
             self._note(text, height, ended=True)
             raise HomeError(text, END_ONE)
+
+    def troubles(self) -> list[str]:
+        """Return what was found since the start, in words."""
+        found = read_trouble(self._home)
+        return [found.text] if found else []
 
     def look(self, view: "CometView") -> None:
         """Compare a vote of this home with the one that the chain has in its place."""

@@ -98,6 +98,15 @@ def test_a_copy_ends_at_the_first_vote_that_it_did_not_sign(
     SigningCheck(home.path, b"")
 
 
+def test_a_memory_that_cannot_be_read_for_a_moment_ends_nothing(home: Home) -> None:
+    (home.path / "data/priv_validator_state.json").unlink()
+    home.check.check_block(home.block(10, COMMIT))
+    assert read_trouble(home.path) is None
+    home.signed(3)
+    with pytest.raises(HomeError):
+        home.check.check_block(home.block(11, COMMIT))
+
+
 def test_votes_of_others_are_theirs(home: Home) -> None:
     home.signed(1)
     home.check.check_block(home.block(10, COMMIT, address=b"x" * 20))
