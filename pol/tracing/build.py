@@ -17,9 +17,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pol.errors import JobError
+from pol.job.checkpoint import Checkpoint, HasTraining
 from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
+from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
 from pol.tracing.check import check_step
 from pol.tracing.columns import Columns, Scratch
@@ -45,7 +47,8 @@ from pol.tracing.optimizers import (
 from pol.tracing.origin import place_of_error
 from pol.tracing.reasons import NotInAJob, in_words, listed
 from pol.tracing.remembered import Remembered
-from pol.tracing.spec import JobSpec
+from pol.tracing.resuming import check_data, check_tensors, read_resume
+from pol.tracing.spec import Average, JobSpec
 from pol.tracing.taken import said_of
 from pol.tracing.trace import trace_program
 from pol.tracing.weights import initial_weights
@@ -60,9 +63,12 @@ def build_job(
     source: "Path | str | JobSpec | Callable[[], JobSpec]",
     out: Path | str,
     on_progress: Progress | None = None,
+    resume: Path | str | HasTraining | None = None,
     check: bool = True,
 ) -> Job:
     """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
+
+    With ``resume`` it goes on from that result, as if the JobSpec named it.
 
     A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
@@ -78,10 +84,15 @@ def build_job(
         assay.build_job("examples/digits.py", "digits-job")
     """
     tell, out = on_progress or (lambda _text: None), Path(out)
+
+    def build_it(spec: JobSpec) -> Job:
+        spec = spec if resume is None else replace(spec, resume=resume)
+        return build(spec, out, tell, check)
+
     if isinstance(source, JobSpec):
-        return build(source, out, tell, check)
+        return build_it(source)
     if callable(source):
-        return build(_made_by(source, getattr(source, "__name__", "job")), out, tell, check)
+        return build_it(_made_by(source, getattr(source, "__name__", "job")))
     given: object = source
     if not isinstance(given, str | Path):
         reason = f"a {type(given).__name__} is no job"
@@ -94,7 +105,7 @@ def build_job(
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
         if not callable(maker):
             raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-        return build(_made_by(maker, file.name), out, tell, check)
+        return build_it(_made_by(maker, file.name))
 
 
 def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
@@ -123,22 +134,34 @@ def _modules_beside(file: Path) -> Iterator[None]:
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: bool = True) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     since, tell = perf_counter(), on_progress or (lambda _text: None)
+    before = read_resume(spec)
     spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
     with Scratch(out) as scratch:
         data = read_columns(spec.train, "train", scratch, tell)
         holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, out, since, tell)
+        return _build_of(spec, data, holdout, before, out, since, tell)
 
 
 def _build_of(
-    spec: JobSpec, data: Columns, holdout: Columns, out: Path, since: float, tell: Progress
+    spec: JobSpec,
+    data: Columns,
+    holdout: Columns,
+    before: Checkpoint | None,
+    out: Path,
+    since: float,
+    tell: Progress,
 ) -> Job:
     _check_columns(data, holdout)
+    first = 0
+    if before is not None:
+        check_data(before.position, data)
+        spec, first = _cut_alike(spec, before), before.position.step
+        tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
     rounds = divide_rounds(spec, rows)
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
-    functions = JobFunctions(spec, rounds.steps, rows)
+    functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
     if going_on := said_of([group.taken for group in functions.groups]):
         tell(going_on)
@@ -147,6 +170,8 @@ def _build_of(
     _check_precisions(spec)
     local = functions.initial_local(state)
     _check_names(state, local)
+    if before is not None:
+        check_tensors(before, _arrays(state), _arrays(local))
     is_wide = _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
     own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
@@ -161,7 +186,7 @@ def _build_of(
                 **named("global", state),
                 **named("local", local),
                 **named("batch", batch),
-                STEP: torch.tensor(0),
+                STEP: torch.tensor(first),
                 BATCH_NUMBER: torch.tensor(0),
             },
             precisions=spec.precisions,
@@ -183,14 +208,16 @@ def _build_of(
             own=own,
         )
     # last, so that a layer that cannot be traced is named as that
-    begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
-    state.update(begun.values)
-    state.update(averages_initial(spec.ema, state, functions.trained))
-    if spec.weights is None:
-        tell(str(begun))
+    if before is None:
+        begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
+        state.update(begun.values)
+        state.update(averages_initial(spec.ema, state, functions.trained))
+        if spec.weights is None:
+            tell(str(begun))
     if spec.check:
-        parts = (spec, functions, step, state, local, data)
-        check_step(*parts, since=since, is_wide=is_wide, tell=tell)
+        opening = (state, local) if before is None else _opening(before)
+        parts = (spec, functions, step, *opening, data)
+        check_step(*parts, first=first, since=since, is_wide=is_wide, tell=tell)
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     own_work = segment_own_work(boundary, rows)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
@@ -210,12 +237,31 @@ def _build_of(
             outer=outer,
             eval=evaluate,
             metrics=("loss",),
-            global_state=_arrays(state),
-            local_state=_arrays(local),
-            data=data,
-            holdout=holdout,
+            global_state=_arrays(state) if before is None else before.state,
+            local_state=_arrays(local) if before is None else before.locals[0],
+            data={column_name(name): column for name, column in data.items()},
+            holdout={column_name(name): column for name, column in holdout.items()},
+            first_step=first,
+            slot_states=() if before is None else before.locals,
         ),
     )
+
+
+def _opening(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return the global state and that of the first slot that a job goes on from, by the model's own names."""
+    state, local = (
+        {model_name(name): torch.from_numpy(np.array(array)) for name, array in part.items()}
+        for part in (before.state, before.locals[0])
+    )
+    return state, local
+
+
+def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
+    """Return the job with rounds as long as before where their length changes the result, and it leaves that open."""
+    alone = spec.slots == 1 and isinstance(spec.outer, Average)
+    if alone or spec.round_steps is not None:
+        return spec
+    return replace(spec, round_steps=before.position.round_steps)
 
 
 def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> None:
@@ -329,11 +375,13 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
     for full in (*named("global", state), *named("local", local)):
         name = full.partition(".")[2]
         reason = None
-        if not re.fullmatch(str(NAME.pattern), name):
-            reason = f"its name is not {NAME.what}"
-        elif len(full) > MAX_NAME:
-            most = MAX_NAME - len(full) + len(name)
-            reason = f"its name has {len(name)} characters, and {most} are the most"
+        if not name.isprintable() or not re.fullmatch(str(NAME.pattern), job_name(name)):
+            reason = f"its name {name!r} has characters that cannot be printed, or an empty part"
+        elif (size := len(job_name(full))) > MAX_NAME:
+            reason = (
+                f"its name takes {size} characters in a job, and {MAX_NAME} are the most (one that "
+                "is no letter, digit or underscore takes several)"
+            )
         if reason:
             raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
 
@@ -351,7 +399,8 @@ def _check_precisions(spec: JobSpec) -> None:
 def _without_unchanged(step: Program, model: nn.Module) -> Program:
     """Return a step without the parameters that it only hands on as they are, such as frozen ones."""
     changed = step.changed_outputs()
-    unchanged = {f"global.{name}" for name, _ in model.named_parameters()}.difference(changed)
+    names = (name for name, _ in model.named_parameters())
+    unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
     outputs = {name: number for name, number in step.outputs.items() if name not in unchanged}
     return replace(step, outputs=outputs)
 
@@ -367,7 +416,9 @@ def _check_averages(spec: JobSpec, trained: Sequence[str], updated: Sequence[str
 
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     specs = [
-        TensorSpec(name, "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
+        TensorSpec(
+            job_name(name), "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape)
+        )
         for name, tensor in state.items()
     ]
     updated = updated_tensors(step, specs)
@@ -375,12 +426,12 @@ def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
         if spec.dtype != "f32":
             reason = "every step changes this counter, and integers cannot be averaged over slots"
             remedy = "make it a float32 buffer, as torch.zeros(1) is"
-            raise JobError(f"model.{spec.name}", reason, remedy)
-    return [spec.name for spec in updated]
+            raise JobError(f"model.{model_name(spec.name)}", reason, remedy)
+    return [model_name(spec.name) for spec in updated]
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {job_name(name): tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 # --- the trial -----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from pol.executor.interface import run
 from pol.executor.names import NATIVE
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.program import Node, Program
+from pol.names import input_name, model_name
 from pol.ops.product import BITS
 from pol.state.arrays import Array
 from pol.tracing.columns import Columns
@@ -59,6 +60,7 @@ _TIMES = 4.0
 _TENTH = 0.1
 _BESIDE = 1e-4
 """What may be rounding of an optimizer's state, relative to the largest change of its kind in any parameter."""
+_LOSS = "metric.loss"
 _OR = "or give check=False (--no-check) to build the job as it is"
 
 
@@ -70,14 +72,17 @@ def check_step(
     local: Tensors,
     data: Columns,
     *,
+    first: int,
     since: float,
     is_wide: bool,
     tell: Progress,
 ) -> None:
     """Refuse a job whose first step leaves something else than a step of plain torch; say so where none is compared.
 
-    ``state`` and ``local`` are what the job begins with, ``since`` is when the build began, and ``is_wide`` whether
-    something is cast to narrow types, which a job computes in FP32.
+    ``state`` and ``local`` are what the job begins with, at its step ``first``, ``since`` is when the build began, and
+    ``is_wide`` whether something is cast to narrow types, which a job computes in FP32. A job that goes on from a
+    result has the state of its optimizer from there, so its update is not that of the person's optimizer: there, the
+    rule of the job moves the weights on both sides.
 
     Raises JobError, which names what differs and the cause.
     """
@@ -90,7 +95,8 @@ def check_step(
         tell(f"not checked against plain torch: one step takes some {seconds:,.0f} s")
         return
     tell("checking one step against plain torch")
-    checker = _Checker(spec, functions, wide, state, local, data, is_wide)
+    plain = PlainStep(spec, functions, is_wide, first)
+    checker = _Checker(spec, functions, wide, state, local, data, plain)
     if reason := checker.check():
         tell(f"not checked against plain torch: {reason}")
 
@@ -166,7 +172,7 @@ class _Checker:
         state: Tensors,
         local: Tensors,
         data: Columns,
-        is_wide: bool,
+        plain: PlainStep,
     ) -> None:
         self._spec, self._functions, self._step, self._data = spec, functions, step, data
         self._own = own_tensors(spec.model)
@@ -180,7 +186,7 @@ class _Checker:
         }
         self._state = {**state, **self._start, **averages}
         self._local = local
-        self._plain = PlainStep(spec, functions, is_wide)
+        self._plain = plain
         counters = (
             f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(spec.model)
         )
@@ -245,10 +251,13 @@ class _Checker:
             name: tensor.detach().contiguous().numpy()
             for name, tensor in {
                 **named("global", self._state), **named("local", self._local), **named("batch", batch),
-                STEP: torch.tensor(0), BATCH_NUMBER: torch.tensor(0),
+                STEP: torch.tensor(self._plain.first), BATCH_NUMBER: torch.tensor(0),
             }.items()
         }  # fmt: skip
-        return {**inputs, **run(self._step, inputs, self._spec.seed, backend(NATIVE))}
+        given = {input_name(name): array for name, array in inputs.items()}
+        found = run(self._step, given, self._spec.seed, backend(NATIVE))
+        after = {name: found.get(input_name(name), array) for name, array in inputs.items()}
+        return {**after, _LOSS: found[_LOSS]}
 
     def _check_new(self, plain: Left) -> None:
         """Refuse a tensor that forward makes in the model and that depends on the rows: no step hands it on."""
@@ -266,7 +275,7 @@ class _Checker:
     def _compare(self, plain: Left, ours: Mapping[str, Array], batch: Tensors) -> None:
         tensors = dict(self._tensors(plain, ours))
         different = [name for name, pair in tensors.items() if pair.apart()]
-        loss = _Compared(np.zeros(1), ours["metric.loss"].reshape(1), np.array([plain.loss]))
+        loss = _Compared(np.zeros(1), ours[_LOSS].reshape(1), np.array([plain.loss]))
         state = {n: _Compared(*parts) for n, parts in self._optimizers(plain, ours).items()}
         if not different and not loss.apart() and not any(p.apart() for p in state.values()):
             return
@@ -456,4 +465,4 @@ def _largest(pair: _Compared, which: str) -> str:
 
 def _in_words(output: str) -> str:
     kind, _, name = output.partition(".")
-    return "the loss" if kind == "metric" else name
+    return "the loss" if kind == "metric" else model_name(name)

@@ -50,8 +50,8 @@ class Group:
     taken: Taken = field(default_factory=Taken)
 
 
-def trained_groups(spec: JobSpec, steps: int, rows: int) -> list[Group]:
-    """Return the groups of a job of so many steps, with so many rows of data.
+def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0) -> list[Group]:
+    """Return the groups of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1.
 
     Raises JobError when the optimizer is none that a job knows, or not this model's.
     """
@@ -62,15 +62,21 @@ def trained_groups(spec: JobSpec, steps: int, rows: int) -> list[Group]:
     if spec.schedule is not None and any(isinstance(rule, updates.Rprop) for _, _, rule in parts):
         reason = "Rprop takes a learning rate for its first step only, and then makes its own"
         raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
-    found = courses(spec, [options for _, options, _ in parts], steps, rows)
-    rates = share_tables([course.lr for course in found])
+    found = courses(spec, [options for _, options, _ in parts], steps, rows, first)
+    rates = share_tables([course.lr for course in found], first)
     if not any(names for names, _, _ in parts):
         remedy = "set requires_grad, and give the optimizer its parameters"
         raise JobError("model", "has no parameter to train", remedy)
     if not all(table.is_finite for table in rates):
         raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
     return [
-        Group(some, rule, rate, _varying(rule, course, steps, taken.steps), taken)
+        Group(
+            names=some,
+            rule=rule,
+            lr=rate,
+            varying=_varying(rule, course, steps, first, taken.steps),
+            taken=taken,
+        )
         for (names, _, rule), course, rate in zip(parts, found, rates, strict=True)
         for some, taken in _taken(spec, names, rule)
         if some
@@ -169,14 +175,18 @@ def _plain(value: object) -> object:
     return tuple(map(_plain, value)) if isinstance(value, Sequence) else value
 
 
-def _varying(rule: Rule, course: Course, steps: int, done: int) -> dict[str, Table]:
-    """Return the tables of a rule that has made so many steps already."""
-    own = {
-        name: Table(values[done:] or values[-1:], steps=steps)
+def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, Table]:
+    """Return the tables of a rule in the steps from ``first`` on, before which it has made ``done`` others."""
+    tables = {
+        # after its end, a table stays at its last number
+        name: Table(values[done + first :] or values[-1:], steps=steps - first, first=first)
         for name, values in rule.tables(done + steps).items()
     }
     options = dict(course.options)
     if done and "correction1" in options:
         momenta = options["beta1"]
-        options["correction1"] = 1.0 - momenta ** (done + np.arange(1, len(momenta) + 1))
-    return {**own, **{name: Table(values) for name, values in options.items()}}
+        options["correction1"] = 1.0 - momenta ** (done + first + np.arange(1, len(momenta) + 1))
+    return {
+        **tables,
+        **{name: Table(values, first=first) for name, values in options.items()},
+    }

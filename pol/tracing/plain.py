@@ -100,14 +100,16 @@ def _widened(part: Any) -> Any:
 class PlainStep:
     """Takes a step of a job with the person's model, loss and optimizer, in torch's own FP32."""
 
-    def __init__(self, spec: JobSpec, functions: JobFunctions, is_wide: bool) -> None:
-        """Take steps of a job; if they are wide, what is cast to narrow types stays FP32."""
-        self._spec, self._functions, self._is_wide = spec, functions, is_wide
+    def __init__(
+        self, spec: JobSpec, functions: JobFunctions, is_wide: bool, first: int = 0
+    ) -> None:
+        """Take step ``first`` of a job; if it is wide, what is cast to narrow types stays FP32."""
+        self._spec, self._functions, self._is_wide, self.first = spec, functions, is_wide, first
         self._parameters = dict(spec.model.named_parameters())
         self._trained = {name: self._parameters[name] for name in functions.trained}
 
     def take(self, start: Tensors, local: Tensors, batch: Tensors) -> Left:
-        """Take the first step of a job from a state of the model; the optimizer's is its own."""
+        """Take the step from a state of the model; the optimizer's is its own."""
         with borrowed(self._spec.model, start):
             loss = self._backward(batch)
             gradients = self._clipped()
@@ -162,7 +164,7 @@ class PlainStep:
         if optimizer is None:
             weights = {name: p.detach().clone() for name, p in self._trained.items()}
             moved, kept = self._functions.optimizer.update(
-                weights, gradients, local, torch.tensor(0)
+                weights, gradients, local, torch.tensor(self.first)
             )
             for name, value in moved.items():
                 self._parameters[name].data.copy_(value)
@@ -178,8 +180,13 @@ class PlainStep:
         return found
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
-        """Return a copy of the optimizer that moves the model's own parameters; None where torch has none such."""
+        """Return a copy of the optimizer that moves the model's own parameters; None where torch has none such.
+
+        Neither has it one in the middle of a training that goes on from a result.
+        """
         spec, given = self._spec, self._spec.optimizer
+        if self.first:
+            return None
         trained = list(self._trained.values())
         match given:
             case torch.optim.Optimizer():

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
+from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
 from pol.ops.product import BITS, DEFAULT_BITS
 
@@ -182,6 +184,11 @@ class JobSpec:
 
     When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
 
+    ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
+    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
+    the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
+    is that of all jobs together, by the number of the step since the first one began.
+
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
 
@@ -222,6 +229,7 @@ class JobSpec:
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] | None = None
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    resume: Path | str | HasTraining | None = None
     check: bool = True
 
     def __post_init__(self) -> None:
