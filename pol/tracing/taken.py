@@ -45,7 +45,7 @@ def taken_by_steps(
     }
     apart: dict[tuple[int, float], list[str]] = {}
     for name, state in states.items():
-        key = _steps(state), float(state.get("mu_product", 1.0))
+        key = steps_of(state), float(state.get("mu_product", 1.0))
         apart.setdefault(key, []).append(name)
     for (steps, product), some in apart.items():
         tensors = {
@@ -88,7 +88,7 @@ def said_of(taken: Sequence[Taken]) -> str | None:
     return f"the optimizer goes on from its state{after}: {listed(kinds)} of {count:,} parameters"
 
 
-def _steps(state: Mapping[str, Any]) -> int:
+def steps_of(state: Mapping[str, Any]) -> int:
     """Return the steps that an optimizer has made for a parameter; SGD does not count, and has a momentum or none."""
     if "step" in state:
         return int(state["step"])
