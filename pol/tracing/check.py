@@ -311,8 +311,11 @@ class _Checker:
                 if theirs.shape != before.shape:
                     theirs = np.full(before.shape, np.inf)
                 yield name, _Compared(before, ours[f"global.{first}"], theirs)
-        for name in self._functions.trained if self._spec.ema is not None else ():
-            average = self._start[name] * self._spec.ema + (1 - self._spec.ema) * plain.state[name]
+        share = self._spec.ema
+        if share is None:
+            return
+        for name in self._functions.trained:
+            average = self._start[name] * share + (1 - share) * plain.state[name]
             mine = ours[f"global.{AVERAGE}{name}"]
             yield AVERAGE + name, _Compared(self._start[name].numpy(), mine, average.numpy())
 
@@ -338,10 +341,11 @@ class _Checker:
     def _is_real(self, name: str, pair: _Compared, plain: Left, is_trained: bool) -> bool:
         """Tell whether a tensor differs by more than rounding does."""
         among = np.ones(pair.before.shape, np.bool_)
-        gradient = plain.gradients.get(name) if is_trained else None
-        for _, left in self._shaken if gradient is not None else ():
-            moved = (left.gradients[name] - gradient).abs()
-            among &= (moved <= _TENTH * gradient.abs()).numpy()
+        if is_trained and name in plain.gradients:
+            gradient = plain.gradients[name]
+            for _, left in self._shaken:
+                moved = (left.gradients[name] - gradient).abs()
+                among &= (moved <= _TENTH * gradient.abs()).numpy()
         found = pair.apart(among)
         if not found:
             return False

@@ -246,7 +246,7 @@ def copies_of(own: Tensors, start: Tensors) -> dict[str, torch.Tensor]:
             # one element in many places, or a part of something larger
             found[name] = torch.empty_like(tensor.data, memory_format=torch.contiguous_format)
         else:
-            place = places.setdefault(storage.data_ptr(), torch.UntypedStorage(storage.nbytes()))
+            place = places.setdefault(storage.data_ptr(), storage.clone())
             copy = torch.empty(0, dtype=tensor.dtype)
             found[name] = copy.set_(place, tensor.storage_offset(), tensor.size(), tensor.stride())
         found[name].copy_(start[name])

@@ -163,11 +163,11 @@ class Model(nn.Module):
                 value = 0.6 * getattr(part, name) + 0.3 * other + 0.1 * x.mean(0)
                 WRITES[how](part, name, value.detach().clone())
             if self.counts:
-                self.two.counter += 1
+                self.two.get_buffer("counter").add_(1)
         for part in (self.one, self.two):
             for name in NAMES:
                 x = x + 0.3 * torch.tanh(getattr(part, name) * x)
-            x = x * (1 + 0.01 * part.counter)
+            x = x * (1 + 0.01 * part.get_buffer("counter"))
         found: Tensor = self.score(x)
         return found
 

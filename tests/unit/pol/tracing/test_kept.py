@@ -609,6 +609,7 @@ def test_a_state_that_is_not_the_optimizers_is_refused(
     change: Any, words: str, tmp_path: Path
 ) -> None:
     spec = _going_on(_adam)
-    change(spec.optimizer.state[spec.model.weight])  # type: ignore[union-attr]
+    weight = spec.model.get_parameter("weight")
+    change(spec.optimizer.state[weight])  # type: ignore[union-attr]
     with pytest.raises(JobError, match=words):
         build(spec, tmp_path)
