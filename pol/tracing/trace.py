@@ -38,6 +38,7 @@ from pol.tracing import (
 from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
 from pol.tracing.garbage import collected_later
+from pol.tracing.known import Known
 from pol.tracing.origin import Places, begins_with, place_of_error, place_of_node
 from pol.tracing.precision import bits_of_products
 from pol.tracing.reasons import in_words
@@ -122,17 +123,43 @@ def trace_program(
     limits: Limits = LIMITS,
     precisions: Mapping[str, Precision] = ORDINARY,
     own: Tensors = NOTHING,
+    values: Tensors = NOTHING,
 ) -> Program:
     """Trace ``function`` once and return it as a program, whose products have the bits of ``precisions``.
 
     It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
     only dtypes and shapes matter. ``own`` are those of the model's tensors that are inputs: where one is read past the
-    inputs, a constant would take its place for good.
+    inputs, a constant would take its place for good. ``values`` are what inputs hold for good if the function does not
+    change them, by name; what is made of these alone may decide shapes.
 
     Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
+    program, relied_on = _traced(function, inputs, limits, precisions, own, values)
+    changed = {name for name in relied_on if _is_changed(program, name)}
+    if not changed:
+        return program
+    others = {name: value for name, value in values.items() if name not in changed}
+    return trace_program(function, inputs, limits, precisions, own, others)
+
+
+def _is_changed(program: Program, name: str) -> bool:
+    (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == name)
+    return program.outputs.get(name, number) != number
+
+
+def _traced(
+    function: Function,
+    inputs: Tensors,
+    limits: Limits,
+    precisions: Mapping[str, Precision],
+    own: Tensors,
+    values: Tensors,
+) -> tuple[Program, set[str]]:
+    """Return the program, and the names of ``values`` that have decided something in it."""
+    known = Known(values, own)
     # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
-    graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
+    apart = {name: tensor.clone() for name, tensor in inputs.items()}
+    graph, names = _graph(function, apart, known)
     bits = bits_of_products(graph, inputs, names, precisions)
     writer = _Writer(Emitter(limits), bits)
     placeholders = iter(inputs.items())
@@ -154,17 +181,19 @@ def trace_program(
             for name, result in zip(names, results, strict=True):
                 assert isinstance(result, Node)
                 writer.emitter.output(name, writer.value(result))
-    return writer.emitter.build()
+    return writer.emitter.build(), known.relied_on
 
 
-def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]:
+def _graph(function: Function, inputs: Tensors, known: Known) -> tuple[GraphModule, list[str]]:
     """Return the flat graph of ``function`` without anything in place, and the names of its results."""
     names: list[str] = []
     places = Places()
 
     def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        with places:
-            outputs = function(dict(zip(inputs, tensors, strict=True)))
+        given = dict(zip(inputs, tensors, strict=True))
+        known.stand_in(given)
+        with known, places:
+            outputs = function(given)
         names[:] = list(outputs)
         return list(outputs.values())
 
@@ -183,7 +212,7 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
         raise
     except Exception as error:
         other = "write it in another way there (docs/jobs.md lists what works)"
-        reason, remedy = in_words(error, other)
+        reason, remedy = known.why_not(error) or in_words(error, other)
         place = place_of_error(error)
         if not place:
             place = places.place_of_gradient(error)
