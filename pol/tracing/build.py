@@ -19,13 +19,15 @@ from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
+from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
 from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import read_columns
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
 from pol.tracing.habits import Trying
-from pol.tracing.model import prepare_model
+from pol.tracing.known import MOST_ELEMENTS
+from pol.tracing.model import own_tensors, prepare_model
 from pol.tracing.optimizers import (
     AVERAGE,
     VELOCITY,
@@ -37,7 +39,7 @@ from pol.tracing.origin import place_of_error
 from pol.tracing.reasons import NotInAJob, in_words
 from pol.tracing.remembered import Remembered
 from pol.tracing.spec import JobSpec
-from pol.tracing.trace import trace_program
+from pol.tracing.trace import is_changed, trace_program
 from pol.tracing.weights import seeded_parameters
 from pol.values import MAX_NAME, NAME, TensorSpec
 
@@ -136,6 +138,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
+    functions.values = named("global", _values_of_others(spec.model, state, functions.trained))
     with Remembered(spec.model) as remembered:
         step = trace_program(
             functions.step,
@@ -148,8 +151,12 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             },
             precisions=spec.precisions,
             own=own,
+            values=functions.values,
         )
-        remembered.check(lambda: trace_program(functions.forward, forward, own=own))
+        values = {n: value for n, value in functions.values.items() if not is_changed(step, n)}
+        remembered.check(
+            lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True)
+        )
         updated = _updated(step, state)
         tell(f"{len(step.nodes):,} operations in a step")
         averaged = {name: state[name] for name in updated}
@@ -161,6 +168,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
             precisions=spec.precisions,
             own=own,
+            values=values,
+            kept=True,
         )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
@@ -186,8 +195,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             metrics=("loss",),
             global_state=_arrays(state),
             local_state=_arrays(local),
-            data=data,
-            holdout=holdout,
+            data={column_name(name): column for name, column in data.items()},
+            holdout={column_name(name): column for name, column in holdout.items()},
         ),
     )
 
@@ -276,16 +285,29 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
     return {**state, **outer_initial(spec.outer, trained), **averages}
 
 
+def _values_of_others(
+    model: nn.Module, state: Mapping[str, torch.Tensor], trained: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    """Return what the model's tensors that no optimizer moves begin with, if it is not large."""
+    return {
+        name: state[name]
+        for name, tensor in own_tensors(model).items()
+        if name in state and name not in trained and tensor.numel() <= MOST_ELEMENTS
+    }
+
+
 def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Tensor]) -> None:
     """Refuse a name that no tensor of a job can have, as the key of a ModuleDict may be."""
     for full in (*named("global", state), *named("local", local)):
         name = full.partition(".")[2]
         reason = None
-        if not re.fullmatch(str(NAME.pattern), name):
-            reason = f"its name is not {NAME.what}"
-        elif len(full) > MAX_NAME:
-            most = MAX_NAME - len(full) + len(name)
-            reason = f"its name has {len(name)} characters, and {most} are the most"
+        if not name.isprintable() or not re.fullmatch(str(NAME.pattern), job_name(name)):
+            reason = f"its name {name!r} has characters that cannot be printed, or an empty part"
+        elif (size := len(job_name(full))) > MAX_NAME:
+            reason = (
+                f"its name takes {size} characters in a job, and {MAX_NAME} are the most (one that "
+                "is no letter, digit or underscore takes several)"
+            )
         if reason:
             raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
 
@@ -302,19 +324,21 @@ def _check_precisions(spec: JobSpec) -> None:
 
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     specs = [
-        TensorSpec(name, "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
+        TensorSpec(
+            job_name(name), "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape)
+        )
         for name, tensor in state.items()
     ]
     updated = updated_tensors(step, specs)
     for spec in updated:
         if spec.dtype != "f32":
             reason = "every step changes this counter, and integers cannot be averaged over slots"
-            raise JobError(f"model.{spec.name}", reason, "make it a float32 buffer")
-    return [spec.name for spec in updated]
+            raise JobError(f"model.{model_name(spec.name)}", reason, "make it a float32 buffer")
+    return [model_name(spec.name) for spec in updated]
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {job_name(name): tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 # --- the trial -----------------------------------------------------------------------------------

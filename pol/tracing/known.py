@@ -78,12 +78,11 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def stand_in(self, inputs: Mapping[str, Tensor]) -> None:
         """Take the tensors that stand for inputs while a function is traced."""
-        for name, value in self._given.items():
-            # a copy, for the tensor itself may be one of those that are not known
-            copy = value.clone()
-            self._values[inputs[name]] = copy
-            self._names[_address(copy)] = frozenset((name,))
-            self._foreign[_address(copy)] = copy.untyped_storage()
+        for name in self._given.keys() & inputs.keys():
+            value = self._given[name]
+            self._values[inputs[name]] = value
+            self._names[_address(value)] = frozenset((name,))
+            self._foreign[_address(value)] = value.untyped_storage()
 
     def value(self, tensor: Tensor) -> Tensor | None:
         """Return the value of a tensor, which it decides something by; None where it is not known."""

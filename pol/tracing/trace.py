@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
+from pol.names import input_name
 from pol.ops.product import DEFAULT_BITS
 from pol.tracing import (
     decompositions,
@@ -124,27 +125,30 @@ def trace_program(
     precisions: Mapping[str, Precision] = ORDINARY,
     own: Tensors = NOTHING,
     values: Tensors = NOTHING,
+    kept: bool = False,
 ) -> Program:
     """Trace ``function`` once and return it as a program, whose products have the bits of ``precisions``.
 
-    It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
-    only dtypes and shapes matter. ``own`` are those of the model's tensors that are inputs: where one is read past the
-    inputs, a constant would take its place for good. ``values`` are what inputs hold for good if the function does not
-    change them, by name; what is made of these alone may decide shapes.
+    It gets name to tensor and returns name to tensor, which the program calls as :func:`input_name` says, and may call
+    ``torch.autograd.grad``. Of the example ``inputs`` only dtypes and shapes matter. ``own`` are those of the model's
+    tensors that are inputs: where one is read past the inputs, a constant would take its place for good. ``values`` are
+    what inputs hold as long as the function returns them unchanged, or for good where they are ``kept`` by what else
+    runs; what is made of these alone may decide shapes.
 
     Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
     program, relied_on = _traced(function, inputs, limits, precisions, own, values)
-    changed = {name for name in relied_on if _is_changed(program, name)}
+    changed = set() if kept else {name for name in relied_on if is_changed(program, name)}
     if not changed:
         return program
     others = {name: value for name, value in values.items() if name not in changed}
     return trace_program(function, inputs, limits, precisions, own, others)
 
 
-def _is_changed(program: Program, name: str) -> bool:
-    (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == name)
-    return program.outputs.get(name, number) != number
+def is_changed(program: Program, name: str) -> bool:
+    """Whether a program returns something else for an input, or does not return it at all."""
+    (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == input_name(name))
+    return program.outputs.get(input_name(name)) != number
 
 
 def _traced(
@@ -180,7 +184,7 @@ def _traced(
             assert isinstance(results, Sequence)
             for name, result in zip(names, results, strict=True):
                 assert isinstance(result, Node)
-                writer.emitter.output(name, writer.value(result))
+                writer.emitter.output(input_name(name), writer.value(result))
     return writer.emitter.build(), known.relied_on
 
 
@@ -313,7 +317,7 @@ class _Writer:
     def input(self, node: Node, name: str, tensor: torch.Tensor) -> None:
         with _Located(node):
             dtype = dtype_of(tensor.dtype)
-            self._written[node] = Ref(self.emitter.input(name, dtype, tensor.shape))
+            self._written[node] = Ref(self.emitter.input(input_name(name), dtype, tensor.shape))
 
     def call(self, node: Node) -> None:
         with _Located(node):
