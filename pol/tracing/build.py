@@ -28,6 +28,7 @@ from pol.tracing.functions import JobFunctions, batch_norms, measured, named, tr
 from pol.tracing.habits import Trying
 from pol.tracing.known import MOST_ELEMENTS
 from pol.tracing.model import own_tensors, prepare_model
+from pol.tracing.notes import noting
 from pol.tracing.optimizers import (
     AVERAGE,
     VELOCITY,
@@ -112,7 +113,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     tell = on_progress or (lambda _text: None)
     spec = replace(spec, model=prepare_model(spec.model, tell))
-    with Scratch(out) as scratch:
+    with Scratch(out) as scratch, noting(tell):
         data = read_columns(spec.train, "train", scratch, tell)
         holdout = read_columns(spec.holdout, "holdout", scratch, tell)
         return _build_of(spec, data, holdout, out, tell)

@@ -186,6 +186,23 @@ def _multi_margin_backward(
     return (parts * outer).reshape(x.shape)
 
 
+# --- counts ---
+
+
+@_of(_aten.histc.default)
+def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+    """How many elements are in each of so many parts of an interval, the last of which has its end."""
+    values = x.reshape(-1)
+    low, high = torch.tensor(float(min)), torch.tensor(float(max))
+    if min == max:
+        low, high = values.amin(), values.amax()
+        is_one = low == high
+        low, high = torch.where(is_one, low - 1, low), torch.where(is_one, high + 1, high)
+    is_in = (values >= low) & (values <= high)
+    place = ((values - low) * (bins / (high - low))).floor().long().clamp(0, bins - 1)
+    return torch.zeros(bins, dtype=x.dtype).index_add(0, place, is_in.to(x.dtype))
+
+
 # --- by a mask ---
 
 

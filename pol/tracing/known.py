@@ -14,7 +14,11 @@ from typing import Any
 import torch
 from torch import SymInt, Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -154,7 +158,7 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operands is None:
             return None
         given, named, names = operands
-        with _plainly():
+        with plainly():
             found = func(*given, **named)
         self.relied_on |= names
         for leaf in tree_leaves(found):
@@ -196,7 +200,7 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operands is None:
             return None
         given, named, names = operands
-        with _plainly():
+        with plainly():
             try:
                 found = func(*given, **named)
                 # a new constant, which the function may write to
@@ -210,7 +214,7 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
         value = self.value(mask)
         if value is None:
             return None
-        with _plainly():
+        with plainly():
             count = int(value.count_nonzero())
         flat = _aten.eq.Scalar(_aten.reshape.default(mask, [-1]), 0)
         # what is true comes first, in order
@@ -219,11 +223,19 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
+def known_value(tensor: Tensor) -> Tensor | None:
+    """Return the value that a tensor has while a function is traced, which then decides something; None if not known."""
+    for mode in reversed(_get_current_dispatch_mode_stack()):
+        if isinstance(mode, Known):
+            return mode.value(tensor)
+    return None
+
+
 _LIFTS = (_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.default)
 
 
 @contextmanager
-def _plainly() -> Iterator[None]:
+def plainly() -> Iterator[None]:
     """Let torch compute with plain tensors, while something is traced."""
     with _disable_current_modes(), torch.no_grad():
         yield

@@ -45,6 +45,7 @@ from pol.tracing.precision import bits_of_products
 from pol.tracing.reasons import in_words
 from pol.tracing.reruns import rerun_of
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
+from pol.tracing.sparse import Dense
 from pol.tracing.spec import Precision
 
 Tensors = Mapping[str, torch.Tensor]
@@ -196,7 +197,7 @@ def _graph(function: Function, inputs: Tensors, known: Known) -> tuple[GraphModu
     def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
         given = dict(zip(inputs, tensors, strict=True))
         known.stand_in(given)
-        with known, places:
+        with known, places, Dense():
             outputs = function(given)
         names[:] = list(outputs)
         return list(outputs.values())
