@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pol.tracing import bags, resampling
+from pol.tracing import bags, resampling, scattered
 
 Table = dict[Any, Callable[..., Any]]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -21,7 +21,11 @@ OURS = (
     _aten.index_fill.int_Tensor,
 )
 """What has a handler that is better than what torch makes of it."""
-_MORE: Table = {**resampling.DECOMPOSITIONS, **bags.DECOMPOSITIONS}
+_MORE: Table = {
+    **resampling.DECOMPOSITIONS,
+    **bags.DECOMPOSITIONS,
+    **scattered.DECOMPOSITIONS,
+}
 
 
 def adjust(table: Table) -> None:

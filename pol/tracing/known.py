@@ -22,6 +22,8 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from pol.tracing.reasons import CONTROL_FLOW, NotInAJob
+
 MOST_ELEMENTS = 2**22
 """Of a value that is computed while a job is built."""
 _aten = torch.ops.aten
@@ -118,8 +120,15 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
             decided = self._decided(func, args, options)
             if decided is not None:
                 return decided
-        result = func(*args, **options)
-        self._note_counts(func, result)
+        said = COUNTS.get(getattr(func, "overloadpacket", None))
+        try:
+            result = func(*args, **options)
+        except CONTROL_FLOW as error:
+            if said is None:
+                raise
+            raise NotInAJob(*said) from error
+        if said is not None:
+            self._note_counts(said, result)
         self._follow(func, args, options, result)
         return result
 
@@ -167,10 +176,7 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._foreign[_address(leaf)] = leaf.untyped_storage()
         return found
 
-    def _note_counts(self, func: Any, result: Any) -> None:
-        said = COUNTS.get(getattr(func, "overloadpacket", None))
-        if said is None:
-            return
+    def _note_counts(self, said: tuple[str, str], result: Any) -> None:
         for leaf in tree_leaves(result):
             for size in leaf.shape if isinstance(leaf, Tensor) else ():
                 if isinstance(size, SymInt):

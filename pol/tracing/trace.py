@@ -19,6 +19,7 @@ from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from domain.errors import Expected
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
@@ -42,7 +43,7 @@ from pol.tracing.garbage import collected_later
 from pol.tracing.known import Known
 from pol.tracing.origin import Places, begins_with, place_of_error, place_of_node
 from pol.tracing.precision import bits_of_products
-from pol.tracing.reasons import in_words
+from pol.tracing.reasons import VALUES, called, in_words
 from pol.tracing.reruns import rerun_of
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
 from pol.tracing.sparse import Dense
@@ -68,6 +69,8 @@ NOTHING: Tensors = {}
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 """Prints the stack of every error of a function under tracing, which ends as one sentence here."""
 _KEEP = "keep it in a buffer (register_buffer) and change that, or carry it in assay.repeat"
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+"""Numbers that no trace knows."""
 _aten = torch.ops.aten
 _DECOMPOSED = (
     _aten._log_softmax,
@@ -343,6 +346,8 @@ class _Writer:
             return args[0][args[1]]
         with _Located(node):
             handler = RULES.get(str(node.target))
+            if handler is None and isinstance(node.meta.get("val"), _SYMBOLS):
+                raise Unsupported(*VALUES)
             if handler is None:
                 raise Unsupported("it has no form in Assay's primitives")
             kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
@@ -365,9 +370,14 @@ class _Located:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, Exception):
             return
-        why = error.reason if isinstance(error, JobError) else str(error) or type(error).__name__
-        remedy = error.remedy if isinstance(error, JobError) else ""
-        reason = f"the operation {self._node.target} cannot be part of a job: {why.rstrip('.')}"
-        other = "use another layer or function there (docs/jobs.md lists what works)"
-        remedy = "; ".join(part for part in (other, remedy) if part)
+        if isinstance(error, Expected):
+            why, remedy = error.reason, error.remedy
+        else:
+            why, remedy = str(error) or type(error).__name__, ""
+        if not remedy:
+            why, _, remedy = why.partition("; ")
+        reason = why.rstrip(".")
+        if self._node.op == "call_function":
+            reason = f"{called(self._node.target)} cannot be part of a job: {reason}"
+        remedy = remedy or "use another layer or function there (docs/jobs.md lists what works)"
         raise JobError(str(place_of_node(self._node)), reason, remedy) from error
