@@ -36,7 +36,9 @@ from pol.tracing.functions import (
     parts_in_eval,
 )
 from pol.tracing.habits import Trying
+from pol.tracing.known import MOST_ELEMENTS
 from pol.tracing.model import own_tensors, prepare_model
+from pol.tracing.notes import noting
 from pol.tracing.optimizers import (
     AVERAGE,
     VELOCITY,
@@ -50,7 +52,7 @@ from pol.tracing.remembered import Remembered
 from pol.tracing.resuming import check_data, check_tensors, read_resume
 from pol.tracing.spec import Average, JobSpec
 from pol.tracing.taken import said_of
-from pol.tracing.trace import trace_program
+from pol.tracing.trace import is_changed, trace_program
 from pol.tracing.weights import initial_weights
 from pol.values import MAX_NAME, NAME, TensorSpec
 
@@ -136,7 +138,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: 
     since, tell = perf_counter(), on_progress or (lambda _text: None)
     before = read_resume(spec)
     spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
-    with Scratch(out) as scratch:
+    with Scratch(out) as scratch, noting(tell):
         data = read_columns(spec.train, "train", scratch, tell)
         holdout = read_columns(spec.holdout, "holdout", scratch, tell)
         return _build_of(spec, data, holdout, before, out, since, tell)
@@ -179,6 +181,7 @@ def _build_of(
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
+    functions.values = named("global", _values_of_others(spec.model, state, functions.trained))
     with Remembered(spec.model) as remembered:
         step = trace_program(
             functions.step,
@@ -191,8 +194,12 @@ def _build_of(
             },
             precisions=spec.precisions,
             own=own,
+            values=functions.values,
         )
-        remembered.check(lambda: trace_program(functions.forward, forward, own=own))
+        values = {n: value for n, value in functions.values.items() if not is_changed(step, n)}
+        remembered.check(
+            lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True)
+        )
         step = _without_unchanged(step, spec.model)
         updated = _updated(step, state)
         _check_averages(spec, functions.trained, updated)
@@ -206,6 +213,8 @@ def _build_of(
             {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
             precisions=spec.precisions,
             own=own,
+            values=values,
+            kept=True,
         )
     # last, so that a layer that cannot be traced is named as that
     if before is None:
@@ -368,6 +377,17 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
             raise JobError(f"model.{name}", f"{prefix}.… is reserved", "rename the attribute")
     averages = averages_initial(spec.ema, state, functions.trained)
     return {**state, **outer_initial(spec.outer, trained), **averages}
+
+
+def _values_of_others(
+    model: nn.Module, state: Mapping[str, torch.Tensor], trained: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    """Return what the model's tensors that no optimizer moves begin with, if it is not large."""
+    return {
+        name: state[name]
+        for name, tensor in own_tensors(model).items()
+        if name in state and name not in trained and tensor.numel() <= MOST_ELEMENTS
+    }
 
 
 def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Tensor]) -> None:

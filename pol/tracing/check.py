@@ -1,8 +1,9 @@
 """The check of a job when it is built: one step of it beside one step of plain torch with the person's own objects.
 
-Both steps have the same batch of real rows, the same random numbers, and the same weights: those of the job, each a
-little changed at random (:func:`_moved_apart`). Without that much would agree by chance in the first step: what follows
-another tensor is equal to it when training begins, and where a weight is 0, nothing has a gradient behind it.
+Both steps have the same batch of real rows, the same random numbers, and the same weights: those of the job, each of
+the trained ones a little changed at random (:func:`_moved_apart`). Without that much would agree by chance in the first
+step: what follows another tensor is equal to it when training begins, and where a weight is 0, nothing has a gradient
+behind it.
 
 **What counts as rounding.** The job's step is computed at 22 bits for all products, so it differs from plain FP32 by
 some 10^-6, more where differences of nearly equal numbers are taken. What a step changes in a tensor has to agree
@@ -177,7 +178,7 @@ class _Checker:
         self._spec, self._functions, self._step, self._data = spec, functions, step, data
         self._own = own_tensors(spec.model)
         start = copies_of(self._own, {name: state[name] for name in self._own})
-        _moved_apart(start, {name for name, _ in spec.model.named_parameters()})
+        _moved_apart([start[name] for name in functions.trained])
         self._start = {name: tensor.clone() for name, tensor in start.items()}
         averages = {
             name: self._start[name.removeprefix(AVERAGE)]
@@ -331,12 +332,12 @@ class _Checker:
     def _shaken_starts(self) -> Iterator[dict[str, torch.Tensor]]:
         for number, size in enumerate(_SHAKES):
             drawn = torch.Generator().manual_seed(number)
-            yield {
-                name: tensor * (1 + size * (2 * torch.rand(tensor.shape, generator=drawn) - 1))
-                if tensor.is_floating_point()
-                else tensor
-                for name, tensor in self._start.items()
+            moved = {
+                name: self._start[name]
+                * (1 + size * (2 * torch.rand(self._start[name].shape, generator=drawn) - 1))
+                for name in self._functions.trained
             }
+            yield {**self._start, **moved}
 
     def _is_real(self, name: str, pair: _Compared, plain: Left, is_trained: bool) -> bool:
         """Tell whether a tensor differs by more than rounding does."""
@@ -432,21 +433,19 @@ def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:
     return found
 
 
-def _moved_apart(tensors: Mapping[str, torch.Tensor], parameters: set[str]) -> None:
-    """Change all numbers a little, in place: towards 0, and parameters that are 0 away from it.
+def _moved_apart(weights: Sequence[torch.Tensor]) -> None:
+    """Change weights a little, in place: towards 0, and those that are 0 away from it.
 
     No number changes its sign or becomes larger in size, so what a model takes roots or logarithms of stays in order.
+    What no optimizer moves stays as it is, for it may be a mask, and have decided shapes when the step was traced.
     """
     drawn = torch.Generator().manual_seed(0)
-    for name, tensor in tensors.items():
-        if not tensor.is_floating_point():
-            continue
-        # in order of names, so that two tensors that are equal come apart
-        shrunk = tensor * (1 - _APART * torch.rand(tensor.shape, generator=drawn))
-        if name in parameters and not bool(tensor.all()):
-            risen = _APART * torch.rand(tensor.shape, generator=drawn)
-            shrunk = torch.where(tensor == 0, risen, shrunk)
-        tensor.copy_(shrunk)
+    for weight in weights:
+        shrunk = weight * (1 - _APART * torch.rand(weight.shape, generator=drawn))
+        if not bool(weight.all()):
+            risen = _APART * torch.rand(weight.shape, generator=drawn)
+            shrunk = torch.where(weight == 0, risen, shrunk)
+        weight.copy_(shrunk)
 
 
 def _all_names(model: nn.Module) -> dict[str, str]:

@@ -186,6 +186,8 @@ class JobFunctions:
         """What moves the parameters in a step."""
         self._rates = [group.lr for group in groups]
         self._groups = groups
+        self.values: Tensors = {}
+        """What inputs of a step that no optimizer moves begin with: see :func:`trace_program`."""
 
     @property
     def trained(self) -> list[str]:
@@ -292,7 +294,7 @@ class JobFunctions:
         model = own_tensors(spec.model)
         others = {name: current[name].detach() for name in model if name not in handed_on}
         constants = {**named("global", others), BATCH_NUMBER: number}
-        trace = partial(trace_program, precisions=spec.precisions, own=model)
+        trace = partial(trace_program, precisions=spec.precisions, own=model, values=self.values)
         found = accumulated(part, carried, sequences, constants, trace)
         share = 1.0 / count
         current.update(under("global", found))
