@@ -14,6 +14,7 @@ from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
 from pol.tracing.optimizers import AVERAGE, VELOCITY
 from pol.tracing.spec import JobSpec
+from pol.tracing.taken import steps_of
 
 _ANEW = 'or begin anew from its weights: assay.load_result(model, …), weights="keep", and no resume'
 _FIRST = "that the first job had"
@@ -30,7 +31,11 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
         return None
     found = _read(given)
     _check_counts(spec, found.position)
-    if isinstance(spec.optimizer, torch.optim.Optimizer) and spec.optimizer.state:
+    if isinstance(spec.optimizer, torch.optim.Optimizer) and any(
+        # Adagrad has state from the beginning
+        steps_of(state)
+        for state in spec.optimizer.state.values()
+    ):
         reason = "has state of its own, and resume= brings that of the result"
         raise JobError("optimizer", reason, "give one that was just made, or leave out resume")
     if isinstance(spec.schedule, LRScheduler) and getattr(spec.schedule, "last_epoch", 0) > 0:

@@ -161,8 +161,9 @@ def _everywhere(bits: int) -> Precision:
 class JobSpec:
     """One training job, as the consumer writes it; ``name`` is what people see it by.
 
-    ``model`` is any module whose operations are supported; its parameters and buffers are the global state, and
-    ``weights`` says whether they are drawn from the seed (``seed``) or taken as they are (``keep``). ``loss`` is
+    ``model`` is any module whose operations are supported; its parameters and buffers are the global state.
+    ``weights`` says whether all weights are drawn from the seed (``seed``) or taken as they are (``keep``); left out,
+    those are drawn that are as their layers' defaults made them, and all others are kept. ``loss`` is
     ``(model, batch) -> scalar``, such as :func:`cross_entropy`. ``train`` is column name to tensor, array
     or file, whose first dimension is the row, or a file or a data set; ``holdout`` has the same columns and stays on
     this machine, for evaluation by ``loss`` and further ``metrics``, such as :func:`accuracy`.
@@ -180,6 +181,8 @@ class JobSpec:
     ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
+
+    When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
 
     ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
     ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
@@ -224,9 +227,10 @@ class JobSpec:
     ema: float | None = None
     metrics: Mapping[str, Measure] = field(default_factory=dict)
     outer: Average | Nesterov = field(default_factory=Average)
-    weights: Literal["seed", "keep"] = "seed"
+    weights: Literal["seed", "keep"] | None = None
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
     resume: Path | str | HasTraining | None = None
+    check: bool = True
 
     def __post_init__(self) -> None:
         self._check_length()
@@ -275,8 +279,9 @@ class JobSpec:
         if not isinstance(outer, Average | Nesterov):
             reason = f"{type(outer).__name__} is not known"
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
-        if self.weights not in ("seed", "keep"):
-            raise JobError("weights", f"{self.weights!r} is not known", 'give "seed" or "keep"')
+        if self.weights not in (None, "seed", "keep"):
+            remedy = 'give "seed" or "keep", or leave it out'
+            raise JobError("weights", f"{self.weights!r} is not known", remedy)
         for name, value in self._precision_by_module.items():
             module: object = name
             if not isinstance(module, str):

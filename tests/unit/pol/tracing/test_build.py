@@ -101,8 +101,8 @@ def test_what_is_not_trained_is_not_drawn() -> None:
 
 def test_a_parameter_without_a_law_is_named_and_can_be_kept(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"model\.scale.*Unknown.*keep"):
-        build(_spec(Unknown()), tmp_path)
-    build(replace(_spec(Unknown()), weights="keep"), tmp_path)
+        build(replace(_spec(Unknown()), weights="seed"), tmp_path)
+    build(_spec(Unknown()), tmp_path)
     np.testing.assert_array_equal(
         load_job(tmp_path).global_state["scale"], np.array([0.3, 0.7], np.float32)
     )

@@ -89,6 +89,13 @@ def _rectified(steps: int, resume: Given) -> JobSpec:
     return _spec(steps, resume, model=model, optimizer=optimizer)
 
 
+def _summed(steps: int, resume: Given) -> JobSpec:
+    """An optimizer that has state before its first step."""
+    model = _model()
+    optimizer = optim.Adagrad(model.parameters(), 0.05, lr_decay=0.1)
+    return _spec(steps, resume, model=model, optimizer=optimizer)
+
+
 def _by_epoch(steps: int, resume: Given) -> JobSpec:
     """Rates that change with the epochs of the data, of which two jobs have as many as one."""
     model = _model()
@@ -137,7 +144,7 @@ def _left(position: Position) -> Position:
         _diloco,
         *(
             pytest.param(make, marks=pytest.mark.nightly)
-            for make in (_averaged, _cycle, _rectified, _by_epoch, _frozen, _plain, _named)
+            for make in (_averaged, _cycle, _rectified, _summed, _by_epoch, _frozen, _plain, _named)
         ),
     ],
 )
