@@ -61,6 +61,8 @@ class Exit(IntEnum):
     TIMED_OUT = 3
     # It was done, and what it shows is for somebody to see to.
     NEEDS_CARE = 4
+    # The order that was waited for is closed, and was not settled.
+    NOT_SETTLED = 5
 
 
 class Expected(Exception):

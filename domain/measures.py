@@ -1,6 +1,13 @@
-"""Durations and speeds in words: the same in errors, logs, answers of the link, and commands."""
+"""Durations, speeds and work in words: the same in errors, logs, answers of the link, and commands."""
 
 _DURATIONS = (("days", 86_400), ("h", 3_600), ("min", 60))
+_WORK = (
+    ("EFLOP", 10**18),
+    ("PFLOP", 10**15),
+    ("TFLOP", 10**12),
+    ("GFLOP", 10**9),
+    ("MFLOP", 10**6),
+)
 _SPEEDS = (("TFLOP/s", 10**12), ("GFLOP/s", 10**9), ("MFLOP/s", 10**6))
 
 
@@ -18,6 +25,14 @@ def speed(value: int) -> str:
         if value >= size:
             return f"{_tenths(value, size)} {unit}"
     return f"{value:,} FLOP/s"
+
+
+def work(value: int) -> str:
+    """Write FLOPs for people: 950,000 FLOP, 368.2 GFLOP, 1.0 PFLOP."""
+    for unit, size in _WORK:
+        if value >= size:
+            return f"{_tenths(value, size)} {unit}"
+    return f"{value:,} FLOP"
 
 
 def _tenths(value: int, size: int) -> str:

@@ -17,7 +17,7 @@ from consumer.errors import StillWaiting
 from consumer.jobs import read_job, write_result
 from consumer.request import Request
 from consumer.result import fetch_result
-from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
+from consumer.submit import LIMIT_FACTOR, SubmittedOrder, quote, submit
 from consumer.watch import Delivery, wait_for, waits_for
 from consumer.why import why
 from domain.market.events import OrderOpened
@@ -219,7 +219,7 @@ class Demo:
         )
         found = quote(client, job, request)
         if not (price := found.price):
-            raise NetworkError(*explain(found.match.unmatched))
+            raise NetworkError(*found.explain())
         self._say("submitting the order", network)
         limited = replace(request, price_limit=price)
         made = submit(client, TxSender(client, key), key, job, limited)

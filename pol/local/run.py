@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from domain import codec
 from pol.errors import JobError, Stopped
@@ -15,6 +16,7 @@ from pol.executor.backend import backend as executor_named
 from pol.executor.names import DEFAULT
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.local.history import History, make_history, make_losses
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
@@ -45,19 +47,24 @@ class RoundReport:
 
 @dataclass(frozen=True)
 class LocalRun:
-    """A job trained on this machine: final state, rounds, metrics before and after, loss of every segment.
+    """A job trained on this machine: final state, rounds, metrics before and after, and the loss.
+
+    ``losses`` has a row for each round and a column for each slot, as ``order.losses()`` of the same job on a network.
+    ``history`` has the loss at the end of each segment: an array with the fields ``step``, ``slot`` and ``loss``.
 
     Example::
 
         ran = assay.run_locally("my-job")
         print(ran.before["loss"], ran.after["loss"])
+        print(ran.losses.mean(axis=1), ran.history["step"], ran.history["loss"])
     """
 
     state: State
     rounds: tuple[RoundReport, ...]
     before: dict[str, float]
     after: dict[str, float]
-    losses: tuple[tuple[int, float], ...]
+    losses: NDArray[np.float64] = field(compare=False)
+    history: History = field(compare=False)
     model: Path | None
     trace: Path | None
 
@@ -93,9 +100,10 @@ def run_locally(
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
     before = evaluate(job, state, holdout, executor)
     reports: list[RoundReport] = []
-    losses: list[tuple[int, float]] = []
+    losses: list[dict[int, float]] = []
+    history: list[tuple[int, int, float]] = []
     trace: list[dict[str, Any]] = []
-    values: list[tuple[int, float]] = []
+    values: list[tuple[int, int, float]] = []
 
     def updates(round: int, opening: State) -> Iterator[State]:
         for slot in range(job.document.slots):
@@ -107,7 +115,7 @@ def run_locally(
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None
             locals_[slot] = share.local_out
-            values.extend(_losses(share.boundaries))
+            values.extend(_losses(slot, share.boundaries))
             roots = share.update_root, share.local_out_root
             record = share_record(part, share.boundaries, *roots)
             trace.append(codec.to_plain(record))
@@ -121,8 +129,10 @@ def run_locally(
             raise stop.within(f"the job stops in round {round}") from None
         state = result.state
         metrics = evaluate(job, state, holdout, executor)
-        losses += values
-        loss = float(np.mean([loss for _, loss in values]))
+        history += values
+        # In the order of steps: the last one of a slot stays.
+        losses.append({slot: loss for _, slot, loss in values})
+        loss = float(np.mean([loss for *_, loss in values]))
         reports.append(
             RoundReport(round=round, loss=loss, metrics=metrics, state_root=result.root.hex())
         )
@@ -132,7 +142,8 @@ def run_locally(
         rounds=tuple(reports),
         before=before,
         after=after,
-        losses=tuple(losses),
+        losses=make_losses(losses, job.document.slots),
+        history=make_history(history),
         model=None,
         trace=None,
     )
@@ -147,9 +158,9 @@ def _observer(
     return lambda step, loss: on_progress(round, slot, step, loss)
 
 
-def _losses(boundaries: Sequence[Boundary]) -> list[tuple[int, float]]:
-    """Return (step, first metric) of every boundary but the opening one."""
-    return [(b.step, metric_values(b.metrics)[0]) for b in boundaries if b.metrics]
+def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, float]]:
+    """Return (step, slot, first metric) of every boundary but the opening one."""
+    return [(b.step, slot, metric_values(b.metrics)[0]) for b in boundaries if b.metrics]
 
 
 def _saved(

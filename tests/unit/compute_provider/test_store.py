@@ -98,7 +98,7 @@ def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> N
     measured = Measured(10**9, 1 << 30, 1, "native avx2")
     store.put_measured("numpy", measured)
     for order_id, amount in ((ORDER_ID, 1), (bytes(32), 5), (ORDER_ID, 2)):
-        store.put_earned(order_id, amount)
+        store.put_earned(order_id, amount, "2026-01-31")
     again = Store(tmp_path)
     assert again.measured("numpy") == measured
     assert again.measured("torch") is None
