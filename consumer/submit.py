@@ -1,6 +1,6 @@
 """Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,10 +25,11 @@ from domain.market.events import OrderOpened
 from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
 from domain.market.records import JobTerms, Order, OrderState
-from domain.measures import duration
+from domain.measures import coins, duration, price, work
 from domain.node.queries import EventsRequest
 from domain.params import Params
 from domain.proof.params import ProofParams
+from domain.readable import Readable, Shown
 from domain.registry.queries import ValidatorsRequest
 from domain.vocabulary import changes_of
 from escrow.settle import audit_fee
@@ -54,7 +55,7 @@ SEQUENCES_TRIED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Readable):
     """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time.
 
     Example::
@@ -71,7 +72,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(Shown):
     """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit.
 
     Example::
@@ -106,6 +107,16 @@ class Quote:
     def cost(self) -> int:
         """What the whole job costs at that price (uassay): its work, rounded up, and what audits need beside it."""
         return price_ceil(self.work, self.price) + self.audits
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return what the job would cost, and when it would be done."""
+        rows: list[tuple[str, object]] = [("work", work(self.work))]
+        if not self.match.bids:
+            reason, remedy = self.explain()
+            return [*rows, ("no bid", f"{reason}; {remedy}")]
+        rows += [("cost", coins(self.cost)), ("price", price(self.price))]
+        rows += [("rounds_take", duration(self.seconds)), ("price_limit", price(self.price_limit))]
+        return [*rows, ("bids", len(self.match.bids))]
 
     def explain(self, asker: Asker = Asker.PYTHON) -> tuple[str, str]:
         """Return why no bid fits, and what would help, for ``asker`` to type."""
@@ -173,8 +184,8 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         )
     # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
     prices = dict.fromkeys(bid.offer.price for bid in found.bids)
-    for price in islice(prices, PRICES_TRIED):
-        limit = min(LIMIT_FACTOR * price, MONEY_MAX)
+    for asked in islice(prices, PRICES_TRIED):
+        limit = min(LIMIT_FACTOR * asked, MONEY_MAX)
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
             checked = _check(client, params, terms, replace(request, price_limit=limit))
@@ -267,7 +278,7 @@ def describe_active_orders(orders: Sequence[Order], asker: Asker = Asker.PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedOrder:
+class SubmittedOrder(Readable):
     """An order on chain: its id, deposit, the transaction and its fee.
 
     Example::

@@ -1,7 +1,7 @@
 """Following an order: what a person wants to know of it, and waiting until it is where they want it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,10 @@ from consumer.waiting import waiting
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
+from domain.measures import coins
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import ShareState
+from domain.readable import Readable, Shown
 from link.errors import ClusterError
 from pol.job.document import Job
 from wire.keys import Key
@@ -31,7 +33,7 @@ _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Shown):
     """Where an order stands, in one look.
 
     Example::
@@ -60,6 +62,19 @@ class Summary:
     locked: int
     # Mean over the slots at the end of the last closed round; None before that.
     loss: float | None = None
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return where the order stands."""
+        return (
+            ("state", self.reason or self.state),
+            ("rounds", f"{self.round} of {self.rounds} closed, {self.verified} verified"),
+            ("loss", "-" if self.loss is None else f"{self.loss:.4f}"),
+            ("cost", coins(self.paid)),
+            ("locked", coins(self.locked)),
+            ("refunded", coins(self.refunded)),
+            ("leg", self.leg),
+            ("validator", self.validator),
+        )
 
     @property
     def over(self) -> bool:
@@ -142,7 +157,7 @@ def _still(answer: OrderResponse | None) -> StillWaiting:
 
 
 @dataclass
-class Delivery:
+class Delivery(Readable):
     """Keeps delivering the payload to whoever has to be given it, leg by leg.
 
     Example::

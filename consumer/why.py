@@ -12,11 +12,12 @@ from domain.market.queries import SimulateMatchRequest
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.queries import OrderRequest, OrderResponse
+from domain.readable import Readable
 from pol.rules.schedule import total_work
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class Why(Readable):
     """What an order waits for, or ended with; as text it is a line for each reason.
 
     Example::

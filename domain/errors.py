@@ -49,6 +49,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from domain.readable import Readable
+
 
 class Exit(IntEnum):
     """Exit codes of every command."""
@@ -119,7 +121,7 @@ def printable(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class Code(Readable):
     """A kind of refusal: codespace, number (unique in the codespace), and a stable name for scripts.
 
     Example::

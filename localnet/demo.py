@@ -14,7 +14,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.errors import StillWaiting
-from consumer.jobs import read_job, write_result
+from consumer.jobs import read_job
 from consumer.request import Request
 from consumer.result import fetch_result
 from consumer.submit import LIMIT_FACTOR, SubmittedOrder, quote, submit
@@ -174,14 +174,14 @@ class Demo:
                 network, client, key, job, job_directory
             )
             if not on_chain.order.close_reason or not on_chain.rounds:
-                told = "; ".join(str(why(on_chain)).splitlines())
+                told = "; ".join(str(why(on_chain, client.status().clock)).splitlines())
                 raise NetworkError(
                     f"no round of the order was verified: {told} (logs: {self._directory}/logs)",
                     _BUSY,
                 )
             found = fetch_result(client, key, made.order_id, job, self._directory / "scratch")
             path = self._directory / "model.safetensors"
-            digest = write_result(found.state, path)
+            digest = found.save(path)
             blocks = client.status().height
             seats = tuple(
                 seat

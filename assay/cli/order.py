@@ -21,6 +21,7 @@ from assay.cli.output import (
     money,
     plain,
     price,
+    resume_line,
     short,
     table,
 )
@@ -466,6 +467,7 @@ def cancel(context: CommandContext, order: str) -> None:
 
 @command.command(
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
+    "Beside the file goes a folder, model.training, from which another job goes on (assay job build --resume).\n\n"
     "It is the state that the last round left; with --round that of an earlier hand-over round, as long as\n"
     "its validator serves it: the newest verified one, and those since.\n\n"
     + ORDER_ID
@@ -483,6 +485,7 @@ def result(
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
     from consumer.result import fetch_result
+    from pol.job.checkpoint import training_folder
 
     key = context.key()
     with context.client() as client, byte_progress(context.output) as bar:
@@ -500,10 +503,17 @@ def result(
         )
     digest = found.save(to)
     context.output.result(
-        {"path": str(to), "sha256": digest, "root": found.root, "validator": found.validator},
+        {
+            "path": str(to),
+            "training": str(training_folder(to)),
+            "sha256": digest,
+            "root": found.root,
+            "validator": found.validator,
+        },
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
             f"its state root is that of round {found.round} on chain: {found.root.hex()}",
             load_line(to),
+            resume_line(to),
         ],
     )

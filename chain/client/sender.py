@@ -86,6 +86,9 @@ class TxSender:
         self._account: _Account | None = None
         self._lock = RLock()
 
+    def __repr__(self) -> str:
+        return f"TxSender({self.address}, {self._client})"
+
     @property
     def address(self) -> str:
         """The account that signs and pays."""

@@ -6,6 +6,7 @@ from typing import Annotated
 from domain.bounds import Address, Count, Duration, Many, MaybeAddress, MaybeHash, Money, Range
 from domain.market.records import Bid, Conditions, Histogram, JobTerms, Order, OrderState
 from domain.queries import Query
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class OrdersRequest(Query[OrdersResponse]):
 
 
 @dataclass(frozen=True, slots=True)
-class SimulateMatchResponse:
+class SimulateMatchResponse(Readable):
     """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which condition.
 
     Example::

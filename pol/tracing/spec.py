@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
+from domain.readable import Readable
 from pol.errors import JobError
+from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
 from pol.ops.product import BITS, DEFAULT_BITS
 
@@ -47,7 +50,7 @@ def _check_betas(betas: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SGD:
+class SGD(Readable):
     """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0).
 
     Example::
@@ -67,7 +70,7 @@ class SGD:
 
 
 @dataclass(frozen=True, slots=True)
-class AdamW:
+class AdamW(Readable):
     """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state.
 
     Example::
@@ -86,7 +89,7 @@ class AdamW:
 
 
 @dataclass(frozen=True, slots=True)
-class Lion:
+class Lion(Readable):
     """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients.
 
     Example::
@@ -103,7 +106,7 @@ class Lion:
 
 
 @dataclass(frozen=True, slots=True)
-class Average:
+class Average(Readable):
     """Outer optimizer: the new weights are the average of the slots' weights.
 
     Example::
@@ -113,7 +116,7 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True)
-class Nesterov:
+class Nesterov(Readable):
     """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update.
 
     Example::
@@ -130,7 +133,7 @@ class Nesterov:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Precision:
+class Precision(Readable):
     """Bits of the integers that products are made of (8, 15 or 22), apart for each kind of product.
 
     ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
@@ -156,7 +159,7 @@ def _everywhere(bits: int) -> Precision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSpec:
+class JobSpec(Readable):
     """One training job, as the consumer writes it; ``name`` is what people see it by.
 
     ``model`` is any module whose operations are supported; its parameters and buffers are the global state, and
@@ -178,6 +181,11 @@ class JobSpec:
     ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
+
+    ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
+    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
+    the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
+    is that of all jobs together, by the number of the step since the first one began.
 
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
@@ -219,6 +227,7 @@ class JobSpec:
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    resume: Path | str | HasTraining | None = None
 
     def __post_init__(self) -> None:
         self._check_length()

@@ -39,7 +39,13 @@ from domain.market.queries import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
-from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.node.queries import (
+    EventsRequest,
+    EventsResponse,
+    LoggedEvent,
+    StatusRequest,
+    StatusResponse,
+)
 from domain.proof.events import RoundVerified
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
@@ -74,6 +80,8 @@ class Node(ChainClient):
             case EventsRequest(since, _):
                 self.asked.append(since)
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
+            case StatusRequest():
+                return StatusResponse("assay-test", 1, 0, 50, 1, b"", False)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
                 matched = s.with_leg(s.order(), state=LegState.RUNNING, number=1)
@@ -377,12 +385,20 @@ def test_a_job_in_numbers(made: Path) -> None:
 
 
 def test_a_saved_result_is_what_a_command_writes(tmp_path: Path, made: Path) -> None:
-    state = assay.run_locally(made, out=tmp_path).state
-    result = assay.Result(state, (), b"", 1, 0, "assay1v")
+    ran = assay.run_locally(made, out=tmp_path)
+    result = assay.Result(
+        state=ran.state, locals=ran.locals, root=b"", leg=1, round=0, validator="assay1v",
+        position=ran.position,
+    )  # fmt: skip
     digest = result.save(tmp_path / "again.safetensors")
     written = (tmp_path / "again.safetensors").read_bytes()
     assert written == (tmp_path / "model.safetensors").read_bytes()
     assert sha256(written).digest() == digest
+    ours, theirs = tmp_path / "again.training", tmp_path / "model.training"
+    names = sorted(path.name for path in theirs.iterdir())
+    assert [(ours / name).read_bytes() for name in names] == [
+        (theirs / name).read_bytes() for name in names
+    ]
     with pytest.raises(assay.ConsumerError, match="name another file"):
         result.save(tmp_path)
 
