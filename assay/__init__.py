@@ -25,6 +25,7 @@ ORIGINS = {
     "LedgerParams": "domain.ledger.params:LedgerParams",
     "LegEnd": "domain.legs.reasons:LegEnd",
     "LegFailed": "domain.legs.events:LegFailed",
+    "Asker": "consumer.words:Asker",
     "Average": "pol.tracing.spec:Average",
     "Bid": "domain.market.records:Bid",
     "BlockHead": "chain.client.client:BlockHead",

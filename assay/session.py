@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import Self, Unpack
+
+from numpy import float64
+from numpy.typing import NDArray
 
 from assay.settings.configuration import BY_NAME
 from assay.settings.home import Settings, ask_passphrase, find_home
@@ -39,13 +42,8 @@ from domain.node.queries import EventsRequest
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.readable import as_table, in_line
 from domain.vocabulary import read_event
+from pol.local.history import History
 from wire.keys import Key
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
-
-    from pol.local.history import History
 
 DAY = 86_400.0
 
@@ -300,7 +298,7 @@ class PlacedOrder:
         """
         return self.session.client.query(OrderRequest(self.id))
 
-    def losses(self) -> "NDArray[float64]":
+    def losses(self) -> NDArray[float64]:
         """Return the loss at the end of each closed round (rows) in each slot (columns), as the chain has it.
 
         It is that of ``run_locally(job).losses``, bit for bit. A slot without a loss has NaN.
@@ -311,7 +309,7 @@ class PlacedOrder:
         """
         return losses_of(self.details())
 
-    def history(self) -> "History":
+    def history(self) -> History:
         """Return the loss to plot: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
 
         The chain has the end of each closed round; ``run_locally(job).history`` has each segment.

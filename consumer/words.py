@@ -48,7 +48,12 @@ STAKE: Final = "stake"
 
 
 class Asker(Enum):
-    """Where a sentence is read: it names what can be typed there."""
+    """Where a sentence is read: it names what can be typed there.
+
+    Example::
+
+        print(network.quote("my-job").explain(assay.Asker.SHELL))
+    """
 
     SHELL = "shell"
     PYTHON = "python"
