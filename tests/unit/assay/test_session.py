@@ -270,8 +270,8 @@ def test_an_order_knows_those_of_the_same_job_that_live(
     assert [(other.id, other.session) for other in order.others] == [(OTHER, network)]
     assert "ordered this job already: 777777777777 (open)" in said[0]
     assert said[1] == (
-        "no bid stands; wait for bids: an order with a price limit stays in the book"
-        " (--price-limit, or price_limit=); the order waits"
+        "no bid stands; wait for bids: an order with a price limit"
+        " (price_limit=) stays in the book; the order waits for 10.0 min at most"
     )
     assert network.order(order.id).others == ()
 
