@@ -25,7 +25,7 @@ from domain.registry.messages import MsgLeaveCluster
 from domain.registry.queries import ProviderRequest, ValidatorsRequest
 from domain.registry.records import Provider, Validator
 from link.client import ClusterClient, connect
-from link.errors import ClusterError
+from link.errors import ClusterError, ClusterErrorKind
 from pol.executor.names import DEFAULT
 
 __all__ = [
@@ -173,7 +173,10 @@ def dry_run(config: ProviderConfig) -> Forecast:
 def _bandwidth(link: ClusterClient) -> int | None:
     try:
         return measure_bandwidth(link)
-    except ClusterError:
+    except ClusterError as error:
+        # It does answer, and joining would fail in the same way.
+        if error.kind is ClusterErrorKind.STALE:
+            raise
         return None
 
 

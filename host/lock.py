@@ -79,6 +79,8 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 # --- keys ----------------------------------------------------------------------------------------
 
+NAMESPACE = "assay"
+"""In front of the names of sockets; tests of several runs on one machine, whose keys are the same, have one each."""
 _CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 8
 
@@ -128,7 +130,7 @@ def secret_holder(secret: bytes, purpose: str) -> int | None:
 
 
 def _name_of(secret: bytes, purpose: str) -> str:
-    return "\0assay/" + sha256(f"assay/in-use/{purpose}/".encode() + secret).hexdigest()
+    return f"\0{NAMESPACE}/" + sha256(f"assay/in-use/{purpose}/".encode() + secret).hexdigest()
 
 
 def _bound(listener: socket.socket, name: str) -> bool:

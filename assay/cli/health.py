@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from assay.cli.output import cut, money
+from assay.cli.output import counted, cut, money
 from chain.app.comet_rpc import CometStanding, Votes
 from domain.ledger.queries import AccountResponse
+from domain.market.records import Bid
 from domain.measures import duration
 from domain.node.queries import StatusResponse
 from domain.registry.records import Provider, Validator
@@ -73,10 +74,11 @@ class Seen:
 
     ``away`` is why the node did not answer, ``own_chain`` the chain of the home's own node, ``has_comet`` whether it
     is one of this home and has a CometBFT. ``wrong_clock`` says that this machine's clock is
-    ahead of the chain's. ``signed_twice`` is what its node has found of another node that signs with
-    its key, ``key_user`` the process of this machine, not its node, that does so now (0: it cannot be seen). ``me`` is
-    the validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``disk``
-    are bytes by folder of the home, ``free`` those left beside them.
+    ahead of the chain's. ``signed_twice`` is what its node has found of another node that signs with its key,
+    ``key_user`` the process of this machine, not its node, that does so now (0: it cannot be seen). ``me`` is the
+    validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``bids`` are
+    its own and ``providers`` those of its cluster. ``disk`` are bytes by folder of the home, ``free`` those left beside
+    them.
     """
 
     now_ns: int
@@ -93,6 +95,8 @@ class Seen:
     me: Validator | None = None
     account: AccountResponse | None = None
     duties: tuple[OpenDuty, ...] = ()
+    bids: tuple[Bid, ...] = ()
+    providers: tuple[Provider, ...] = ()
     listens: str = ""
     answers: bool = False
     provider: ProviderSeen | None = None
@@ -158,6 +162,39 @@ def _of_key(seen: Seen) -> Iterator[Problem]:
         )
     if seen.signed_twice:
         yield Problem(Trouble.SIGNED_TWICE, seen.signed_twice, remedy)
+
+
+def idle_validator(seen: Seen) -> str:
+    """Say what a validator without duties waits for, and what would help; nothing where it has some or is no one."""
+    me, status = seen.me, seen.status
+    if me is None or status is None or seen.duties:
+        return ""
+    if not me.endpoint:
+        return "it waits for its endpoint on chain: assay validator run publishes it"
+    standing = [bid for bid in seen.bids if bid.expires_at > status.clock]
+    if not standing:
+        return "it waits for a bid of its own: assay bid place"
+    measured = [
+        each
+        for each in seen.providers
+        if each.admitted and each.capability and each.capability.expires_at > status.clock
+    ]
+    if not measured:
+        return (
+            "it waits for a provider with a certified speed in its cluster: assay provider join"
+            f" {me.moniker or me.operator} on a machine that trains"
+        )
+    since = min(bid.placed_height for bid in standing)
+    if not any(bid.free for bid in standing):
+        return (
+            f"it waits until a leg ends, since no capacity of its {counted(len(standing), 'bid')} is left: assay bid"
+            " change --capacity gives more"
+        )
+    bids, price = counted(len(standing), "bid"), money(min(bid.offer.price for bid in standing))
+    return (
+        f"it waits for an order since height {since:,}, with {bids} from {price} a PFLOP and"
+        f" {counted(len(measured), 'provider')}: a lower price wins more (assay bid change)"
+    )
 
 
 def _of_blocks(seen: Seen) -> Iterator[Problem]:

@@ -54,7 +54,7 @@ _BLOCK = 512
 @click.pass_context
 def command(click_context: click.Context, context: CommandContext) -> None:
     """Look once, show it, and end with what it needs."""
-    from assay.cli.health import problems
+    from assay.cli.health import idle_validator, problems
 
     seen = _look(context)
     found = list(problems(seen))
@@ -80,6 +80,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
                 "balance": seen.account.balance if seen.account else None,
                 "bond": seen.account.bond.free if seen.account else None,
                 "listens": seen.listens,
+                "idle": idle_validator(seen),
                 "answers": seen.answers,
             },
             "duties": [
@@ -205,6 +206,8 @@ def _of_validator(
     context: CommandContext, client: "ChainClient", me: "Validator"
 ) -> dict[str, Any]:
     from domain.legs.queries import DutiesRequest
+    from domain.market.queries import BidsRequest
+    from domain.registry.queries import ProvidersRequest
     from validator.decide.deadlines import open_duties
 
     duties = client.query(DutiesRequest(me.operator))
@@ -216,6 +219,8 @@ def _of_validator(
         ),
         "listens": listens,
         "answers": answers,
+        "bids": client.query(BidsRequest(me.operator, _PAGE, b"")).bids,
+        "providers": client.query(ProvidersRequest(me.operator, _PAGE, "")).providers,
     }
 
 
@@ -300,7 +305,7 @@ def _headline(seen: "Seen") -> str:
 
 
 def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
-    from assay.cli.health import LATE_SECONDS, percent
+    from assay.cli.health import LATE_SECONDS, idle_validator, percent
 
     rows: list[tuple[str, str]] = []
     if comet := seen.comet:
@@ -326,6 +331,8 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         if account := seen.account:
             rows.append(("coins", f"{money(account.balance)}, bond {money(account.bond.free)}"))
         rows += [("duties", line) for line in _duty_lines(seen.duties)] or [("duties", "none")]
+        if idle := idle_validator(seen):
+            rows.append(("its work", idle))
     if provider := seen.provider:
         doing = f"runs as process {provider.pid}" if provider.running else "is stopped"
         rows.append(("provider", f"{short(provider.address)} {doing}".strip()))

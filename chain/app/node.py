@@ -368,9 +368,13 @@ class _Telling:
 
         view = CometView(comet) if comet else None
         look = self._metrics.NodeLook(self._meters, node.app, node.storage, view, waiting)
+
+        def ready() -> list[str]:
+            return [*look.readiness(), *(node.signing.troubles() if node.signing else ())]
+
         try:
             server = MetricsServer(
-                node.config.metrics_port, self._meters, health=look.health, ready=look.readiness
+                node.config.metrics_port, self._meters, health=look.health, ready=ready
             )
         except OSError as error:
             raise HomeError(str(error.strerror), field=str(error.filename)) from None

@@ -75,10 +75,14 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class SignedTwice:
-    """That another node signs with the key of this home: how that was seen, and at which height."""
+    """That another node signs with the key of this home: how that was seen, at which height, and if it ended this one.
+
+    One that was ended does not start again by itself: whatever restarts it would have it sign a little each time.
+    """
 
     text: str
     height: int
+    ended: bool = False
 
 
 def read_signed(comet_home: Path) -> Signed | None:
@@ -137,7 +141,7 @@ def _lock_path(comet_home: Path) -> Path:
 
 
 def trouble_path(comet_home: Path) -> Path:
-    """Return the file that says that another node signs with this key; it is there from then to the next start."""
+    """Return the file that says that another node signs with this key, until the next start or, by hand, for good."""
     return comet_home / "data" / "signed_twice.json"
 
 
@@ -145,7 +149,9 @@ def read_trouble(comet_home: Path) -> SignedTwice | None:
     """Return what was found since the node's start."""
     try:
         found = json.loads(trouble_path(comet_home).read_bytes())
-        return SignedTwice(text=str(found["text"]), height=int(found["height"]))
+        return SignedTwice(
+            text=str(found["text"]), height=int(found["height"]), ended=bool(found["ended"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -159,13 +165,18 @@ class SigningCheck:
         cons_key: bytes,
         end: Callable[[HomeError], None] = lambda error: None,
     ) -> None:
-        """Forget what was found before this start: what lasts is found again. ``end`` ends the node."""
+        """Forget what was found before this start; HomeError where that ended the node. ``end`` ends this one."""
         self._home, self._end = comet_home, end
+        path, before = trouble_path(comet_home), read_trouble(comet_home)
+        if before is not None and before.ended:
+            raise HomeError(
+                before.text, f"{END_ONE}; then delete {path}, and this node starts again"
+            )
         self._blocks = 0
         self.address = sha256(cons_key).digest()[:20]
         self._known = Signed(0, 0, 0)
         self._sampled: Signed | None = None
-        trouble_path(comet_home).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
     def check_block(self, request: Any) -> None:
         """Look at an ABCI FinalizeBlock; HomeError where its last commit has a vote that this home did not sign."""
@@ -183,15 +194,26 @@ class SigningCheck:
             return
         place = (request.height - 1, request.decided_last_commit.round, _PRECOMMIT)
         if self._known.place < place:
-            self._known = read_signed(self._home) or self._known
+            signed = read_signed(self._home)
+            if signed is None:
+                log.warning(
+                    "what this validator signed last cannot be read now, and was not compared"
+                )
+                return
+            self._known = signed
         if self._known.place < place:
             height = place[0]
             text = (
                 f"another node signs with this validator's key: block {height} has a vote of it, and this home signed"
                 f" last at height {self._known.height}"
             )
-            self._note(text, height)
+            self._note(text, height, ended=True)
             raise HomeError(text, END_ONE)
+
+    def troubles(self) -> list[str]:
+        """Return what was found since the start, in words."""
+        found = read_trouble(self._home)
+        return [found.text] if found else []
 
     def look(self, view: "CometView") -> None:
         """Compare a vote of this home with the one that the chain has in its place."""
@@ -209,18 +231,19 @@ class SigningCheck:
 
     def found(self, text: str, height: int = 0) -> None:
         """Take note that another node signs now, and end this one if it has just begun."""
-        self._note(text, height)
-        if self._blocks < NEW_BLOCKS:
+        is_new = self._blocks < NEW_BLOCKS
+        self._note(text, height, ended=is_new)
+        if is_new:
             self._end(HomeError(text, END_ONE))
 
-    def _note(self, text: str, height: int) -> None:
+    def _note(self, text: str, height: int, *, ended: bool = False) -> None:
         """Log it, and keep it where ``assay status`` finds it."""
-        known = read_trouble(self._home)
-        if known is not None and known.text == text:
+        known, found = read_trouble(self._home), SignedTwice(text, height, ended)
+        if known is not None and (known.text == text or known.ended) and not ended:
             return
         log.error("%s; %s", text, END_ONE)
-        if known is None:
-            write_whole(trouble_path(self._home), json.dumps(asdict(SignedTwice(text, height))))
+        if known is None or ended:
+            write_whole(trouble_path(self._home), json.dumps(asdict(found)))
 
     def watch(self, view: "CometView", stop: Event) -> None:
         """Look again and again, in a thread, until ``stop``."""

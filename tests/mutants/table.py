@@ -1561,8 +1561,8 @@ MUTANTS = (
         "parts-forget-their-sums",
         "what a part changes begins anew with each part",
         "pol/tracing/accumulation.py",
-        "    changed = [name for name in carried if program.outputs.get(name, inputs[name]) != inputs[name]]\n",
-        "    changed = [name for name in carried if program.outputs.get(name, inputs[name]) == inputs[name]]\n",
+        "    changed = [name for name in carried if outputs[name] != inputs[name]]\n",
+        "    changed = [name for name in carried if outputs[name] == inputs[name]]\n",
         ("tests/unit/pol/tracing/test_accumulation.py",),
     ),
     Mutant(

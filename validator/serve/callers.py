@@ -33,16 +33,16 @@ class Presence:
         self._rivals: dict[str, float] = {}
         self._speeds: dict[str, int] = {}
 
-    def claim(self, address: str, session: bytes) -> float | None:
-        """Serve a process of a provider; where another one is served, return the seconds since that was heard."""
+    def claim(self, address: str, session: bytes) -> bool:
+        """Serve a process of a provider; False while another one with its key is served."""
         with self._lock:
             now = self._now()
             holder, heard = self._sessions.get(address, (session, now))
             if holder != session and now - heard < TAKEN_SECONDS:
                 self._rivals[address] = now
-                return now - heard
+                return False
             self._sessions[address] = (session, now)
-            return None
+            return True
 
     def has_rival(self, address: str) -> bool:
         """Return whether another process with this provider's key asked to be served a moment ago."""

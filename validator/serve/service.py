@@ -70,11 +70,14 @@ class Service:
         self.presence, self.asking, self.prober = Presence(), Asking(), Prober()
         self._suspects: dict[str, Suspect] = {}
         self._warned: set[str] = set()
+        self._idle: dict[str, str] = {}
         self._verify, self._wake = verify, wake
         self._grants = Grants()
 
     def see(self, view: ChainView, asked: Collection[str]) -> None:
         """Answer from what the chain says now, for which these were asked about."""
+        if view.clock != self.view.clock:
+            self._idle = {}
         self.view = view
         self.asking.drop(name for name in asked if name not in view.applicants)
         due = {name for name, member in view.providers.items() if member.due}
@@ -262,8 +265,7 @@ class Service:
 
     def _claim(self, address: str, session: bytes) -> None:
         """Serve this process of a provider; ClusterError TAKEN while another one with its key is served."""
-        heard = self.presence.claim(address, session)
-        if heard is None:
+        if self.presence.claim(address, session):
             return
         if address not in self._warned:
             self._warned.add(address)
@@ -272,18 +274,26 @@ class Service:
             )
         raise ClusterError(
             ClusterErrorKind.TAKEN,
-            f"another daemon with this provider's key is joined here and was heard {heard:.0f} s ago",
+            "another daemon with this provider's key is joined here and polls",
             "end one of the two (after a restart this one is served in a moment)",
         )
 
     def _why_idle(self, address: str) -> str:
-        """Return why a provider has nothing to train, as long as a sentence of the link may be."""
-        known = self.view.providers
-        certified = [
-            Worker(name, each.speed, each.newcomer) for name, each in known.items() if each.speed
-        ]
-        why = why_idle(address, self._records(), certified, self.prober.why_not(address))
-        return (why + (MEASURED_AGAIN if address in self._suspects else ""))[: t.SENTENCE_MAX]
+        """Return why a provider has nothing to train, as long as a sentence of the link may be.
+
+        It is found once for each second of the chain: all providers of an idle cluster ask several times a second.
+        """
+        if address not in self._idle:
+            known = self.view.providers
+            certified = [
+                Worker(name, each.speed, each.newcomer)
+                for name, each in known.items()
+                if each.speed
+            ]
+            why = why_idle(address, self._records(), certified, self.prober.why_not(address))
+            again = MEASURED_AGAIN if address in self._suspects else ""
+            self._idle[address] = (why + again)[: t.SENTENCE_MAX]
+        return self._idle[address]
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
         """Take a signed commitment to a share; one that is wrong on its face ends the issue at once."""

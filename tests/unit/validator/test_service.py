@@ -591,6 +591,7 @@ def clock(setting: Setting) -> Clock:
 
 
 def poll(setting: Setting, session: bytes, who: t.Caller = P0) -> t.PollReply:
+    setting.service._idle.clear()  # as when the chain's clock goes on
     return setting.service.poll(who, t.PollRequest("1", (), session))
 
 

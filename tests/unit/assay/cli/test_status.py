@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from assay.cli.health import FREE_BYTES, LATE_SECONDS, ProviderSeen, Seen, Trouble, problems
+from assay.cli.health import (
+    FREE_BYTES,
+    LATE_SECONDS,
+    ProviderSeen,
+    Seen,
+    Trouble,
+    idle_validator,
+    problems,
+)
 from assay.cli.status import find_daemon
 from chain.app.comet_files import genesis_document
 from chain.app.comet_rpc import CometStanding, Votes
@@ -20,8 +29,9 @@ from compute_provider.store import locked, write_status
 from domain.errors import Exit
 from domain.ledger.queries import AccountResponse
 from domain.ledger.records import Account, BondAccount
+from domain.market.records import Bid, Offer
 from domain.node.queries import StatusResponse
-from domain.registry.records import Provider, Validator
+from domain.registry.records import Capability, Provider, Validator
 from tests.support import solo_node
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider.support import STATUS
@@ -105,6 +115,37 @@ def test_a_halt_names_whose_votes_lack() -> None:
     assert halted.text == "no block for 2.0 min"
 
 
+OFFER = Offer(price=900_000 * 10**6, slot_speed=1)
+BID = Bid(bytes(32), ME.operator, OFFER, capacity=10, expires_at=99, placed_height=1_234)
+MEMBER = Provider(
+    "assay1p", ME.operator, b"", Capability("cpu", 5, 1, 1, expires_at=99), 0, 0, admitted=True
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"me": replace(ME, endpoint="")}, "assay validator run publishes it"),
+        ({"bids": ()}, "it waits for a bid of its own: assay bid place"),
+        ({"bids": (replace(BID, expires_at=20),)}, "it waits for a bid of its own"),
+        ({"providers": ()}, "assay provider join val0"),
+        ({"providers": (replace(MEMBER, capability=None),)}, "a provider with a certified speed"),
+        ({"bids": (replace(BID, reserved=10),)}, "no capacity of its 1 bid is left"),
+        (
+            {},
+            "it waits for an order since height 1,234, with 1 bid from 900,000 ASSAY a PFLOP and 1",
+        ),
+    ],
+)
+def test_a_validator_without_duties_says_what_it_waits_for(
+    changes: dict[str, Any], says: str
+) -> None:
+    seen = replace(WELL, **{"bids": (BID,), "providers": (MEMBER,), **changes})
+    assert says in idle_validator(seen)
+    assert idle_validator(replace(seen, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, 9),))) == ""
+    assert idle_validator(replace(seen, me=None)) == ""
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a node whose last block is new."""
@@ -146,8 +187,9 @@ def test_the_home_of_a_solo_node(node: str, tmp_path: Path) -> None:
     ran = assay("status", home=tmp_path)
     assert "(solo: for development)" in ran.out
     rows = [line.split("│")[1].strip() for line in ran.out.splitlines() if line.startswith("│")]
-    assert rows[:7] == [
-        "validator", "its daemon", "stake", "missed stages of panels", "coins", "duties", "disk",
+    assert rows[:8] == [
+        "validator", "its daemon", "stake", "missed stages of panels", "coins", "duties", "its work",
+        "disk",
     ]  # fmt: skip
     told = assay("status", "--output", "json", home=tmp_path)
     assert told.json["node"] is None

@@ -20,6 +20,7 @@ from chain.app.signing import (
     key_held,
     read_secret,
     read_trouble,
+    trouble_path,
 )
 from host.lock import secret_held
 
@@ -89,6 +90,21 @@ def test_a_copy_ends_at_the_first_vote_that_it_did_not_sign(
     found = read_trouble(home.path)
     assert found is not None
     assert (found.height, found.text) == (9, error.value.reason)
+    # Whatever restarts it: somebody has to see to it first.
+    with pytest.raises(HomeError, match="another node signs") as again:
+        SigningCheck(home.path, b"")
+    assert f"then delete {trouble_path(home.path)}" in again.value.remedy
+    trouble_path(home.path).unlink()
+    SigningCheck(home.path, b"")
+
+
+def test_a_memory_that_cannot_be_read_for_a_moment_ends_nothing(home: Home) -> None:
+    (home.path / "data/priv_validator_state.json").unlink()
+    home.check.check_block(home.block(10, COMMIT))
+    assert read_trouble(home.path) is None
+    home.signed(3)
+    with pytest.raises(HomeError):
+        home.check.check_block(home.block(11, COMMIT))
 
 
 def test_votes_of_others_are_theirs(home: Home) -> None:
