@@ -39,6 +39,7 @@
     ├── ConsoleError             the console cannot start                             (console.errors)
     └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
         ├── WrongUsage           exit code 2
+        ├── NotSettled           exit code 5
         └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number that are never reused. Codespace ``sdk`` has the numbers that Cosmos clients

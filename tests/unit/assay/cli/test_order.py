@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from assay.cli.bid import bid_table
+from assay.cli.bid import bid_table, tell_backed
 from assay.cli.order import Telling
 from assay.cli.quote import told_headline
 from assay.settings.home import Settings
@@ -172,6 +172,17 @@ def test_a_bid_says_how_long_it_stands_and_what_is_left_of_it(clock: int, left: 
     cells = [cell.strip() for cell in row.strip("│").split("│")]
     assert cells[-1] == left
     assert "6 TFLOP" in cells
+
+
+@pytest.mark.parametrize(
+    ("backed", "told"),
+    [
+        (2 * 10**15, "your stake backs all of its 1 PFLOP"),
+        (10**14, "your stake backs 100 TFLOP of its 1 PFLOP at this price: larger orders do not"),
+    ],
+)
+def test_a_bid_that_is_placed_says_what_its_stake_backs(backed: int, told: str) -> None:
+    assert tell_backed(backed, 10**15).startswith(told)
 
 
 def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:

@@ -212,6 +212,7 @@ def test_nesterov_is_part_of_the_global_state(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("x = 1", "no function job"),
+        ("\0", "is not a Python file"),
         ("def job(): return 3", "job.. returned int"),
     ],
 )
