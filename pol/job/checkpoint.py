@@ -15,6 +15,7 @@ from typing import Annotated, Protocol, overload
 from domain import codec
 from domain.bounds import Hash, Length, Range
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
+from domain.readable import Readable
 from host.files import write_durably
 from pol.errors import JobError, StateError
 from pol.job.document import Job
@@ -42,7 +43,7 @@ _Count = Annotated[int, Range(1, SAMPLES_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(Readable):
     """Where a training stands: what the next step depends on besides its states.
 
     ``job`` is the id of the job that came so far, ``step`` how many steps were taken since the first job began. Seed,

@@ -115,6 +115,10 @@ class Dataset:
         self._equal = first if last <= first and {*shard_rows[:-1]} <= {first} else None
         self.rows = sum(shard_rows)
 
+    def __repr__(self) -> str:
+        names = ", ".join(column.name for column in self._columns)
+        return f"Dataset({self.rows:,} rows of {names})"
+
     def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
         """Return column name to the values of rows, given by their numbers, in arrays of their own."""
         shards = self._shards_of(rows)

@@ -7,7 +7,7 @@ a job is derived here only (:func:`order_terms`), by consumer and validator.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -18,6 +18,8 @@ from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
 from domain.errors import Refusal
 from domain.limits import EXECUTOR_VERSION, SAMPLES_MAX, SLOTS_MAX
 from domain.market.records import JobTerms
+from domain.measures import work
+from domain.readable import Readable, Shown
 from pol.errors import JobError, StateError
 from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
@@ -90,7 +92,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(Readable):
     """Where a job begins that goes on from another one; every other job begins at step 0.
 
     ``step`` is how many inner steps were taken before. ``local_roots`` are the roots of the local states that the slots
@@ -107,7 +109,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class JobDocument:
+class JobDocument(Readable):
     """Every field of ``job.json``, under the same names.
 
     Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
@@ -175,7 +177,7 @@ OPTIONAL = {"start": JobDocument.start}
 
 
 @dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Readable):
     """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds.
 
     The states in ``slots.state`` are checked by the roots in the document's ``start``.
@@ -193,7 +195,7 @@ class JobFile:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Shown):
     """A checked job: its fields, the SHA-256 of the canonical bytes, and their number.
 
     Example::
@@ -205,6 +207,20 @@ class Job:
     document: JobDocument
     id: bytes
     size: int
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return what the job is, in a few numbers."""
+        document = self.document
+        return (
+            ("name", document.name),
+            ("id", self.id),
+            ("rounds", document.rounds),
+            ("slots", document.slots),
+            ("round_steps", document.round_steps),
+            ("batch", document.batch),
+            ("rows", document.rows),
+            ("work", work(self.total_flops)),
+        )
 
     @cached_property
     def updated(self) -> tuple[TensorSpec, ...]:
@@ -348,13 +364,13 @@ def _read_flops(value: object, field: str) -> int:
 
 def _check_work(document: JobDocument) -> None:
     """Refuse a document that says another work than ``cost.py`` finds."""
-    for field, work in (
+    for field, expected in (
         ("step_flops", cost.step_work(document)),
         ("outer_flops", cost.outer_work(document)),
     ):
         said = getattr(document, field)
-        if said != work:
-            raise _refuse(field, f"the work is {work}, not {said}")
+        if said != expected:
+            raise _refuse(field, f"the work is {expected}, not {said}")
 
 
 def _check_versions(fields: Mapping[str, object]) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from domain.params import Params
+from domain.readable import Readable
 from pol.job import cost
 from pol.job.document import Job, order_terms
 from pol.job.program import Program
@@ -15,7 +16,7 @@ SLOT_SPEED = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class JobSummary:
+class JobSummary(Readable):
     """A job in numbers.
 
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of

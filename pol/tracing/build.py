@@ -102,6 +102,10 @@ def build_job(
     file = Path(given)
     if not file.is_file():
         raise JobError(str(file), "there is no such file", "give the path of a Python file")
+    if b"\0" in file.read_bytes():
+        raise JobError(
+            str(file), "is not a Python file", "give the file with the function job(), as job.py"
+        )
     tell(f"running {file.name}")
     with _modules_beside(file):
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")

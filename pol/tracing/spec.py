@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
+from domain.readable import Readable
 from pol.errors import JobError
 from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
@@ -49,7 +50,7 @@ def _check_betas(betas: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SGD:
+class SGD(Readable):
     """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0).
 
     Example::
@@ -69,7 +70,7 @@ class SGD:
 
 
 @dataclass(frozen=True, slots=True)
-class AdamW:
+class AdamW(Readable):
     """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state.
 
     Example::
@@ -88,7 +89,7 @@ class AdamW:
 
 
 @dataclass(frozen=True, slots=True)
-class Lion:
+class Lion(Readable):
     """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients.
 
     Example::
@@ -105,7 +106,7 @@ class Lion:
 
 
 @dataclass(frozen=True, slots=True)
-class Average:
+class Average(Readable):
     """Outer optimizer: the new weights are the average of the slots' weights.
 
     Example::
@@ -115,7 +116,7 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True)
-class Nesterov:
+class Nesterov(Readable):
     """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update.
 
     Example::
@@ -132,7 +133,7 @@ class Nesterov:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Precision:
+class Precision(Readable):
     """Bits of the integers that products are made of (8, 15 or 22), apart for each kind of product.
 
     ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
@@ -158,7 +159,7 @@ def _everywhere(bits: int) -> Precision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSpec:
+class JobSpec(Readable):
     """One training job, as the consumer writes it; ``name`` is what people see it by.
 
     ``model`` is any module whose operations are supported; its parameters and buffers are the global state.

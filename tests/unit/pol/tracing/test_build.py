@@ -212,6 +212,7 @@ def test_nesterov_is_part_of_the_global_state(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("x = 1", "no function job"),
+        ("\0", "is not a Python file"),
         ("def job(): return 3", "job.. returned int"),
     ],
 )
@@ -493,7 +494,7 @@ def test_digits_learn_what_a_majority_does_not_know(digits: tuple[Path, Job]) ->
     result = run_locally(digits[0])
     assert result.before["accuracy"] < 0.3
     assert result.after["accuracy"] > 0.9 > 5 * result.after["majority_baseline"]
-    assert result.losses[-1][1] < 0.3 * result.losses[0][1]
+    assert result.history["loss"][-1] < 0.3 * result.history["loss"][0]
 
 
 def test_the_saved_model_loads_into_the_original(digits: tuple[Path, Job], trained: Path) -> None:
