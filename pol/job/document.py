@@ -21,6 +21,7 @@ from domain.market.records import JobTerms
 from pol.errors import JobError, StateError
 from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
+from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
 from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
@@ -91,6 +92,7 @@ class JobDocument:
 
     Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
     takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
+    ``sampling`` is written only where it says something: a job that shuffles its rows has none in its file.
 
     Example::
 
@@ -124,6 +126,7 @@ class JobDocument:
     metrics: Annotated[tuple[Annotated[str, Size(0, 64)], ...], Length(0, _ITEMS_MAX), Sorted()]
     step_flops: _Flops
     outer_flops: _Flops
+    sampling: Sampling = SHUFFLING
 
     @property
     def share_segments(self) -> int:
@@ -137,6 +140,8 @@ class JobDocument:
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
+OPTIONAL = {"sampling": JobDocument.sampling}
+"""Fields that a file has only where they are not these values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +233,8 @@ def document_json(document: JobDocument) -> dict[str, object]:
     """Return the document as JSON values (hashes as hex, FLOPs as decimal strings)."""
     programs = {name: program_json(getattr(document, name)) for name in _PROGRAMS}
     flops = {name: str(getattr(document, name)) for name in _FLOPS_FIELDS}
-    rest = [name for name in FIELDS if name not in programs and name not in flops]
+    silent = [name for name, value in OPTIONAL.items() if getattr(document, name) == value]
+    rest = [name for name in FIELDS if name not in (*programs, *flops, *silent)]
     plain = {name: codec.to_plain(getattr(document, name)) for name in rest}
     return {**plain, **programs, **flops}
 
@@ -351,6 +357,20 @@ def _check_data(document: JobDocument, limits: Limits) -> None:
             raise _refuse(f"columns[{index}].name", "the name of a column has no dot")
 
 
+def _check_sampling(document: JobDocument) -> None:
+    """Refuse weights that are no whole numbers, one per row; what they are is checked when the data are loaded."""
+    name = document.sampling.weights
+    if document.sampling.order != WEIGHTED:
+        if name:
+            raise _refuse("sampling.weights", f"rows are not drawn by {name!r}", "leave it empty")
+        return
+    column = next((column for column in document.columns if column.name == name), None)
+    if column is None:
+        raise _refuse("sampling.weights", f"there is no column {name!r}")
+    if column.type != _SCALAR:
+        raise _refuse("sampling.weights", f"the column {name!r} is {column.type}, not {_SCALAR}")
+
+
 def _check_batch(document: JobDocument, limits: Limits) -> None:
     """Refuse a batch that no machine should hold; every column is read, whether the step uses it or not."""
     for name, column in cost.batch_types(document.columns, document.batch).items():
@@ -457,7 +477,12 @@ def _document(value: object, limits: Limits) -> JobDocument:
     for name in _FLOPS_FIELDS:
         if name in value:
             read[name] = _read_flops(value[name], name)
+    for name, default in OPTIONAL.items():
+        read.setdefault(name, default)
     document = read_part(JobDocument, read, "")
+    for name, default in OPTIONAL.items():
+        if name in value and getattr(document, name) == default:
+            raise _refuse(name, "says nothing, and a document has one form", "leave it out")
     _check_limits(document, limits)
     return document
 
@@ -468,6 +493,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     Raises JobError, which names the field.
     """
     _check_data(document, limits)
+    _check_sampling(document)
     _check_batch(document, limits)
     chunks = chunk_count(document.global_tensors)
     if document.global_chunks != chunks:

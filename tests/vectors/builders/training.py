@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ from pol.executor.names import NUMPY
 from pol.job.document import BATCH_NUMBER, CLOSING, DIFFERENCE, DOCUMENT, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
+from pol.job.sampling import IN_ORDER, SHUFFLING, WEIGHTED, Sampling
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import State
 from pol.work.records import Boundary, RoundSlot
@@ -26,14 +28,18 @@ SMALLEST = -1e-45
 
 
 def build(chosen: Backend | None = None) -> Any:
-    """Return what becomes of a job for each kind of update, on a back end or the reference."""
+    """Return what becomes of a job for each kind of update and order of rows, on a back end or the reference."""
     executor = chosen or backend(NUMPY)
-    return {kind: _trained(kind, executor) for kind in (CLOSING, DIFFERENCE)}
+    sampled = {
+        order: _trained(CLOSING, executor, Sampling(order, weights))
+        for order, weights in ((IN_ORDER, ""), (WEIGHTED, "number"))
+    }
+    return {**{kind: _trained(kind, executor) for kind in (CLOSING, DIFFERENCE)}, **sampled}
 
 
-def _trained(kind: str, executor: Backend) -> Any:
+def _trained(kind: str, executor: Backend, sampling: Sampling = SHUFFLING) -> Any:
     with TemporaryDirectory() as folder:
-        write_job(Path(folder), _source(kind))
+        write_job(Path(folder), replace(_source(kind), sampling=sampling))
         document = json.loads((Path(folder) / DOCUMENT).read_bytes())
         loaded = load_job(Path(folder))
     return {
