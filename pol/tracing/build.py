@@ -21,7 +21,7 @@ from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.tracing.columns import Columns, Scratch
-from pol.tracing.data import read_columns
+from pol.tracing.data import JobData, read_data
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
 from pol.tracing.habits import Trying
@@ -111,13 +111,12 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     tell = on_progress or (lambda _text: None)
     spec = replace(spec, model=prepare_model(spec.model, tell))
     with Scratch(out) as scratch:
-        data = read_columns(spec.train, "train", scratch, tell)
-        holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, out, tell)
+        return _build_of(spec, read_data(spec, scratch, tell), out, tell)
 
 
-def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: Progress) -> Job:
-    _check_columns(data, holdout)
+def _build_of(spec: JobSpec, given: JobData, out: Path, tell: Progress) -> Job:
+    data, holdout, sampling = given.train, given.holdout, given.sampling
+    _check_columns(data, holdout, sampling.weights)
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
     rounds = divide_rounds(spec, rows)
@@ -134,6 +133,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     own = {name: tensor for name, tensor in tensors.items() if name in state}
     # copies, because torch warns of arrays that are read-only, as mapped ones are
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
+    shown = {name: row for name, row in example.items() if name in holdout}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
     with Remembered(spec.model) as remembered:
@@ -158,7 +158,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
         )
         evaluate = trace_program(
             functions.evaluate,
-            {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
+            {**named("global", state), **named("batch", _batch_of(shown, eval_batch))},
             precisions=spec.precisions,
             own=own,
         )
@@ -166,7 +166,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
-    own_work = segment_own_work(boundary, rows)
+    own_work = segment_own_work(boundary, rows, sampling.order)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
     tell(f"writing {out}")
     return write_job(
@@ -188,6 +188,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             local_state=_arrays(local),
             data=data,
             holdout=holdout,
+            sampling=sampling,
         ),
     )
 
@@ -207,7 +208,10 @@ def _say_rates(course: Sequence[float], tell: Progress) -> None:
         )
 
 
-def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
+def _check_columns(
+    data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = ""
+) -> None:
+    """Check that both have the same columns, but for one by whose ``weights`` only training draws its rows."""
     if not data:
         raise JobError("train", "there is no column", "give at least one")
     for field, columns in (("train", data), ("holdout", holdout)):
@@ -222,6 +226,8 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> N
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
         for columns in (data, holdout)
     ]
+    if weights not in holdout:
+        kinds[0].pop(weights, None)
     if kinds[0] != kinds[1]:
         raise JobError("holdout", "its columns are not those of train", "give the same columns")
 
@@ -351,7 +357,7 @@ def _try_loss(
             except JobError:
                 raise
             except Exception as error:
-                reason, remedy = _of_loss(error, data)
+                reason, remedy = _of_loss(error, columns)
                 if not isinstance(error, NotInAJob):
                     where = f"row {row} of the holdout" if columns is holdout else f"row {row}"
                     reason = f"the loss of a batch that holds {where} fails: {reason}"
@@ -389,9 +395,9 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
     """Return the rows that are tried: the first, and those of the smallest and the largest integers.
 
-    With ``known`` columns only those whose integers are beyond all of theirs.
+    With ``known`` columns only those whose integers are beyond all of theirs, and the first if there are other columns.
     """
-    rows = {0} if known is None else set()
+    rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():
         if column.dtype == np.int64 and column.size:
             flat, seen = column.reshape(-1), None if known is None else known[name]

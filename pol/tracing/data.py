@@ -5,6 +5,7 @@ Rows are converted a few at a time, and large columns lie in files, so that data
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from pol.errors import JobError
+from pol.job.sampling import Sampling
 from pol.state.arrays import Array
 from pol.tracing.columns import (
     AT_ONCE,
@@ -29,14 +31,44 @@ from pol.tracing.columns import (
     too_large,
 )
 from pol.tracing.files import KNOWN, array_file, read_file
+from pol.tracing.loaders import STREAM, open_loader
+from pol.tracing.sampling import sampling_of
+from pol.tracing.spec import JobSpec, RowsInOrder, WeightedRows
 from pol.values import NAME
 
 _PAIR = ("x", "y")
-_STREAM = (
-    "has no length, and a job takes rows in an order of its own",
-    "give one with __len__ and __getitem__, loaded without streaming",
-)
-"""Why a data set that is only read from its start to its end is none, and what to give."""
+
+
+@dataclass(frozen=True)
+class JobData:
+    """The columns that a job trains with and those of its holdout, and the order in which training takes the rows."""
+
+    train: Columns
+    holdout: Columns
+    sampling: Sampling
+
+
+def read_data(spec: JobSpec, scratch: Scratch, tell: Progress) -> JobData:
+    """Read the data of a job; JobError names the part or the column that is none."""
+    train, order = _opened(spec.train, "train", tell)
+    if spec.sampling is not None:
+        if isinstance(order, WeightedRows):
+            reason = "the DataLoader of train draws rows by weight, too"
+            raise JobError("sampling", reason, "give either a sampler to the loader, or sampling")
+        order = spec.sampling
+    holdout, _ = _opened(spec.holdout, "holdout", tell)
+    columns = read_columns(train, "train", scratch, tell)
+    sampling, columns = sampling_of(order, columns, tell)
+    return JobData(columns, read_columns(holdout, "holdout", scratch, tell), sampling)
+
+
+def _opened(
+    source: object, field: str, tell: Progress
+) -> tuple[object, WeightedRows | RowsInOrder | None]:
+    """Return the rows of a loader and their order; what is no loader has none."""
+    if not isinstance(source, DataLoader):
+        return source, None
+    return open_loader(source, field, tell)
 
 
 def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -> Columns:
@@ -48,11 +80,8 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
     """
     if isinstance(source, str | Path):
         source = read_file(Path(source), field, scratch, tell)
-    if isinstance(source, DataLoader):
-        reason = "is a DataLoader, and a job makes its batches itself, in the order of its seed"
-        raise JobError(field, reason, "give the data set, loader.dataset")
     if isinstance(source, IterableDataset):
-        raise JobError(field, *_STREAM)
+        raise JobError(field, *STREAM)
     if isinstance(source, TensorDataset):
         source = _named(source.tensors, field)
     if hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -122,6 +151,8 @@ def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns
     for number in range(len(source)):
         try:
             item = source[number]
+        except JobError:
+            raise
         # the consumer's own code
         except Exception as error:
             reason = f"item {number} cannot be read: {type(error).__name__}: {error}"
@@ -149,7 +180,7 @@ def _one_row(part: object, where: str) -> Array:
 def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
     """Read a ``datasets.Dataset`` by its own methods, many rows at a time where it has no transform of its user."""
     if not hasattr(source, "__len__"):
-        raise JobError(field, *_STREAM)
+        raise JobError(field, *STREAM)
     form = source.format
     # a transform, or types that it is to have
     if form["format_kwargs"]:

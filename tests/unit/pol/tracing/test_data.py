@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from pol.errors import JobError
 from pol.tracing import columns, data, files
@@ -125,7 +125,6 @@ class Picture:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        (DataLoader(Items([1])), r"train: is a DataLoader.*loader\.dataset"),
         (Endless(), "train: has no length"),
         ({"a": np.ma.masked_equal([1, 2], 2)}, r"train\.a: has masked elements.*filled"),
         (Items([(1, 2, 3)]), "3 parts without names"),
