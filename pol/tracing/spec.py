@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
+from numpy.typing import NDArray
+
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
 from pol.limits import MAX_INTEGER
@@ -12,7 +14,6 @@ from pol.ops.product import BITS, DEFAULT_BITS
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
 
 DEFAULT_RATE = 1e-3
 """Learning rate where neither a schedule nor the optimizer says it."""
