@@ -399,7 +399,7 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
         )
         outer.output(f"global.{name}", outer.node("sub", before, update))
     state = {name: np.zeros(shape, np.float32) for name, shape in zip(names, shapes, strict=True)}
-    data = {"x": np.zeros((rows, 4), np.float32), "w": np.arange(1, rows + 1)}
+    data: dict[str, Array] = {"x": np.zeros((rows, 4), np.float32), "w": np.arange(1, rows + 1)}
     source = JobSource(
         name="bench", seed=1, rounds=1, slots=1, round_steps=1, batch=batch, segment_steps=1, aggregation=DIFFERENCE,
         step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=(),

@@ -118,5 +118,5 @@ def drawn_places(seed: int, part: int, total: int) -> NDArray[np.int64]:
     # sums of a product of 32-bit words and a word fit 64 bits
     middle = high * total_low + (low * total_low >> _SHIFT)
     other = low * total_high + (middle & mask)
-    upper = high * total_high + (middle >> _SHIFT) + (other >> _SHIFT)
+    upper: NDArray[np.uint64] = high * total_high + (middle >> _SHIFT) + (other >> _SHIFT)
     return upper.astype(np.int64)

@@ -31,9 +31,10 @@ def cross_entropy(
         job = assay.JobSpec(..., loss=assay.cross_entropy(features="tokens", labels="next"))
         job = assay.JobSpec(..., loss=assay.cross_entropy(row_weight="w", label_smoothing=0.1))
     """
-    if isinstance(weight, str):
-        reason = f"{weight!r} is text, and torch has one number per class there"
-        raise JobError("weight", reason, f"for one per row give row_weight={weight!r}")
+    given: object = weight
+    if isinstance(given, str):
+        reason = f"{given!r} is text, and torch has one number per class there"
+        raise JobError("weight", reason, f"for one per row give row_weight={given!r}")
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
         import torch

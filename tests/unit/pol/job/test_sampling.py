@@ -14,7 +14,7 @@ from pol.executor.backend import backend
 from pol.executor.names import BACKENDS
 from pol.job import cost
 from pol.job.dataset import batch_at, drawn_rows, stream_rows
-from pol.job.document import JobDocument, dump_job, parse_job
+from pol.job.document import dump_job, parse_job
 from pol.job.load import load_job
 from pol.job.sampling import IN_ORDER, SHUFFLING, WEIGHTED, Sampling
 from pol.local.inspect import inspect_job
@@ -170,18 +170,14 @@ def test_a_segment_replays_to_the_boundary_that_training_had(weighted: Path, nam
     assert other.boundary.root != share.boundaries[1].root
 
 
-def _with(document: JobDocument, **changes: int) -> JobDocument:
-    return replace(document, **changes)
-
-
 def test_what_draws_cost_follows_rows_and_batch(weighted: Path) -> None:
     document = load_job(weighted).job.document
     steps = document.segment_steps
-    more_rows = _with(document, rows=10**6)
+    more_rows = replace(document, rows=10**6)
     assert cost.order_work(more_rows) > cost.WEIGHT_WORK * 10**6 // steps
-    large = _with(document, batch=10**5)
+    large = replace(document, batch=10**5)
     assert cost.order_work(large) > 2 * cost.DRAW_WORK * 10**5
-    many = _with(document, slots=10**6)
+    many = replace(document, slots=10**6)
     per_step = 2 * PART_POSITIONS * cost.DRAW_WORK
     assert cost.order_work(document) < cost.order_work(many) < per_step + cost.order_work(document)
     in_order = replace(document, sampling=ROWS_IN_ORDER)

@@ -125,7 +125,7 @@ def test_a_csv_and_a_holdout_of_tensors_train_as_the_loop(tmp_path: Path) -> Non
     found = run_locally(tmp_path / "job").state
     for _ in range(4):
         optimizer.zero_grad()
-        loss(model, holdout).backward()
+        loss(model, holdout).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     for name, tensor in model.state_dict().items():
         np.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5)
@@ -381,7 +381,9 @@ class Gaps(nn.Module):
         self.gap, self.score = nn.Parameter(torch.ones(3)), nn.Linear(6, 2)
 
     def forward(self, x: torch.Tensor, gone: torch.Tensor) -> torch.Tensor:
-        return self.score(torch.cat([torch.where(gone, self.gap, x), gone.float()], 1))
+        filled = torch.where(gone, self.gap, x)
+        scores: torch.Tensor = self.score(torch.cat([filled, gone.float()], 1))
+        return scores
 
 
 def test_a_column_that_says_where_values_are_missing_trains_as_the_loop_over_nan(
@@ -404,7 +406,7 @@ def test_a_column_that_says_where_values_are_missing_trains_as_the_loop_over_nan
     rows = torch.tensor(x)
     for _ in range(4):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(rows, rows.isnan()), torch.tensor(y)).backward()
+        nn.functional.cross_entropy(model(rows, rows.isnan()), torch.tensor(y)).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     for name, tensor in model.state_dict().items():
         np.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5)

@@ -1,6 +1,6 @@
 """A DataLoader as training loops have it: what of it a job takes, and what is refused because it would be lost."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def read(wanted: JobSpec, folder: Path) -> tuple[JobData, list[str]]:
         return read_data(wanted, scratch, said.append), said
 
 
-def trained(wanted: JobSpec, folder: Path) -> dict[str, np.ndarray]:
+def trained(wanted: JobSpec, folder: Path) -> Mapping[str, np.ndarray]:
     build_job(wanted, folder)
     return run_locally(folder).state
 
@@ -76,12 +76,12 @@ def eager(batches: Iterator[Any]) -> dict[str, torch.Tensor]:
     for _ in range(12):
         x, y = next(batches)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
+        nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return dict(model.state_dict())
 
 
-def _are_close(found: dict[str, np.ndarray], wanted: dict[str, torch.Tensor]) -> None:
+def _are_close(found: Mapping[str, np.ndarray], wanted: dict[str, torch.Tensor]) -> None:
     for name, tensor in wanted.items():
         np.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5)
 

@@ -169,7 +169,7 @@ def test_a_job_with_options_trains_as_the_loop_with_them(
     batch = {name: torch.tensor(column) for name, column in data.items()}
     for _ in range(5):
         optimizer.zero_grad()
-        loss(model, batch).backward()
+        loss(model, batch).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     for name, tensor in model.state_dict().items():
         np.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5)
