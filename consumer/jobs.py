@@ -14,6 +14,7 @@ from host.files import write_durably
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.files import check_folder, read_file
 from pol.limits import LIMITS
+from pol.names import ModelNames
 from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces
 
@@ -45,7 +46,7 @@ def write_result(state: State, path: Path) -> bytes:
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:
-        for piece in safetensors_pieces(state):
+        for piece in safetensors_pieces(ModelNames(state)):
             digest.update(piece)
             yield piece
 

@@ -7,6 +7,7 @@ from pol.job import cost
 from pol.job.document import Job, order_terms
 from pol.job.program import Program
 from pol.job.sampling import IN_ORDER, WEIGHTED, Sampling
+from pol.names import model_name
 from pol.ops.product import BITS
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
@@ -130,7 +131,7 @@ def job_outlook(
 
 def _sampling_words(sampling: Sampling) -> str:
     if sampling.order == WEIGHTED:
-        return f"drawn by the weights in {sampling.weights}"
+        return f"drawn by the weights in {model_name(sampling.weights)}"
     return "in order" if sampling.order == IN_ORDER else "shuffled in each epoch"
 
 

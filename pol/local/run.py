@@ -15,6 +15,7 @@ from pol.executor.backend import backend as executor_named
 from pol.executor.names import DEFAULT
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.names import ModelNames
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
@@ -157,7 +158,7 @@ def _saved(
 ) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
-    model.write_bytes(dump_safetensors(finished.state))
+    model.write_bytes(dump_safetensors(ModelNames(finished.state)))
     record = {
         "version": VERSION,
         "job": loaded.job.id.hex(),

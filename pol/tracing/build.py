@@ -19,6 +19,7 @@ from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
+from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
 from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import JobData, read_data
@@ -186,9 +187,9 @@ def _build_of(spec: JobSpec, given: JobData, out: Path, tell: Progress) -> Job:
             metrics=("loss",),
             global_state=_arrays(state),
             local_state=_arrays(local),
-            data=data,
-            holdout=holdout,
-            sampling=sampling,
+            data={column_name(name): column for name, column in data.items()},
+            holdout={column_name(name): column for name, column in holdout.items()},
+            sampling=replace(sampling, weights=column_name(sampling.weights)),
         ),
     )
 
@@ -287,11 +288,13 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
     for full in (*named("global", state), *named("local", local)):
         name = full.partition(".")[2]
         reason = None
-        if not re.fullmatch(str(NAME.pattern), name):
-            reason = f"its name is not {NAME.what}"
-        elif len(full) > MAX_NAME:
-            most = MAX_NAME - len(full) + len(name)
-            reason = f"its name has {len(name)} characters, and {most} are the most"
+        if not name.isprintable() or not re.fullmatch(str(NAME.pattern), job_name(name)):
+            reason = f"its name {name!r} has characters that cannot be printed, or an empty part"
+        elif (size := len(job_name(full))) > MAX_NAME:
+            reason = (
+                f"its name takes {size} characters in a job, and {MAX_NAME} are the most (one that "
+                "is no letter, digit or underscore takes several)"
+            )
         if reason:
             raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
 
@@ -308,19 +311,21 @@ def _check_precisions(spec: JobSpec) -> None:
 
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     specs = [
-        TensorSpec(name, "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
+        TensorSpec(
+            job_name(name), "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape)
+        )
         for name, tensor in state.items()
     ]
     updated = updated_tensors(step, specs)
     for spec in updated:
         if spec.dtype != "f32":
             reason = "every step changes this counter, and integers cannot be averaged over slots"
-            raise JobError(f"model.{spec.name}", reason, "make it a float32 buffer")
-    return [spec.name for spec in updated]
+            raise JobError(f"model.{model_name(spec.name)}", reason, "make it a float32 buffer")
+    return [model_name(spec.name) for spec in updated]
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {job_name(name): tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 # --- the trial -----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from pol.errors import JobError
 from pol.job.dataset import stream_rows
 from pol.job.load import load_job
 from pol.job.sampling import IN_ORDER, SHUFFLED, WEIGHTED
+from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
 from pol.tracing.build import build_job
 from pol.tracing.columns import Scratch
@@ -304,9 +305,13 @@ def test_a_holdout_needs_weights_only_where_its_loss_reads_them(tmp_path: Path) 
     )
     with pytest.raises(JobError, match="holdout: its columns are not those of train"):
         build_job(weighed, tmp_path / "floats")
-    whole = {"x": X, "y": Y, "w": Y + 1}
-    weighed = spec(whole, batch=BATCH, holdout={"x": X, "y": Y}, sampling=WeightedRows("w"))
-    trained(weighed, tmp_path / "whole")
+    whole = {"x": X, "y": Y, "w": Y + 1, "w (all)": 2 * Y + 1}
+    plain = {name: whole[name] for name in ("x", "y", "w")}
+    named = spec(whole, batch=BATCH, holdout=plain, sampling=WeightedRows("w (all)"))
+    trained(named, tmp_path / "named")
+    about = inspect_job(load_job(tmp_path / "named").job)
+    assert about.sampling == "drawn by the weights in w (all)"
+    weighed = spec(plain, batch=BATCH, holdout={"x": X, "y": Y}, sampling=WeightedRows("w"))
     read_by_loss = replace(weighed, loss=cross_entropy(row_weight="w"))
     with pytest.raises(JobError, match="row 0 of the holdout fails: the data has no column 'w'"):
         build_job(read_by_loss, tmp_path / "read")
