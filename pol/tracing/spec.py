@@ -189,9 +189,9 @@ class JobSpec:
 
     ``model`` is any module whose operations are supported; its parameters and buffers are the global state, and
     ``weights`` says whether they are drawn from the seed (``seed``) or taken as they are (``keep``). ``loss`` is
-    ``(model, batch) -> scalar``, such as :func:`cross_entropy`. ``train`` is column name to tensor, array
+    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``. ``train`` is column name to tensor, array
     or file, whose first dimension is the row, or a file or a data set; ``holdout`` has the same columns and stays on
-    this machine, for evaluation by ``loss`` and further ``metrics``, such as :func:`accuracy`.
+    this machine, for evaluation by ``loss`` and further ``metrics``, such as ``assay.accuracy()``.
 
     How long it trains is ``steps`` of the whole job, each with ``batch`` rows a slot, or ``epochs``, how often it goes
     through the data. With one of the ``slots`` a job is ordinary training. With more, each trains on batches of its
