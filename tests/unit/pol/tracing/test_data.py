@@ -164,6 +164,14 @@ def test_what_is_no_data_is_refused_with_a_remedy(
         (lambda: _hugging_face(x=[1e300, 2.0]), r"train\.x: row 0 holds .*too large for float32"),
         (lambda: _hugging_face(x=np.array([1, 2**63], np.uint64)), r"train\.x: .*2\^63 or more"),
         (lambda: _hugging_face(x=[]), "train: has no rows"),
+        (
+            lambda: import_module("datasets").Dataset.from_dict({"x": [[1], [1, 2]]}),
+            r"train\.x: row 1 has the shape \[2\], and row 0 \[1\]; pad and truncate rows.*max_length",
+        ),
+        (
+            lambda: import_module("datasets").Dataset.from_dict({"x": [1, None]}),
+            "train.x: row 1 holds NaN",
+        ),
     ],
 )
 def test_a_data_set_of_hugging_face_that_is_no_data_is_refused_with_a_remedy(

@@ -157,6 +157,20 @@ def test_a_folder_of_images_is_that_of_torchvision(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["x"], np.stack([x.numpy() for x, _ in wanted]))
 
 
+def test_a_split_of_a_folder_with_transforms_is_read_once(tmp_path: Path) -> None:
+    vision = import_module("torchvision")
+    transform = vision.transforms.Compose(
+        [vision.transforms.Resize((2, 3)), vision.transforms.ToTensor()]
+    )
+    folder = vision.datasets.ImageFolder(str(pictures(tmp_path / "a", ant=4, cat=4)), transform)
+    train, _ = torch.utils.data.random_split(folder, [6, 2], torch.Generator().manual_seed(1))
+    said: list[str] = []
+    found = read(train, tmp_path, said)
+    assert found["y"].tolist() == [train[index][1] for index in range(6)]
+    assert found["x"].shape == (6, 3, 2, 3)
+    assert "6 items, each read once, with what its transforms drew then" in said[-1]
+
+
 def _other_size(folder: Path) -> None:
     import_module("PIL.Image").new("RGB", (3, 5)).save(folder / "cat" / "9.png")
 

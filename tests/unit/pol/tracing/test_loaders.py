@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,15 @@ def test_the_order_of_a_loader_is_taken_and_said(
     assert found.sampling.order == order
     assert any(line in text for text in said), said
     assert found.train["x"].shape == ((19 if "subset" in line else ROWS), 5)
+
+
+def test_a_loader_of_other_data_sets_has_their_rows(tmp_path: Path) -> None:
+    rows = import_module("datasets").Dataset.from_dict({"x": X.tolist(), "y": Y.tolist()})
+    pairs = [(torch.tensor(x), int(y)) for x, y in zip(X, Y, strict=True)]
+    for source in (rows, rows.with_format("torch"), pairs):
+        found, _ = read(spec(DataLoader(source, BATCH, shuffle=True)), tmp_path)
+        np.testing.assert_array_equal(found.train["x"], X)
+        assert found.train["y"].tolist() == Y.tolist()
 
 
 def test_a_subset_has_the_rows_that_its_sampler_names(tmp_path: Path) -> None:
