@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from domain.bounds import Form, Size
+from pol.names import model_name
 from pol.values import MAX_NAME
 
 SHUFFLED, IN_ORDER, WEIGHTED = "shuffled", "in_order", "weighted"
@@ -32,6 +33,13 @@ class Sampling:
 
     order: _Order = SHUFFLED
     weights: Annotated[str, Size(0, MAX_NAME)] = ""
+
+    @property
+    def words(self) -> str:
+        """How rows are taken, as a person reads it."""
+        if self.order == WEIGHTED:
+            return f"drawn by the weights in {model_name(self.weights)}"
+        return "in order" if self.order == IN_ORDER else "shuffled in each epoch"
 
 
 SHUFFLING = Sampling()

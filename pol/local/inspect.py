@@ -6,8 +6,6 @@ from domain.params import Params
 from pol.job import cost
 from pol.job.document import Job, order_terms
 from pol.job.program import Program
-from pol.job.sampling import IN_ORDER, WEIGHTED, Sampling
-from pol.names import model_name
 from pol.ops.product import BITS
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
@@ -23,9 +21,9 @@ class JobSummary:
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
     one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
     ``nodes`` are the operations of each of the three programs; ``sampling`` says in words in which order rows come;
-    ``steps`` are the inner steps of the whole job, the same for all slots; ``segments`` are those of all slots in all
-    rounds. A segment comes with the boundary that ends it; ``memory_bytes`` is what a process takes to train, replay or
-    aggregate, beside its libraries.
+    ``steps`` are the inner steps of the whole job, the same for all slots, and ``first_step`` how many were taken by
+    the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary
+    that ends it; ``memory_bytes`` is what a process takes to train, replay or aggregate, beside its libraries.
 
     Example::
 
@@ -41,6 +39,7 @@ class JobSummary:
     round_steps: int
     batch: int
     segment_steps: int
+    first_step: int
     steps: int
     epochs: float
     sampling: str
@@ -79,9 +78,10 @@ def inspect_job(job: Job) -> JobSummary:
         round_steps=document.round_steps,
         batch=document.batch,
         segment_steps=document.segment_steps,
+        first_step=document.start.step,
         steps=document.steps,
         epochs=document.steps * document.slots * document.batch / document.rows,
-        sampling=_sampling_words(document.sampling),
+        sampling=document.sampling.words,
         segments=document.rounds * document.slots * document.share_segments,
         rows=document.rows,
         step_flops=document.step_flops,
@@ -127,12 +127,6 @@ def job_outlook(
     """
     terms = order_terms(job)
     return outlook(terms, params or Params(), slot_speed, slots_at_once or terms.slots)
-
-
-def _sampling_words(sampling: Sampling) -> str:
-    if sampling.order == WEIGHTED:
-        return f"drawn by the weights in {model_name(sampling.weights)}"
-    return "in order" if sampling.order == IN_ORDER else "shuffled in each epoch"
 
 
 def flops_by_operation(program: Program) -> dict[str, int]:

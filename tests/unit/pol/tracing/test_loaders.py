@@ -117,6 +117,24 @@ def test_a_weighted_sampler_becomes_the_draw_of_the_job(tmp_path: Path) -> None:
     _are_close(found, eager(batches()))
 
 
+@pytest.mark.parametrize("sampling", [WeightedRows(OFTEN), RowsInOrder()])
+def test_a_job_that_goes_on_goes_on_in_its_order(tmp_path: Path, sampling: Any) -> None:
+    def part(steps: int, name: str, **more: Any) -> Mapping[str, np.ndarray]:
+        options = {"steps": steps, "batch": 5, "sampling": sampling, **more}
+        build_job(spec(DATA, round_steps=2, **options), tmp_path / name)
+        return run_locally(tmp_path / name, out=tmp_path / name / "run").state
+
+    whole = part(6, "whole")
+    part(4, "first")
+    second = part(2, "second", resume=tmp_path / "first" / "run")
+    for name, array in whole.items():
+        np.testing.assert_array_equal(second[name], array)
+    with pytest.raises(
+        JobError, match="sampling: takes rows shuffled in each epoch, and the result"
+    ):
+        part(2, "other", resume=tmp_path / "first" / "run", sampling=None)
+
+
 @pytest.mark.parametrize(
     ("sampling", "name"),
     [
