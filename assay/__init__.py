@@ -104,6 +104,7 @@ ORIGINS = {
     "RoundVoid": "domain.proof.events:RoundVoid",
     "RowsInOrder": "pol.tracing.spec:RowsInOrder",
     "SGD": "pol.tracing.spec:SGD",
+    "Sampling": "pol.job.sampling:Sampling",
     "Session": "assay.session:Session",
     "ShareAccepted": "domain.proof.events:ShareAccepted",
     "ShareCommitted": "domain.proof.events:ShareCommitted",

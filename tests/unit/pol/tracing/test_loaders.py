@@ -230,7 +230,8 @@ def test_the_order_of_a_loader_is_taken_and_said(
 def test_a_loader_of_other_data_sets_has_their_rows(tmp_path: Path) -> None:
     rows = import_module("datasets").Dataset.from_dict({"x": X.tolist(), "y": Y.tolist()})
     pairs = [(torch.tensor(x), int(y)) for x, y in zip(X, Y, strict=True)]
-    for source in (rows, rows.with_format("torch"), pairs):
+    sources: list[Any] = [rows, rows.with_format("torch"), pairs]
+    for source in sources:
         found, _ = read(spec(DataLoader(source, BATCH, shuffle=True)), tmp_path)
         np.testing.assert_array_equal(found.train["x"], X)
         assert found.train["y"].tolist() == Y.tolist()
