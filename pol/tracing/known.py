@@ -288,9 +288,7 @@ def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
     return found
 
 
-def _indices(
-    known: Known, x: Tensor, indices: Sequence[Tensor | None]
-) -> list[Tensor | None] | None:
+def _indices(known: Known, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None] | None:
     """Return indices in which places stand for masks; None where there is no mask, or one that is not known."""
     found: list[Tensor | None] = []
     if not any(index is not None and index.dtype in _MASKS for index in indices):
@@ -356,7 +354,9 @@ def _nonzero(known: Known, mask: Tensor) -> Any:
     return _aten.stack.default(_by_dimension(places, tuple(mask.shape)), 1)
 
 
-def _repeat_interleave(known: Known, repeats: Tensor, *, output_size: int | None = None) -> Any:
+def _repeat_interleave(
+    known: Known, repeats: Tensor, *, output_size: int | None = None
+) -> Any:
     if output_size is None or known.value(repeats) is not None:
         return NotImplemented
     ends = _aten.cumsum.default(repeats, 0)

@@ -343,9 +343,7 @@ def _unfold(site: TraceSite, x: Ref, dim: int, size: int, step: int) -> int:
     return emitter.permute(taken, [*rest[:axis], 0, *rest[axis:], 1])
 
 
-_MASKED_SOFTMAX = (
-    "it is a part of torch's own layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
-)
+_MASKED_SOFTMAX = "it is a part of torch's own layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
 _REFUSED = {
     "aten._local_scalar_dense.default": "no value is known before a step; leave .item() and .tolist() out",
     **{

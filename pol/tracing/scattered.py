@@ -84,13 +84,8 @@ def _products(axis: int, index: Tensor, source: Tensor) -> Tensor:
     places, order = index.sort(dim=axis, stable=True)
     values, count, distance = source.gather(axis, order), index.shape[axis], 1
     while distance < count:
-        ahead, behind = (
-            values.narrow(axis, distance, count - distance),
-            values.narrow(axis, 0, count - distance),
-        )
-        is_same = places.narrow(axis, distance, count - distance) == places.narrow(
-            axis, 0, count - distance
-        )
+        ahead, behind = values.narrow(axis, distance, count - distance), values.narrow(axis, 0, count - distance)
+        is_same = places.narrow(axis, distance, count - distance) == places.narrow(axis, 0, count - distance)
         together = torch.where(is_same, ahead * behind, ahead)
         values = torch.cat([values.narrow(axis, 0, distance), together], axis)
         distance *= 2
@@ -183,9 +178,7 @@ def segment_reduce(
     del unsafe
     if indices is not None or axis or (offsets if lengths is None else lengths).dim() != 1:  # type: ignore[union-attr]
         reason = "segment_reduce has segments along another dimension than the first, or by indices"
-        raise NotInAJob(
-            reason, "move that dimension to the front, x.movedim(axis, 0), or use scatter_reduce"
-        )
+        raise NotInAJob(reason, "move that dimension to the front, x.movedim(axis, 0), or use scatter_reduce")
     if lengths is None:
         assert offsets is not None
         ends = offsets[1:]

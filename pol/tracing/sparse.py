@@ -69,9 +69,7 @@ def _of_entries(
 
 def _compressed(*_arguments: Any, **_options: Any) -> Tensor:
     reason = "a sparse tensor is made there of values that a step computes"
-    raise NotInAJob(
-        reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense"
-    )
+    raise NotInAJob(reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense")
 
 
 def _itself(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:
