@@ -238,6 +238,7 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
         ("slots, batch", f"{about.slots}, {about.batch} rows each"),
         ("segments", f"{about.segments:,} of {counted(about.segment_steps, 'step')}"),
         ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
+        ("order of rows", about.sampling),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
         (
             f"products of a step of {', '.join(about.products)} bits",

@@ -25,7 +25,7 @@ from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
 from pol.tracing.check import check_step
 from pol.tracing.columns import Columns, Scratch
-from pol.tracing.data import read_columns
+from pol.tracing.data import JobData, read_data
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
 from pol.tracing.functions import (
     JobFunctions,
@@ -143,24 +143,23 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: 
     before = read_resume(spec)
     spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
     with Scratch(out) as scratch, noting(tell):
-        data = read_columns(spec.train, "train", scratch, tell)
-        holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, before, out, since, tell)
+        return _build_of(spec, read_data(spec, scratch, tell), before, out, since, tell)
 
 
 def _build_of(
     spec: JobSpec,
-    data: Columns,
-    holdout: Columns,
+    given: JobData,
     before: Checkpoint | None,
     out: Path,
     since: float,
     tell: Progress,
 ) -> Job:
-    _check_columns(data, holdout)
+    data, holdout, sampling = given.train, given.holdout, given.sampling
+    _check_columns(data, holdout, sampling.weights)
+    sampling = replace(sampling, weights=column_name(sampling.weights))
     first = 0
     if before is not None:
-        check_data(before.position, data)
+        check_data(before.position, data, sampling)
         spec, first = _cut_alike(spec, before), before.position.step
         tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
     holdout, eval_batch = _eval_rows(holdout, tell)
@@ -183,6 +182,7 @@ def _build_of(
     own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
     # copies, because torch warns of arrays that are read-only, as mapped ones are
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
+    shown = {name: row for name, row in example.items() if name in holdout}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
     functions.values = named("global", _values_of_others(spec.model, state, functions.trained))
@@ -214,7 +214,7 @@ def _build_of(
         )
         evaluate = trace_program(
             functions.evaluate,
-            {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
+            {**named("global", state), **named("batch", _batch_of(shown, eval_batch))},
             precisions=spec.precisions,
             own=own,
             values=values,
@@ -232,7 +232,7 @@ def _build_of(
         parts = (spec, functions, step, *opening, data)
         check_step(*parts, first=first, since=since, is_wide=is_wide, tell=tell)
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
-    own_work = segment_own_work(boundary, rows)
+    own_work = segment_own_work(boundary, rows, sampling.order)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
     tell(f"writing {out}")
     return write_job(
@@ -254,6 +254,7 @@ def _build_of(
             local_state=_arrays(local) if before is None else before.locals[0],
             data={column_name(name): column for name, column in data.items()},
             holdout={column_name(name): column for name, column in holdout.items()},
+            sampling=sampling,
             first_step=first,
             slot_states=() if before is None else before.locals,
         ),
@@ -314,7 +315,10 @@ def _say_modes(model: nn.Module, tell: Progress) -> None:
         )
 
 
-def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
+def _check_columns(
+    data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = ""
+) -> None:
+    """Check that both have the same columns, but for one by whose ``weights`` only training draws its rows."""
     if not data:
         raise JobError("train", "there is no column", "give at least one")
     for field, columns in (("train", data), ("holdout", holdout)):
@@ -329,6 +333,8 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> N
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
         for columns in (data, holdout)
     ]
+    if weights not in holdout:
+        kinds[0].pop(weights, None)
     if kinds[0] != kinds[1]:
         raise JobError("holdout", "its columns are not those of train", "give the same columns")
 
@@ -494,7 +500,7 @@ def _try_loss(
             except JobError:
                 raise
             except Exception as error:
-                reason, remedy = _of_loss(error, data)
+                reason, remedy = _of_loss(error, columns)
                 if not isinstance(error, NotInAJob):
                     where = f"row {row} of the holdout" if columns is holdout else f"row {row}"
                     reason = f"the loss of a batch that holds {where} fails: {reason}"
@@ -533,9 +539,9 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
     """Return the rows that are tried: the first, and those of the smallest and the largest integers.
 
-    With ``known`` columns only those whose integers are beyond all of theirs.
+    With ``known`` columns only those whose integers are beyond all of theirs, and the first if there are other columns.
     """
-    rows = {0} if known is None else set()
+    rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():
         if column.dtype == np.int64 and column.size:
             flat, seen = column.reshape(-1), None if known is None else known[name]

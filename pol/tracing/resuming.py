@@ -9,6 +9,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pol.errors import JobError
 from pol.job.checkpoint import FIELD, Checkpoint, Position, checked, read_training
+from pol.job.sampling import Sampling
 from pol.names import column_name, model_name
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
@@ -73,8 +74,11 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
             raise JobError(name, reason, f"give {name}={there}, {_ANEW}")
 
 
-def check_data(position: Position, columns: Mapping[str, Array]) -> None:
+def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
     """Refuse other data than those in whose order the training stands; JobError."""
+    if sampling != position.sampling:
+        reason = f"takes rows {sampling.words}, and the result that it goes on from {position.sampling.words}"
+        raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")
     rows = len(next(iter(columns.values())))
     same = f"give the same columns and rows, {_ANEW}"
     if rows != position.rows:

@@ -24,8 +24,9 @@ from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
 from pol.tracing.build import build, build_job
 from pol.tracing.loading import load_into, load_result
+from pol.tracing.measures import accuracy, cross_entropy
 from pol.tracing.optimizers import VELOCITY
-from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
+from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov
 from pol.tracing.weights import seeded_parameters
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share

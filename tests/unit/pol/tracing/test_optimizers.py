@@ -15,8 +15,9 @@ from pol.job.document import BATCH_NUMBER, STEP
 from pol.tracing import tables
 from pol.tracing.functions import JobFunctions, named
 from pol.tracing.groups import trained_groups
+from pol.tracing.measures import cross_entropy
 from pol.tracing.optimizers import InnerOptimizer, averages_initial, clip_values
-from pol.tracing.spec import SGD, JobSpec, Lion, cross_entropy
+from pol.tracing.spec import SGD, JobSpec, Lion
 from pol.tracing.tables import MOST_STEPS, Table
 
 STEPS = 12

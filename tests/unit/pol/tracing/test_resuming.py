@@ -18,7 +18,8 @@ from pol.job.load import load_job
 from pol.local.run import LocalRun, run_locally
 from pol.state.canonical import state_tree
 from pol.tracing.build import build, build_job
-from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Lion, Nesterov, cross_entropy
+from pol.tracing.measures import cross_entropy
+from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Lion, Nesterov
 
 STEPS = 10
 ROWS = 40
