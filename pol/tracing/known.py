@@ -306,20 +306,16 @@ def _indices(known: Known, x: Tensor, indices: Sequence[Tensor | None]) -> list[
 
 
 def _index(known: Known, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
-    given = [at for at, index in enumerate(indices) if index is not None]
-    found = _indices(known, x, indices)
-    if found is None:
-        return NotImplemented
-    if len(given) > 1:
-        return _aten.index.Tensor(x, found)
+    (first, mask), *others = [(at, one) for at, one in enumerate(indices) if one is not None]
+    if others or mask.dtype not in _MASKS or not mask.dim():
+        found = _indices(known, x, indices)
+        return NotImplemented if found is None else _aten.index.Tensor(x, found)
     # one index along the dimensions of the mask together
-    (first,) = given
-    mask = indices[first]
-    places = None if mask is None else known.places(mask)
-    if mask is None or places is None:
+    last = first + mask.dim()
+    places = known.places(mask) if x.shape[first:last] == mask.shape else None
+    if places is None:
         return NotImplemented
-    sizes = [*x.shape[:first], mask.numel(), *x.shape[first + mask.dim() :]]
-    flat = _aten.reshape.default(x, sizes)
+    flat = _aten.reshape.default(x, [*x.shape[:first], mask.numel(), *x.shape[last:]])
     return _aten.index.Tensor(flat, [*[None] * first, places])
 
 

@@ -100,6 +100,11 @@ _DENSE: dict[Any, Callable[..., Any]] = {
 """Functions for sparse tensors, to those that do it with dense ones."""
 
 
+def _by_itself(value: Any) -> Any:
+    """Return a tensor that is no view of a sparse one, which tracing could not look at."""
+    return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
+
+
 class Dense(TorchFunctionMode):
     """While active, sparse constants are dense where they meet what is not constant."""
 
@@ -142,7 +147,7 @@ class Dense(TorchFunctionMode):
             lambda leaf: values[id(leaf)] if isinstance(leaf, Tensor) else leaf, (args, options)
         )
         with plainly(), torch._C.DisableTorchFunction():
-            return function(*given, **named)
+            return tree_map(_by_itself, function(*given, **named))
 
     def _as_dense(self, value: Any) -> Any:
         if not is_sparse(value):
