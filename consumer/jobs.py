@@ -11,6 +11,7 @@ from pathlib import Path
 from consumer.errors import ConsumerError
 from domain.market.records import Order
 from host.files import write_durably
+from pol.job.checkpoint import HasTraining, training_folder, write_training
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.files import check_folder, read_file
 from pol.limits import LIMITS
@@ -39,6 +40,22 @@ def check_ordered(job: Job, order: Order) -> None:
             "this job is not the one that was ordered: it was changed or built again since",
             "name the directory of the ordered one (--job DIR, or job=)",
         )
+
+
+def save_result(result: HasTraining, path: Path) -> bytes:
+    """Write a result: the model as ``path``, and beside it the folder from which another job goes on.
+
+    Returns the SHA-256 of the model's file.
+    """
+    digest = write_result(result.state, path)
+    try:
+        write_training(path, result.locals, result.position)
+    except OSError as error:
+        raise ConsumerError(
+            f"{training_folder(path)} cannot be written ({error.strerror})",
+            "name a file in another folder with -o",
+        ) from None
+    return digest
 
 
 def write_result(state: State, path: Path) -> bytes:

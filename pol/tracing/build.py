@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pol.errors import JobError
+from pol.job.checkpoint import Checkpoint, HasTraining
 from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
@@ -39,7 +40,8 @@ from pol.tracing.optimizers import (
 from pol.tracing.origin import place_of_error
 from pol.tracing.reasons import NotInAJob, in_words
 from pol.tracing.remembered import Remembered
-from pol.tracing.spec import JobSpec
+from pol.tracing.resuming import check_data, check_tensors, read_resume
+from pol.tracing.spec import Average, JobSpec
 from pol.tracing.trace import is_changed, trace_program
 from pol.tracing.weights import seeded_parameters
 from pol.values import MAX_NAME, NAME, TensorSpec
@@ -53,8 +55,11 @@ def build_job(
     source: "Path | str | JobSpec | Callable[[], JobSpec]",
     out: Path | str,
     on_progress: Progress | None = None,
+    resume: Path | str | HasTraining | None = None,
 ) -> Job:
     """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
+
+    With ``resume`` it goes on from that result, as if the JobSpec named it.
 
     A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
@@ -67,10 +72,14 @@ def build_job(
         assay.build_job("examples/digits.py", "digits-job")
     """
     tell, out = on_progress or (lambda _text: None), Path(out)
+
+    def build_it(spec: JobSpec) -> Job:
+        return build(spec if resume is None else replace(spec, resume=resume), out, tell)
+
     if isinstance(source, JobSpec):
-        return build(source, out, tell)
+        return build_it(source)
     if callable(source):
-        return build(_made_by(source, getattr(source, "__name__", "job")), out, tell)
+        return build_it(_made_by(source, getattr(source, "__name__", "job")))
     given: object = source
     if not isinstance(given, str | Path):
         reason = f"a {type(given).__name__} is no job"
@@ -83,7 +92,7 @@ def build_job(
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
         if not callable(maker):
             raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-        return build(_made_by(maker, file.name), out, tell)
+        return build_it(_made_by(maker, file.name))
 
 
 def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
@@ -112,25 +121,40 @@ def _modules_beside(file: Path) -> Iterator[None]:
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     tell = on_progress or (lambda _text: None)
+    before = read_resume(spec)
     spec = replace(spec, model=prepare_model(spec.model, tell))
     with Scratch(out) as scratch, noting(tell):
         data = read_columns(spec.train, "train", scratch, tell)
         holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, out, tell)
+        return _build_of(spec, data, holdout, before, out, tell)
 
 
-def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: Progress) -> Job:
+def _build_of(
+    spec: JobSpec,
+    data: Columns,
+    holdout: Columns,
+    before: Checkpoint | None,
+    out: Path,
+    tell: Progress,
+) -> Job:
     _check_columns(data, holdout)
+    first = 0
+    if before is not None:
+        check_data(before.position, data)
+        spec, first = _cut_alike(spec, before), before.position.step
+        tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
     rounds = divide_rounds(spec, rows)
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
-    functions = JobFunctions(spec, rounds.steps, rows)
+    functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
     _check_names(state, local)
+    if before is not None:
+        check_tensors(before, _arrays(state), _arrays(local))
     _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
     tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
@@ -147,7 +171,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
                 **named("global", state),
                 **named("local", local),
                 **named("batch", batch),
-                STEP: torch.tensor(0),
+                STEP: torch.tensor(first),
                 BATCH_NUMBER: torch.tensor(0),
             },
             precisions=spec.precisions,
@@ -172,7 +196,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             values=values,
             kept=True,
         )
-    if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
+    # last, so that a layer that cannot be traced is named as that
+    if spec.weights == "seed" and before is None:
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
@@ -194,12 +219,22 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             outer=outer,
             eval=evaluate,
             metrics=("loss",),
-            global_state=_arrays(state),
-            local_state=_arrays(local),
+            global_state=_arrays(state) if before is None else before.state,
+            local_state=_arrays(local) if before is None else before.locals[0],
             data={column_name(name): column for name, column in data.items()},
             holdout={column_name(name): column for name, column in holdout.items()},
+            first_step=first,
+            slot_states=() if before is None else before.locals,
         ),
     )
+
+
+def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
+    """Return the job with rounds as long as before where their length changes the result, and it leaves that open."""
+    alone = spec.slots == 1 and isinstance(spec.outer, Average)
+    if alone or spec.round_steps is not None:
+        return spec
+    return replace(spec, round_steps=before.position.round_steps)
 
 
 def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> None:

@@ -147,10 +147,10 @@ def batch_norms(model: nn.Module) -> list[tuple[str, nn.modules.batchnorm._Batch
 class JobFunctions:
     """The three functions of one job."""
 
-    def __init__(self, spec: JobSpec, steps: int, rows: int = 1) -> None:
-        """Make the functions of a job of so many steps, with so many rows of data."""
+    def __init__(self, spec: JobSpec, steps: int, rows: int = 1, first: int = 0) -> None:
+        """Make the functions of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1."""
         self._spec = spec
-        groups = trained_groups(spec, steps, rows)
+        groups = trained_groups(spec, steps, rows, first)
         chosen = {name for group in groups for name in group.names}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
         self._optimizer = InnerOptimizer(groups)

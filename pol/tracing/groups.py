@@ -47,8 +47,8 @@ class Group:
     varying: Mapping[str, Table]
 
 
-def trained_groups(spec: JobSpec, steps: int, rows: int) -> list[Group]:
-    """Return the groups of a job of so many steps, with so many rows of data.
+def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0) -> list[Group]:
+    """Return the groups of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1.
 
     Raises JobError when the optimizer is none that a job knows, or not this model's.
     """
@@ -59,15 +59,15 @@ def trained_groups(spec: JobSpec, steps: int, rows: int) -> list[Group]:
     if spec.schedule is not None and any(isinstance(rule, updates.Rprop) for _, _, rule in parts):
         reason = "Rprop takes a learning rate for its first step only, and then makes its own"
         raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
-    found = courses(spec, [options for _, options, _ in parts], steps, rows)
-    rates = share_tables([course.lr for course in found])
+    found = courses(spec, [options for _, options, _ in parts], steps, rows, first)
+    rates = share_tables([course.lr for course in found], first)
     if not any(names for names, _, _ in parts):
         remedy = "set requires_grad, and give the optimizer its parameters"
         raise JobError("model", "has no parameter to train", remedy)
     if not all(table.is_finite for table in rates):
         raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
     return [
-        Group(names=names, rule=rule, lr=rate, varying=_varying(rule, course, steps))
+        Group(names=names, rule=rule, lr=rate, varying=_varying(rule, course, steps, first))
         for (names, _, rule), course, rate in zip(parts, found, rates, strict=True)
         if names
     ]
@@ -150,6 +150,13 @@ def _plain(value: object) -> object:
     return tuple(map(_plain, value)) if isinstance(value, Sequence) else value
 
 
-def _varying(rule: Rule, course: Course, steps: int) -> dict[str, Table]:
-    tables = {name: Table(values, steps=steps) for name, values in rule.tables(steps).items()}
-    return {**tables, **{name: Table(values) for name, values in course.options.items()}}
+def _varying(rule: Rule, course: Course, steps: int, first: int) -> dict[str, Table]:
+    tables = {
+        # after its end, a table stays at its last number
+        name: Table(values[first:] or values[-1:], steps=steps - first, first=first)
+        for name, values in rule.tables(steps).items()
+    }
+    return {
+        **tables,
+        **{name: Table(values, first=first) for name, values in course.options.items()},
+    }

@@ -26,11 +26,19 @@ class Course:
     lr: Array
     options: Mapping[str, Array] = field(default_factory=dict)
 
+    def after(self, first: int) -> "Course":
+        """Return the part from a step on."""
+        return Course(
+            self.lr[first:], {name: values[first:] for name, values in self.options.items()}
+        )
+
 
 def courses(
-    spec: JobSpec, groups: Sequence[Mapping[str, Any]], steps: int, rows: int
+    spec: JobSpec, groups: Sequence[Mapping[str, Any]], steps: int, rows: int, first: int = 0
 ) -> list[Course]:
     """Return the course of each group; a group without ``lr`` has that of the schedule.
+
+    It is that of the steps ``first`` to ``steps`` - 1, of a schedule that began at step 0.
 
     Raises JobError when the schedule has no value in some step, or depends on more than the step.
     """
@@ -49,7 +57,7 @@ def courses(
         remedy = "give CosineAnnealingLR, or MultiStepLR with the steps at which it shall fall"
         raise JobError("schedule", reason, remedy)
     if isinstance(schedule, LRScheduler):
-        return _of_scheduler(spec, schedule, steps, rows)
+        return _of_scheduler(spec, schedule, steps, rows, first)
     if spec.schedule_every != 1:
         reason = "is how often a scheduler of torch is stepped, and the schedule is none"
         raise JobError("schedule_every", reason, "leave it out")
@@ -62,26 +70,28 @@ def courses(
             "give torch.optim.lr_scheduler.LambdaLR(optimizer, …), whose function returns a factor"
         )
         raise JobError("schedule", reason, remedy)
-    known = steps if callable(schedule) else 1
-    rates = np.array([spec.learning_rate(step) for step in range(known)])
+    last = steps if callable(schedule) else first + 1
+    rates = np.array([spec.learning_rate(step) for step in range(first, last)])
     if (rates != rates[0]).any():
-        check_length(steps)
+        check_length(len(rates))
     return [Course(rates)] * len(groups)
 
 
-def _of_scheduler(spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int) -> list[Course]:
-    """Run a copy of a scheduler of torch through all steps of a job."""
+def _of_scheduler(
+    spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, first: int
+) -> list[Course]:
+    """Run a copy of a scheduler of torch through all steps of a job, and of those before that it goes on from."""
     owner: object = getattr(scheduler, "optimizer", None)
     if owner is not spec.optimizer:
         remedy = "give the optimizer that the scheduler was made with, and one scheduler of it"
         raise JobError("schedule", "it is the scheduler of another optimizer", remedy)
     assert isinstance(owner, torch.optim.Optimizer)
-    check_length(steps)
+    check_length(steps - first)
     running = _copy(scheduler, owner)
     groups = running.optimizer.param_groups
     turns = _turns(spec, steps, rows)
     seen = [_Seen(group) for group in groups]
-    wanted = spec.steps_for(rows)
+    wanted = first + spec.steps_for(rows)
     with warnings.catch_warnings():
         # that the optimizer takes no step
         warnings.simplefilter("ignore")
@@ -95,7 +105,7 @@ def _of_scheduler(spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int) 
                     raise JobError("schedule", reason, "give it the steps of the job") from None
             for one, group in zip(seen, groups, strict=True):
                 one.look(group)
-    return [one.course(type(owner).__name__) for one in seen]
+    return [one.course(type(owner).__name__).after(first) for one in seen]
 
 
 def _copy(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:

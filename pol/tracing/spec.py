@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
+from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
 from pol.ops.product import BITS, DEFAULT_BITS
 
@@ -179,6 +181,11 @@ class JobSpec:
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
 
+    ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
+    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
+    the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
+    is that of all jobs together, by the number of the step since the first one began.
+
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
 
@@ -219,6 +226,7 @@ class JobSpec:
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    resume: Path | str | HasTraining | None = None
 
     def __post_init__(self) -> None:
         self._check_length()
