@@ -257,9 +257,7 @@ class JobFunctions:
         model = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
         others = {name: current[name].detach() for name in model if name not in buffers}
         constants = {**named("global", others), BATCH_NUMBER: number}
-        trace = partial(
-            trace_program, precisions=spec.precisions, own=model, values=self.values
-        )
+        trace = partial(trace_program, precisions=spec.precisions, own=model, values=self.values)
         found = accumulated(part, carried, sequences, constants, trace)
         share = 1.0 / count
         current.update(under("global", found))

@@ -26,10 +26,11 @@ _FRAMES = 30
 
 def is_sparse(value: object) -> bool:
     """Whether something is a tensor that has only some of its elements in memory."""
-    if type(value) not in (Tensor, nn.Parameter):
+    # one that stands for another while something is traced is of a kind of its own
+    if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter):
         return False
     with torch._C.DisableTorchFunction():
-        return value.layout != torch.strided  # type: ignore[attr-defined]
+        return bool(value.layout != torch.strided)
 
 
 def make_buffers_dense(model: nn.Module, tell: Callable[[str], None]) -> None:
@@ -69,7 +70,9 @@ def _of_entries(
 
 def _compressed(*_arguments: Any, **_options: Any) -> Tensor:
     reason = "a sparse tensor is made there of values that a step computes"
-    raise NotInAJob(reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense")
+    raise NotInAJob(
+        reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense"
+    )
 
 
 def _itself(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:

@@ -61,7 +61,11 @@ def _unique(t: Tensors) -> torch.Tensor:
 
 
 def _by_branch(t: Tensors) -> torch.Tensor:
-    if int((EDGES[0] > 2).sum()) > 3 and EDGES.float().mean().item() > 1 and bool((EDGES < 6).all()):
+    if (
+        int((EDGES[0] > 2).sum()) > 3
+        and EDGES.float().mean().item() > 1
+        and bool((EDGES < 6).all())
+    ):
         return t["z"] * 2
     return t["z"]
 
@@ -273,9 +277,7 @@ def test_a_buffer_that_no_step_changes_is_known(
     np.testing.assert_allclose(moved, slope.numpy(), atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    "make", [Moving, Begun]
-)
+@pytest.mark.parametrize("make", [Moving, Begun])
 def test_a_buffer_that_a_step_changes_is_not(make: type[nn.Module], tmp_path: Path) -> None:
     with pytest.raises(JobError, match="depends on values"):
         build(_spec(make()), tmp_path)

@@ -1,4 +1,4 @@
-"""Every operation of torch that takes, writes or reduces by index or mask: traced with the value of eager, or refused."""
+"""Every operation of torch that takes, writes or reduces by index or mask has the value of eager, or is refused."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -51,7 +51,11 @@ def _schemas() -> Iterator[tuple[str, str, Any]]:
     for schema in torch._C._jit_get_all_schemas():
         namespace, _, name = schema.name.partition("::")
         overload = schema.overload_name or "default"
-        if namespace == "aten" and _FAMILIES.match(name) and f"{name}.{overload}" not in _NOT_CALLED:
+        if (
+            namespace == "aten"
+            and _FAMILIES.match(name)
+            and f"{name}.{overload}" not in _NOT_CALLED
+        ):
             yield name, overload, schema
 
 
@@ -63,7 +67,13 @@ def _argument(name: str, argument: Any, t: Tensors) -> Any:
         "self": lambda: t["x"] * 1,
         "data": lambda: t["x"] * 1,
         "input": lambda: t["x"] * 1,
-        "grad": lambda: t["y"].reshape(-1)[:8] if base.startswith("masked") else t["y"][t["r"]] if by_row else t["y"],
+        "grad": lambda: (
+            t["y"].reshape(-1)[:8]
+            if base.startswith("masked")
+            else t["y"][t["r"]]
+            if by_row
+            else t["y"]
+        ),
         "grad_output": lambda: t["y"] * 1,
         "out": lambda: torch.zeros(0),
         "dim": lambda: 0,
@@ -89,7 +99,12 @@ def _argument(name: str, argument: Any, t: Tensors) -> Any:
     if argument.name == "indices":
         return [t["r"]] if "List" in kind else None if base == "segment_reduce" else t["i"]
     if argument.name == "src":
-        parts = {"select": t["y"][0], "diagonal": t["y"][0], "slice": t["y"][:2], "as_strided": t["y"][:2, :2]}
+        parts = {
+            "select": t["y"][0],
+            "diagonal": t["y"][0],
+            "slice": t["y"][:2],
+            "as_strided": t["y"][:2, :2],
+        }
         return parts.get(base.removesuffix("_scatter"), t["y"])
     if argument.name == "reduce":
         kinds = {"scatter_reduce": "amax", "index_reduce": "prod", "segment_reduce": "max"}
@@ -113,7 +128,9 @@ def _called(name: str, overload: str, schema: Any) -> Callable[[Tensors], Tensor
                 value = value.to(t["x"].dtype)
             if argument.kwarg_only and value is not None:
                 options[argument.name] = value
-            elif not argument.kwarg_only and (value is not None or not argument.has_default_value()):
+            elif not argument.kwarg_only and (
+                value is not None or not argument.has_default_value()
+            ):
                 values.append(value)
         with torch.set_grad_enabled(has_gradient):
             found: Tensor = operation(*values, **options)
@@ -172,7 +189,9 @@ REDUCTIONS: Cases = {
     "margin": _margin,
     "in place": _rows_in_place,
     "amin of rows": lambda t: t["x"].index_reduce(0, t["r"], t["y"], "amin", include_self=False),
-    "integers": lambda t: (t["x"] * 9).long().scatter_reduce(0, t["i"], (t["y"] * 9).long(), "amin"),
+    "integers": lambda t: (
+        (t["x"] * 9).long().scatter_reduce(0, t["i"], (t["y"] * 9).long(), "amin")
+    ),
     "segments": lambda t: torch.segment_reduce(t["x"], "max", lengths=t["lengths"], initial=0.1),
     "segments by ends": lambda t: torch.segment_reduce(t["x"], "mean", offsets=t["ends"]),
     "product of segments": lambda t: torch.segment_reduce(t["x"], "prod", lengths=t["lengths"]),
@@ -183,7 +202,9 @@ REDUCTIONS: Cases = {
 
 
 # of segment_reduce about itself
-@pytest.mark.filterwarnings("ignore:.*in beta.*:UserWarning", "ignore:The reduce argument:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*in beta.*:UserWarning", "ignore:The reduce argument:UserWarning"
+)
 def test_reductions_and_their_gradients() -> None:
     with Rewriting():
         compare(REDUCTIONS, INPUTS | {"ends": torch.tensor([0, 1, 3, 4])})

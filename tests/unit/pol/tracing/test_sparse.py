@@ -43,7 +43,9 @@ def _learned(t: Tensors) -> torch.Tensor:
 
 def _normed(t: Tensors) -> torch.Tensor:
     degree = torch.sparse.sum(LINKS, 1).to_dense().clamp(min=1)
-    return torch.sparse.mm(torch.diag(1 / degree).to_sparse() @ LINKS, t["z"].float()).to(t["z"].dtype)
+    return torch.sparse.mm(torch.diag(1 / degree).to_sparse() @ LINKS, t["z"].float()).to(
+        t["z"].dtype
+    )
 
 
 SPARSE: Cases = {
@@ -79,16 +81,22 @@ GROUPED: Cases = {
 def test_products_by_group() -> None:
     with Rewriting():
         compare(GROUPED, INPUTS, products=list(GROUPED))
-    for left, right in ((INPUTS["z"], EXPERTS), (INPUTS["z"].T, INPUTS["z"]), (WIDE, INPUTS["z"].T)):
+    for left, right in (
+        (INPUTS["z"], EXPERTS),
+        (INPUTS["z"].T, INPUTS["z"]),
+        (WIDE, INPUTS["z"].T),
+    ):
         ends = INPUTS["ends"].int()
-        torch.testing.assert_close(grouped_mm(left, right, offs=ends), F.grouped_mm(left, right, offs=ends))
+        torch.testing.assert_close(
+            grouped_mm(left, right, offs=ends), F.grouped_mm(left, right, offs=ends)
+        )
 
 
 def test_entries_of_what_a_step_computes_are_refused() -> None:
     def function(t: Tensors) -> dict[str, torch.Tensor]:
         return {"out": torch.sparse_coo_tensor(PAIRS, t["weights"], (6, 6)).coalesce().values()}
 
-    with pytest.raises(JobError, match="entries of a sparse tensor.*beside it"):
+    with pytest.raises(JobError, match=r"entries of a sparse tensor.*beside it"):
         trace_program(function, INPUTS)
 
 
@@ -113,8 +121,12 @@ def test_a_line_says_what_becomes_dense(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((2, 6, 4)).astype(np.float32)
     options: dict[str, Any] = {"weights": "keep", "batch": 1, "steps": 2}
     model, told = _Graph(), list[str]()
-    spec = JobSpec(name="graph", model=model, loss=_loss, train={"x": x}, holdout={"x": x}, **options)
+    spec = JobSpec(
+        name="graph", model=model, loss=_loss, train={"x": x}, holdout={"x": x}, **options
+    )
     build(spec, tmp_path, told.append)
     assert told.count("LINKS is sparse: the job has it dense, 6×6") == 1
     assert "the buffer links is sparse: the job has it dense, 6×6" in told
-    np.testing.assert_array_equal(load_job(tmp_path).global_state["links"], LINKS.to_dense().numpy())
+    np.testing.assert_array_equal(
+        load_job(tmp_path).global_state["links"], LINKS.to_dense().numpy()
+    )
