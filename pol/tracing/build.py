@@ -392,11 +392,15 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
 def _values_of_others(
     model: nn.Module, state: Mapping[str, torch.Tensor], trained: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """Return what the model's tensors that no optimizer moves begin with, if it is not large."""
+    """Return what the model's tensors that no optimizer moves begin with, if it is not large.
+
+    The counts of batches are none of them: a step does not keep them, and plain torch does.
+    """
+    counts = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
     return {
         name: state[name]
         for name, tensor in own_tensors(model).items()
-        if name in state and name not in trained and tensor.numel() <= MOST_ELEMENTS
+        if name in state and name not in {*trained, *counts} and tensor.numel() <= MOST_ELEMENTS
     }
 
 

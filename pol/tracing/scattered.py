@@ -23,8 +23,8 @@ def reduced(
     Of a product the gradient is right where factors are zero, too.
     """
     if not x.dim():
-        places = (part.reshape(-1) for part in (index, source))
-        return reduced(x.reshape(1), 0, *places, reduce, include_self).reshape(())
+        whole = x.reshape(1), 0, index.reshape(-1), source.reshape(-1)
+        return reduced(*whole, reduce, include_self).reshape(())
     if not index.numel():
         return x.clone()
     axis = dim % x.dim()
@@ -157,8 +157,8 @@ _DECOMPOSED: dict[Any, Callable[..., Any]] = {
 
 def _with_products(function: Callable[..., Any], ours: Callable[..., Tensor]) -> Callable[..., Any]:
     def called(
-        x: Tensor, dim: int, index: Tensor, source: Tensor | None = None, reduce: str = "", *, include_self: bool = True,
-        **options: Any,
+        x: Tensor, dim: int, index: Tensor, source: Tensor | None = None, reduce: str = "", *,
+        include_self: bool = True, **options: Any,
     ) -> Any:  # fmt: skip
         value = options.pop("src", source)
         if reduce != "prod" or options:

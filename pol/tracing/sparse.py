@@ -26,10 +26,11 @@ _FRAMES = 30
 
 def is_sparse(value: object) -> bool:
     """Whether something is a tensor that has only some of its elements in memory."""
-    if type(value) not in (Tensor, nn.Parameter):
+    # one that stands for another while something is traced is of a kind of its own
+    if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter):
         return False
     with torch._C.DisableTorchFunction():
-        return value.layout != torch.strided  # type: ignore[attr-defined]
+        return bool(value.layout != torch.strided)
 
 
 def make_buffers_dense(model: nn.Module, tell: Callable[[str], None]) -> None:
@@ -102,6 +103,11 @@ _DENSE: dict[Any, Callable[..., Any]] = {
 """Functions for sparse tensors, to those that do it with dense ones."""
 
 
+def _by_itself(value: Any) -> Any:
+    """Return a tensor that is no view of a sparse one, which tracing could not look at."""
+    return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
+
+
 class Dense(TorchFunctionMode):
     """While active, sparse constants are dense where they meet what is not constant."""
 
@@ -144,7 +150,7 @@ class Dense(TorchFunctionMode):
             lambda leaf: values[id(leaf)] if isinstance(leaf, Tensor) else leaf, (args, options)
         )
         with plainly(), torch._C.DisableTorchFunction():
-            return function(*given, **named)
+            return tree_map(_by_itself, function(*given, **named))
 
     def _as_dense(self, value: Any) -> Any:
         if not is_sparse(value):
