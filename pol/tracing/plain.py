@@ -120,7 +120,7 @@ class PlainStep:
                 for key, tensor in slots.items()
                 if tensor is not None
             }
-            return Left(loss, gradients, state, found)
+            return Left(loss=loss, gradients=gradients, state=state, local=found)
 
     def _backward(self, batch: Tensors) -> float:
         """Leave the gradients of a batch in the parameters, and return its loss."""
