@@ -1,6 +1,7 @@
 """What torch says when a model cannot be traced or computed, in the words of the person who wrote it."""
 
 import re
+from collections.abc import Sequence
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -136,6 +137,12 @@ def in_words(error: Exception, remedy: str) -> tuple[str, str]:
         if part in text:
             return words
     return first_line(error), remedy
+
+
+def listed(texts: Sequence[str], most: int = 3) -> str:
+    """Return some texts as a list in a sentence: the first ones, and how many more there are."""
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
 
 
 def first_line(error: BaseException) -> str:
