@@ -17,6 +17,8 @@ from pol.executor.names import NUMPY
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import load_job
+from pol.job.program import program_json
+from pol.local.run import run_locally
 from pol.tracing import folding
 from pol.tracing.build import build
 from pol.tracing.rewritten import Rewriting
@@ -281,3 +283,17 @@ def test_a_buffer_that_no_step_changes_is_known(
 def test_a_buffer_that_a_step_changes_is_not(make: type[nn.Module], tmp_path: Path) -> None:
     with pytest.raises(JobError, match="depends on values"):
         build(_spec(make()), tmp_path)
+
+
+def test_a_job_that_goes_on_knows_the_buffers_of_what_it_goes_on_from(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    build(_spec(Masked()), tmp_path / "first")
+    done = run_locally(tmp_path / "first", out=tmp_path / "run")
+    steps = []
+    for name in ("same", "other"):
+        model = Masked()
+        if name == "other":
+            model.mask.fill_(True)
+        build(_spec(model, resume=done), tmp_path / name)
+        steps.append(program_json(load_job(tmp_path / name).job.document.step))
+    assert steps[0] == steps[1]
