@@ -74,7 +74,8 @@ def _by_branch(t: Tensors) -> torch.Tensor:
 
 def _split(t: Tensors) -> torch.Tensor:
     sizes = torch.tensor([0, 2, 6]).diff().tolist()
-    return torch.cat([part * at for at, part in enumerate(t["z"].split(sizes))])
+    parts = torch.split_with_sizes(t["z"], sizes)
+    return torch.cat([part * at for at, part in enumerate(parts)])
 
 
 def _put(t: Tensors) -> torch.Tensor:
@@ -92,7 +93,8 @@ def _rows(t: Tensors) -> torch.Tensor:
 
 
 def _nodes(t: Tensors) -> torch.Tensor:
-    return torch.stack([t["z"][EDGES[0, :6] == node].sum() for node in EDGES[0].unique()])
+    nodes = torch.unique(EDGES[0])
+    return torch.stack([t["z"][EDGES[0, :6] == node].sum() for node in nodes])
 
 
 def _numpy(t: Tensors) -> torch.Tensor:
@@ -203,7 +205,7 @@ class Masked(nn.Module):
         self.chosen = nn.Parameter(torch.tensor([1.0, 0.0, 1.0, 1.0]), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = self.first(x)[:, self.mask]
+        found: torch.Tensor = self.first(x)[:, self.mask]
         if self.mask.sum() > 2:
             found = found * found
         return found[:, self.chosen.nonzero()[:, 0]]
@@ -224,8 +226,8 @@ class Begun(Masked):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.mask[1]:
             self.mask[1] = True
-            return self.first(x)
-        return self.first(x) * 2
+            return super().forward(x)
+        return super().forward(x) * 2
 
 
 class Logged(Masked):
@@ -246,7 +248,8 @@ class Logged(Masked):
 
 def _spec(model: nn.Module, **options: Any) -> JobSpec:
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        return model(batch["x"]).square().mean()
+        found: torch.Tensor = model(batch["x"]).square().mean()
+        return found
 
     return JobSpec(
         name="known", model=model, loss=loss, train={"x": X}, holdout={"x": X}, batch=4, steps=2, weights="keep",
