@@ -23,6 +23,7 @@ from domain.readable import Readable, Shown
 from pol.errors import JobError, StateError
 from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
+from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
 from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
@@ -114,7 +115,8 @@ class JobDocument(Readable):
 
     Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
     takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
-    ``start`` is written only where it says something: a job that begins at step 0 has none in its file.
+    ``sampling`` and ``start`` are written only where they say something: a job that shuffles its rows and begins at
+    step 0 has neither in its file.
 
     Example::
 
@@ -148,6 +150,7 @@ class JobDocument(Readable):
     metrics: Annotated[tuple[Annotated[str, Size(0, 64)], ...], Length(0, _ITEMS_MAX), Sorted()]
     step_flops: _Flops
     outer_flops: _Flops
+    sampling: Sampling = SHUFFLING
     start: Start = Start()
 
     @property
@@ -172,7 +175,7 @@ class JobDocument(Readable):
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
-OPTIONAL = {"start": JobDocument.start}
+OPTIONAL = {"sampling": JobDocument.sampling, "start": JobDocument.start}
 """Fields that a file has only where they are not these values."""
 
 
@@ -407,6 +410,20 @@ def _check_data(document: JobDocument, limits: Limits) -> None:
             raise _refuse(f"columns[{index}].name", "the name of a column has no dot")
 
 
+def _check_sampling(document: JobDocument) -> None:
+    """Refuse weights that are no whole numbers, one per row; what they are is checked when the data are loaded."""
+    name = document.sampling.weights
+    if document.sampling.order != WEIGHTED:
+        if name:
+            raise _refuse("sampling.weights", f"rows are not drawn by {name!r}", "leave it empty")
+        return
+    column = next((column for column in document.columns if column.name == name), None)
+    if column is None:
+        raise _refuse("sampling.weights", f"there is no column {name!r}")
+    if column.type != _SCALAR:
+        raise _refuse("sampling.weights", f"the column {name!r} is {column.type}, not {_SCALAR}")
+
+
 def _check_batch(document: JobDocument, limits: Limits) -> None:
     """Refuse a batch that no machine should hold; every column is read, whether the step uses it or not."""
     for name, column in cost.batch_types(document.columns, document.batch).items():
@@ -550,6 +567,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     Raises JobError, which names the field.
     """
     _check_data(document, limits)
+    _check_sampling(document)
     _check_batch(document, limits)
     _check_start(document, limits)
     chunks = chunk_count(document.global_tensors)

@@ -21,7 +21,7 @@ class JobSummary(Readable):
 
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
     one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
-    ``nodes`` are the operations of each of the three programs;
+    ``nodes`` are the operations of each of the three programs; ``sampling`` says in words in which order rows come;
     ``steps`` are the inner steps of the whole job, the same for all slots, and ``first_step`` how many were taken by
     the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary
     that ends it; ``memory_bytes`` is what a process takes to train, replay or aggregate, beside its libraries.
@@ -43,6 +43,7 @@ class JobSummary(Readable):
     first_step: int
     steps: int
     epochs: float
+    sampling: str
     segments: int
     rows: int
     step_flops: int
@@ -81,6 +82,7 @@ def inspect_job(job: Job) -> JobSummary:
         first_step=document.start.step,
         steps=document.steps,
         epochs=document.steps * document.slots * document.batch / document.rows,
+        sampling=document.sampling.words,
         segments=document.rounds * document.slots * document.share_segments,
         rows=document.rows,
         step_flops=document.step_flops,

@@ -24,8 +24,9 @@ from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
 from pol.tracing.build import build, build_job
 from pol.tracing.loading import load_into, load_result
+from pol.tracing.measures import accuracy, cross_entropy
 from pol.tracing.optimizers import VELOCITY
-from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
+from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov
 from pol.tracing.weights import seeded_parameters
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share
@@ -101,8 +102,8 @@ def test_what_is_not_trained_is_not_drawn() -> None:
 
 def test_a_parameter_without_a_law_is_named_and_can_be_kept(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"model\.scale.*Unknown.*keep"):
-        build(_spec(Unknown()), tmp_path)
-    build(replace(_spec(Unknown()), weights="keep"), tmp_path)
+        build(replace(_spec(Unknown()), weights="seed"), tmp_path)
+    build(_spec(Unknown()), tmp_path)
     np.testing.assert_array_equal(
         load_job(tmp_path).global_state["scale"], np.array([0.3, 0.7], np.float32)
     )

@@ -17,7 +17,8 @@ from pol.job.load import LoadedJob, load_job
 from pol.local.run import run_locally
 from pol.tracing.build import build
 from pol.tracing.loading import load_into
-from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Nesterov, cross_entropy
+from pol.tracing.measures import cross_entropy
+from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Nesterov
 
 ROUNDS, ROUND_STEPS = 4, 8
 SEEDS = (1, 2, 3)
