@@ -14,12 +14,13 @@ from domain.market.records import OrderState
 from domain.measures import duration
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Panel, Round, ShareState
+from domain.readable import Readable
 
 _NOTHING_TO_DO: Final = "there is nothing to do"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Readable):
     """What an order waits for. Times are those of the chain's clock, 0 where there is none.
 
     Example::
