@@ -24,6 +24,7 @@ from consumer.watch import Delivery as Delivery
 from domain.errors import Expected as Error
 from chain.client.errors import ErrorKind as ErrorKind
 from pol.tracing.hugging_face import FineTuning as FineTuning
+from pol.tracing.gradient_at import GradientAt as GradientAt
 from link.handover import HandoverError as HandoverError
 from pol.tracing.loading import HasState as HasState
 from pol.job.document import Job as Job
@@ -63,6 +64,7 @@ from domain.proof.events import OrderVerified as OrderVerified
 from pol.rules.outlook import Outlook as Outlook
 from domain.params import Params as Params
 from domain.ledger.events import PaymentMade as PaymentMade
+from pol.tracing.spec import Phase as Phase
 from domain.proof.events import PlaceRuled as PlaceRuled
 from assay.session import PlacedOrder as PlacedOrder
 from pol.tracing.spec import Precision as Precision
@@ -79,6 +81,8 @@ from pol.local.run import RoundReport as RoundReport
 from domain.proof.events import RoundStopped as RoundStopped
 from domain.proof.events import RoundVerified as RoundVerified
 from domain.proof.events import RoundVoid as RoundVoid
+from pol.tracing.update_rules import RuleStep as RuleStep
+from pol.tracing.gradient_at import SAM as SAM
 from pol.tracing.spec import SGD as SGD
 from assay.session import Session as Session
 from domain.proof.events import ShareAccepted as ShareAccepted
@@ -101,6 +105,7 @@ from pol.errors import TraceError as TraceError
 from chain.client.client import TxReceipt as TxReceipt
 from chain.client.errors import TxRefused as TxRefused
 from chain.client.sender import TxSender as TxSender
+from pol.tracing.update_rules import UpdateRule as UpdateRule
 from consumer.why import Why as Why
 from pol.tracing.spec import accuracy as accuracy
 from pol.tracing.build import build_job as build_job
@@ -119,6 +124,7 @@ from pol.tracing.repeating import repeat as repeat
 from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.tracing.text import text_rows as text_rows
+from pol.tracing.update_rules import update_rule as update_rule
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "PlaceRuled", "PlacedOrder", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RuleStep", "SAM", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]

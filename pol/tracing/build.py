@@ -165,6 +165,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
+        # a rule of the person's own may begin with something that is made of the weights
+        local = functions.initial_local(state)
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     own_work = segment_own_work(boundary, rows)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
@@ -183,7 +185,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             step=step,
             outer=outer,
             eval=evaluate,
-            metrics=("loss",),
+            metrics=functions.metrics,
             global_state=_arrays(state),
             local_state=_arrays(local),
             data=data,
@@ -344,10 +346,11 @@ def _try_loss(
             *((data, row) for row in _tried(data)),
             *((holdout, row) for row in _tried(holdout, data)),
         ]:
-            rows = np.full(spec.batch, row)
+            rows = np.full(spec.batch // spec.parts, row)
             batch = {name: torch.from_numpy(column[rows]) for name, column in columns.items()}
             try:
-                measured(spec.model, spec.loss, weights, batch, "loss")
+                for name, measure in spec.losses.items():
+                    measured(spec.model, measure, weights, batch, name)
             except JobError:
                 raise
             except Exception as error:
