@@ -271,7 +271,7 @@ def _options(kind: type[Rule], group: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return float(value)
-    return tuple(map(_plain, value)) if isinstance(value, Sequence) else value
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _varying(rule: Rule, course: Course, steps: int) -> dict[str, Table]:

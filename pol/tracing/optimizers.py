@@ -49,6 +49,7 @@ class InnerOptimizer:
         """Return the new parameters and the new local state; what has no gradient stays as it is, and its state."""
         moved: dict[str, torch.Tensor] = {}
         kept: dict[str, torch.Tensor] = {}
+        states = self._states(local)
         for index, group in enumerate(self._groups):
             varying = {name: table.at(step) for name, table in group.varying.items()}
             parts = [
@@ -56,9 +57,7 @@ class InnerOptimizer:
                     name=name,
                     value=parameters[name],
                     gradient=gradients[name],
-                    state={
-                        k: local[f"{k}.{name}"] for k in group.rule.kinds(parameters[name].shape)
-                    },
+                    state=states.get(name, {}),
                 )
                 for name in group.names
                 if name in gradients
@@ -71,6 +70,20 @@ class InnerOptimizer:
                 moved[part.name], state = group.rule.update(part, now, common)
                 kept.update({f"{kind}.{part.name}": tensor for kind, tensor in state.items()})
         return moved, kept
+
+    def _states(self, local: Tensors) -> dict[str, dict[str, torch.Tensor]]:
+        """Return the state of each parameter by the names that its rule has for it."""
+        numbers = {
+            _of_group(name, index)
+            for index, group in enumerate(self._groups)
+            for name in group.rule.numbers()
+        }
+        found: dict[str, dict[str, torch.Tensor]] = {}
+        for full in local:
+            kind, _, name = full.partition(".")
+            if full not in numbers:
+                found.setdefault(name, {})[kind] = local[full]
+        return found
 
     def point(
         self, parameters: Tensors, gradients: Tensors, step: torch.Tensor

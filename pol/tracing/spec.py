@@ -337,6 +337,13 @@ class JobSpec:
             if not isinstance(phase, Phase):
                 reason = f"is {type(phase).__name__}"
                 raise JobError(f"phases.{name}", reason, "give assay.Phase(loss=…, optimizer=…)")
+            optimizer: object = phase.optimizer
+            if isinstance(optimizer, SGD | AdamW | Lion):
+                kind = type(optimizer).__name__
+                reason = f"assay.{kind} moves every parameter, and a phase only its own"
+                known = "AdamW" if kind == "Lion" else kind
+                remedy = f"give torch.optim.{known} the parameters that the phase moves"
+                raise JobError(f"phases.{name}.optimizer", reason, remedy)
             if type(phase.repeat) is not int or phase.repeat < 1:
                 reason = f"{phase.repeat!r} is not a positive integer"
                 raise JobError(f"phases.{name}.repeat", reason, "give how many updates it takes")

@@ -4,7 +4,7 @@ An :class:`UpdateRule` is an optimizer of torch. Its ``step()`` calls the functi
 function while a step is traced. Whatever the function returns is checked by :func:`moved`, in both.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import getclosurevars, signature
@@ -47,6 +47,9 @@ class RuleStep:
     numbers: Mapping[str, Tensor]
 
 
+State = Mapping[str, "float | Tensor | Callable[[Tensor], float | Tensor]"]
+"""Names of what is kept of a parameter, with what it is before the first step."""
+States = State | Callable[[Tensor], State]
 Move = Callable[[Tensor, Tensor, dict[str, Tensor], RuleStep], tuple[Tensor, Mapping[str, Tensor]]]
 """(parameter, gradient, state, step) to (parameter, state)."""
 Begin = Callable[
@@ -70,13 +73,13 @@ class UpdateRule(Optimizer):
         params: Any,
         *,
         lr: float,
-        state: "Mapping[str, float | Tensor | Callable[[Tensor], float | Tensor]]",
+        state: "States",
         numbers: Mapping[str, float],
         begin: Begin | None,
         options: Mapping[str, Any],
     ) -> None:
         self.function, self.begin = function, begin
-        self.initial, self.numbers = dict(state), dict(numbers)
+        self.initial, self.numbers = state, dict(numbers)
         remedy = (
             "give a function (parameter, gradient, state, step) that returns (parameter, state)"
         )
@@ -86,7 +89,9 @@ class UpdateRule(Optimizer):
                 "give a function (parameters, gradients, states, step) that returns the numbers"
             )
             _check_function(begin, "optimizer, begin", remedy)
-        _check_state(self.initial, self.numbers, begin)
+        _check_numbers(self.numbers, begin)
+        if not callable(state):
+            self._check_state(state, "optimizer")
         super().__init__(params, {"lr": lr, **options})
         for index, group in enumerate(self.param_groups):
             unknown = [name for name in group if name not in (*_NOT_OPTIONS, *self.defaults)]
@@ -106,15 +111,31 @@ class UpdateRule(Optimizer):
 
         Raises JobError where something is not FP32.
         """
+        field = f"optimizer, state of {name}"
+        initial: object = self.initial
+        if callable(initial):
+            initial = called(initial, field, parameter.clone())
+            self._check_state(initial, field)
+        assert isinstance(initial, Mapping)
         found = {}
-        for key, initial in self.initial.items():
-            value: object = initial(parameter.clone()) if callable(initial) else initial
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                value = torch.full_like(parameter, value)
-            _check_tensor(f"optimizer, state {key!r} of {name}", value)
-            assert isinstance(value, Tensor)
-            found[key] = value.detach().clone()
+        for key, first in initial.items():
+            value = called(first, field, parameter.clone()) if callable(first) else first
+            found[key] = _filled(value, parameter, f"optimizer, state {key!r} of {name}")
         return found
+
+    def _check_state(self, state: object, field: str) -> None:
+        """Refuse names and first values that no state of a parameter has."""
+        if not isinstance(state, Mapping):
+            remedy = 'give names and first values, as state={"mean": 0.0}'
+            raise JobError(field, f"the state is {type(state).__name__}", remedy)
+        _check_names(state)
+        if both := sorted(set(state) & set(self.numbers)):
+            reason = f"{both[0]!r} is in the state of each parameter and a number of the group"
+            raise JobError(field, reason, "give them two names")
+        for name, value in state.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not callable(value) and not is_number:
+                _check_tensor(f"{field}, state {name!r}", value)
 
     @torch.no_grad()
     def step(self, closure: Loss | None = None) -> Tensor | None:  # type: ignore[override]
@@ -163,7 +184,7 @@ def update_rule(
     params: "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]",
     *,
     lr: float = 1e-3,
-    state: "Mapping[str, float | Tensor | Callable[[Tensor], float | Tensor]] | None" = None,
+    state: "States | None" = None,
     numbers: Mapping[str, float] | None = None,
     begin: Begin | None = None,
     **options: Any,
@@ -172,7 +193,8 @@ def update_rule(
 
     ``function(parameter, gradient, state, step)`` returns the parameter after the step, and the state that the next
     step gets. ``state`` says what each parameter's state is before the first step, by name: a number, which fills a
-    tensor of the parameter's shape; a tensor; or a function of the parameter that returns one of both. ``step`` is a
+    tensor of the parameter's shape; a tensor; or a function of the parameter that returns one of both. Where parameters
+    differ in what they keep, ``state`` is a function of the parameter that returns all of it. ``step`` is a
     :class:`RuleStep`: the number of the step, its learning rate, and ``options``. ``params`` are parameters, or groups
     of them with a learning rate and options of their own, as those of ``torch.optim`` are.
 
@@ -217,22 +239,24 @@ def _check_function(function: object, field: str, remedy: str) -> None:
         return
 
 
-def _check_state(state: Mapping[str, object], numbers: Mapping[str, object], begin: object) -> None:
-    for name in (*state, *numbers):
+def _filled(value: object, parameter: Tensor, field: str) -> Tensor:
+    """Return a first value of a state as a tensor; a number fills the parameter's shape."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return torch.full_like(parameter, value)
+    _check_tensor(field, value)
+    assert isinstance(value, Tensor)
+    return value.detach().clone()
+
+
+def _check_names(named: Mapping[Any, object]) -> None:
+    for name in named:
         if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
             remedy = 'use letters, digits and underscores, such as "exp_avg"'
             raise JobError("optimizer", f"{name!r} cannot be a name in the state", remedy)
-    if both := sorted(set(state) & set(numbers)):
-        reason = f"{both[0]!r} is in the state of each parameter and a number of the group"
-        raise JobError("optimizer", reason, "give them two names")
-    for name, value in state.items():
-        if isinstance(value, Tensor):
-            _check_tensor(f"optimizer, state {name!r}", value)
-        elif not callable(value) and (
-            isinstance(value, bool) or not isinstance(value, int | float)
-        ):
-            remedy = "give a number, a tensor, or a function of the parameter that returns one"
-            raise JobError(f"optimizer, state {name!r}", f"is {type(value).__name__}", remedy)
+
+
+def _check_numbers(numbers: Mapping[str, object], begin: object) -> None:
+    _check_names(numbers)
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise JobError(f"optimizer, number {name!r}", f"is {value!r}", "give a number, as 0.0")
@@ -367,11 +391,6 @@ class OwnRule:
     def initial(self, name: str, value: Tensor) -> dict[str, Tensor]:
         """Return the state that the rule says."""
         return self.rule.first_state(name, value)
-
-    def kinds(self, shape: torch.Size) -> Collection[str]:
-        """The same of all parameters."""
-        del shape
-        return self.rule.initial.keys()
 
     def numbers(self) -> dict[str, float]:
         """Those that the rule was given."""

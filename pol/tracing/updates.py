@@ -5,7 +5,7 @@ step) is apart from what it computes for each. Nothing is raised to a power in a
 1 - beta^n is after n steps, and the next is beta times that and (1 - beta).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log, sqrt
 from typing import Protocol
@@ -49,9 +49,6 @@ class Rule(Protocol):
     def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return what is kept of a parameter before the first step."""
 
-    def kinds(self, shape: torch.Size) -> Collection[str]:
-        """Return the names of what is kept of a parameter of this shape."""
-
     def numbers(self) -> dict[str, float]:
         """Return the numbers that are kept of the group, before the first step."""
 
@@ -91,10 +88,6 @@ class _Plain:
             for kind, number in self.kept().items()
             if kind in shapes
         }
-
-    def kinds(self, shape: torch.Size) -> Collection[str]:
-        """Those that have a shape."""
-        return self.shapes(shape).keys()
 
     def numbers(self) -> dict[str, float]:
         """None."""
