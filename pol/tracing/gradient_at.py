@@ -1,6 +1,7 @@
 """Gradients at other weights than those that a step moves: sharpness-aware minimization and its like."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,7 +39,12 @@ class GradientAt(Optimizer):
         super().__init__(base.param_groups, {})
         self.base, self.point = base, point
         self.param_groups, self.state = base.param_groups, base.state
-        self._number = 0
+        self.steps = 0
+        """The steps that it has made."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies have, which torch would leave only its own of."""
+        return {**super().__getstate__(), **self.__dict__}
 
     @torch.no_grad()
     def step(self, closure: Loss | None = None) -> Tensor:  # type: ignore[override]
@@ -52,7 +58,7 @@ class GradientAt(Optimizer):
         own = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         before = [p.detach().clone() for p in own]
         group = self.param_groups[0]
-        step = RuleStep(torch.tensor(self._number), torch.tensor(float(group["lr"])), {}, {})
+        step = RuleStep(torch.tensor(self.steps), torch.tensor(float(group["lr"])), {}, {})
         for parameter, value in zip(
             own, elsewhere(self, before, [p.grad for p in own], step), strict=True
         ):
@@ -63,7 +69,7 @@ class GradientAt(Optimizer):
         for parameter, value in zip(own, before, strict=True):
             parameter.copy_(value)
         self.base.step()
-        self._number += 1
+        self.steps += 1
         return first
 
 

@@ -65,6 +65,11 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, repeat: int = 1) -> lis
             reason = "Rprop takes a learning rate for its first step only, and then makes its own"
             raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
         found += courses(one, [options for _, options, _ in own], steps, rows, repeat)
+    if spec.weights == "seed" and any(
+        isinstance(rule, OwnRule) and rule.rule.steps for _, _, rule in parts
+    ):
+        reason = "the rule has state of steps that it has made, and the weights are drawn anew"
+        raise JobError("optimizer", reason, 'give weights="keep", or make a new optimizer')
     _check_one_rate(spec, parts)
     _check_moved_once(parts)
     rates = share_tables([course.lr for course in found])
@@ -241,7 +246,7 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
         reason = "it has hooks, and a step of a job is torch's own formula"
         raise JobError("optimizer", reason, "give it without hooks")
     for index, group in enumerate(optimizer.param_groups):
-        names = []
+        names, trained = [], []
         for place, parameter in enumerate(group["params"]):
             name = known.get(id(parameter))
             if name is None:
@@ -254,9 +259,11 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
                 raise JobError("optimizer", reason, remedy)
             if parameter.requires_grad:
                 names.append(name)
+                trained.append(parameter)
         if isinstance(optimizer, UpdateRule):
             check_repeatable(optimizer, group)
-            yield tuple(names), group, OwnRule(optimizer, optimizer.options(group))
+            own = dict(zip(names, trained, strict=True))
+            yield tuple(names), group, OwnRule(optimizer, index, own)
         else:
             assert kind is not None
             yield tuple(names), group, kind(**_options(kind, group))

@@ -93,7 +93,9 @@ class InnerOptimizer:
             return None
         group = self._groups[0]
         names = [name for group in self._groups for name in group.names if name in gradients]
-        now = RuleStep(number=step, lr=group.lr.at(step), options={}, numbers={})
+        done = self._elsewhere.steps
+        number = step + done if done else step
+        now = RuleStep(number=number, lr=group.lr.at(step), options={}, numbers={})
         values, slopes = ([tensors[name] for name in names] for tensors in (parameters, gradients))
         return dict(zip(names, elsewhere(self._elsewhere, values, slopes, now), strict=True))
 

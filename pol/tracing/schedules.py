@@ -16,7 +16,7 @@ from pol.tracing.gradient_at import GradientAt
 from pol.tracing.spec import DEFAULT_RATE, JobSpec
 from pol.tracing.tables import check_length
 
-_CYCLES = ("SGD", "RMSprop", "Adam", "AdamW")
+_CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
 """Optimizers whose momentum, or first beta, may vary by step."""
 
 
@@ -135,6 +135,7 @@ class _Seen:
         self._rates: list[float] = []
         self._momenta: list[float] = []
         self._others = _others(group)
+        self._is_beta = "betas" in group
 
     def look(self, group: Mapping[str, Any]) -> None:
         if _others(group) != self._others:
@@ -153,7 +154,7 @@ class _Seen:
         if not momenta.all():
             reason = "it lets the momentum become 0"
             raise JobError("schedule", reason, "give a base_momentum above 0")
-        if "Adam" not in kind:
+        if not self._is_beta:
             return Course(rates, {"momentum": momenta})
         powers = momenta ** np.arange(1, len(momenta) + 1)
         return Course(rates, {"beta1": momenta, "correction1": 1.0 - powers})

@@ -80,6 +80,7 @@ class UpdateRule(Optimizer):
     ) -> None:
         self.function, self.begin = function, begin
         self.initial, self.numbers = state, dict(numbers)
+        self._options = tuple(options)
         remedy = (
             "give a function (parameter, gradient, state, step) that returns (parameter, state)"
         )
@@ -96,15 +97,20 @@ class UpdateRule(Optimizer):
         for index, group in enumerate(self.param_groups):
             unknown = [name for name in group if name not in (*_NOT_OPTIONS, *self.defaults)]
             if unknown:
-                known = ", ".join(sorted({*self.defaults} - {"differentiable"}))
+                known = ", ".join(sorted(("lr", *options)))
                 reason = f"group {index} has {unknown[0]!r}, which the rule was not given"
                 raise JobError(
                     "optimizer", reason, f"give update_rule(…, {unknown[0]}=…); it has {known}"
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies have, which torch would leave only its own of."""
+        own = ("function", "begin", "initial", "numbers", "_options")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
+
     def options(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a group that the rule reads."""
-        return {name: group[name] for name in self.defaults if name not in _NOT_OPTIONS}
+        return {name: group[name] for name in self._options}
 
     def first_state(self, name: str, parameter: Tensor) -> dict[str, Tensor]:
         """Return the state of a parameter before its first step.
@@ -137,6 +143,28 @@ class UpdateRule(Optimizer):
             if not callable(value) and not is_number:
                 _check_tensor(f"{field}, state {name!r}", value)
 
+    @property
+    def steps(self) -> int:
+        """The steps that it has made."""
+        found: int = self._kept("steps", 0)
+        return found
+
+    def numbers_of(self, index: int) -> dict[str, Tensor]:
+        """Return the numbers of a group as they are now."""
+        found: list[dict[str, Tensor]] = self._kept("numbers", [])
+        return dict(found[index]) if found else first_numbers(self)
+
+    def state_of(self, name: str, parameter: Tensor) -> dict[str, Tensor]:
+        """Return the state of a parameter as it is now: that before the first step, if there was none yet."""
+        if parameter in self.state:
+            return {key: tensor.clone() for key, tensor in self.state[parameter].items()}
+        return self.first_state(name, parameter.detach())
+
+    def _kept(self, name: str, otherwise: Any) -> Any:
+        """Return what ``step()`` keeps beside the states of parameters, where ``state_dict()`` has it, too."""
+        kept: Mapping[Any, Any] = self.state
+        return kept.get(name, otherwise)
+
     @torch.no_grad()
     def step(self, closure: Loss | None = None) -> Tensor | None:  # type: ignore[override]
         """Move all parameters that have a gradient."""
@@ -144,11 +172,8 @@ class UpdateRule(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        count: int = self.state.setdefault("steps", 0)  # type: ignore[call-overload]
-        self.state["steps"] = count + 1  # type: ignore[index]
-        kept: list[dict[str, Tensor]] = self.state.setdefault(  # type: ignore[call-overload]
-            "numbers", [first_numbers(self) for _ in self.param_groups]
-        )
+        count = self.steps
+        kept = [self.numbers_of(index) for index in range(len(self.param_groups))]
         for index, group in enumerate(self.param_groups):
             named = [
                 (f"parameter {place} of group {index}", parameter)
@@ -157,9 +182,6 @@ class UpdateRule(Optimizer):
             ]
             if not named:
                 continue
-            for name, parameter in named:
-                if parameter not in self.state:
-                    self.state[parameter] = self.first_state(name, parameter.detach())
             before = RuleStep(
                 torch.tensor(count),
                 torch.tensor(float(group["lr"])),
@@ -167,8 +189,8 @@ class UpdateRule(Optimizer):
                 kept[index],
             )
             parts = [
-                (parameter.detach().clone(), parameter.grad.clone(), dict(self.state[parameter]))
-                for _, parameter in named
+                (parameter.detach().clone(), parameter.grad.clone(), self.state_of(name, parameter))
+                for name, parameter in named
             ]
             now = begun(self, parts, before)
             kept[index] = dict(now.numbers)
@@ -176,6 +198,8 @@ class UpdateRule(Optimizer):
                 value, state = moved(self, name, *part, now)
                 parameter.copy_(value)
                 self.state[parameter] = state
+        kept_too: dict[Any, Any] = self.state
+        kept_too.update(steps=count + 1, numbers=kept)
         return loss
 
 
@@ -383,18 +407,24 @@ def check_returned(where: str, what: str, value: object, shape: torch.Size) -> N
 
 @dataclass(frozen=True, slots=True)
 class OwnRule:
-    """An update rule of a person's own with the options of one group, as a rule of a job."""
+    """An update rule of a person's own, with one of its groups, as a rule of a job.
+
+    A rule that has made steps goes on from its state. ``parameters`` are those of the group by their names.
+    """
 
     rule: UpdateRule
-    options: Mapping[str, Any]
+    index: int
+    parameters: Mapping[str, Tensor]
 
     def initial(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """Return the state that the rule says."""
-        return self.rule.first_state(name, value)
+        """Return the state that the rule has of a parameter, or that it says of its value."""
+        parameter = self.parameters[name]
+        is_new = parameter not in self.rule.state
+        return self.rule.first_state(name, value) if is_new else self.rule.state_of(name, parameter)
 
     def numbers(self) -> dict[str, float]:
-        """Those that the rule was given."""
-        return {name: float(value) for name, value in self.rule.numbers.items()}
+        """Return the numbers of the group."""
+        return {name: float(value) for name, value in self.rule.numbers_of(self.index).items()}
 
     def tables(self, steps: int) -> dict[str, list[float]]:
         """None."""
@@ -407,7 +437,7 @@ class OwnRule:
         """Let the rule make the group's numbers."""
         if not now.parameters:
             return {}, numbers
-        step = RuleStep(now.step, now.lr, self.options, numbers)
+        step = self._step(now, numbers)
         parts = [_part(of) for of in now.parameters]
         found = dict(begun(self.rule, parts, step).numbers)
         return found, found
@@ -416,8 +446,17 @@ class OwnRule:
         self, of: Parameter, now: Now, common: Mapping[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Let the rule move the parameter."""
-        step = RuleStep(now.step, now.lr, self.options, common)
-        return moved(self.rule, of.name, *_part(of), step)
+        return moved(self.rule, of.name, *_part(of), self._step(now, common))
+
+    def _step(self, now: Now, numbers: Mapping[str, Tensor]) -> RuleStep:
+        """Return a step of the job as the rule sees it."""
+        options = self.rule.options(self.rule.param_groups[self.index])
+        if "momentum" in now.varying:
+            options["momentum"] = now.varying["momentum"]
+        if "beta1" in now.varying:
+            options["betas"] = (now.varying["beta1"], *options["betas"][1:])
+        done = self.rule.steps
+        return RuleStep(now.step + done if done else now.step, now.lr, options, numbers)
 
 
 def _part(of: Parameter) -> Part:

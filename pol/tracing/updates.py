@@ -553,10 +553,11 @@ class Muon(_Plain):
         """Decay apart from the gradient, and move by a matrix with nearly equal singular values."""
         del common
         before = of.state["momentum_buffer"]
-        mean = before + (1.0 - self.momentum) * (of.gradient - before)
+        momentum = now.option("momentum", self.momentum)
+        mean = before + (1.0 - momentum) * (of.gradient - before)
         direction = mean
         if self.nesterov:
-            direction = of.gradient + self.momentum * (mean - of.gradient)
+            direction = of.gradient + momentum * (mean - of.gradient)
         size = now.lr * self._ratio(of.value.shape)
         value = of.value * (1.0 - now.lr * self.weight_decay)
         return value - size * self._orthogonal(direction), {"momentum_buffer": mean}

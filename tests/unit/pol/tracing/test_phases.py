@@ -1,5 +1,7 @@
 """Steps of several losses and optimizers in turn, against the loops that people write for GANs."""
 
+import re
+import textwrap
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from tests.unit.pol.executor.ops import get
 from tests.unit.pol.tracing.stepped import assert_near, job_steps, traced
 
 NOISE, BATCH, STEPS = 6, 12, 4
+ROOT = Path(__file__).parents[4]
 
 
 class Gan(nn.Module):
@@ -373,3 +376,32 @@ def test_a_scheduler_in_a_phase_belongs_to_its_optimizer(tmp_path: Path) -> None
     phases = {"critic": _phase(model, optimizer=one, schedule=schedule)}
     with pytest.raises(JobError, match=r"phases\.critic\.schedule.*another optimizer"):
         JobFunctions(_spec(model, phases), STEPS)
+
+
+def _blocks(title: str) -> list[str]:
+    """Return the code of a section of docs/jobs.md, block by block."""
+    text = (ROOT / "docs" / "jobs.md").read_text()
+    section = text.partition(f"### {title}\n")[2].partition("\n#")[0]
+    found = re.findall(r"(?:^ {4}.*\n(?:\n(?= {4}))?)+", section, re.M)
+    return [textwrap.dedent(block) for block in found]
+
+
+def test_what_the_page_shows_trains() -> None:
+    rule, shared = _blocks("Update rules")
+    (phases,) = _blocks("Several losses in turn")
+    model = Gan()
+    names: dict[str, Any] = {"assay": assay, "torch": torch, "model": model}
+    names |= {"critic_loss": _of_critic, "generator_loss": _of_generator}
+    for block in (rule, shared):
+        exec(block, names)
+        optimizer = names["optimizer"]
+        spec = _spec(model, {"all": assay.Phase(loss=_of_critic, optimizer=optimizer)})
+        found = job_steps(spec, 1, is_traced=False)
+        assert not torch.equal(
+            found[0]["global.critic.6.weight"], model.get_parameter("critic.6.weight")
+        )
+    rest = 'name="page", train=data, holdout=data, batch=6, steps=1'
+    code = f"def job(data):\n{textwrap.indent(phases.replace('…', rest), '    ')}"
+    exec(code, names)
+    spec = names["job"](_data(6))
+    assert set(job_steps(spec, is_traced=False)[0]) >= {"metric.loss", "metric.loss.generator"}

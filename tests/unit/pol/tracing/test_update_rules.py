@@ -3,6 +3,7 @@
 import runpy
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -269,7 +270,71 @@ def test_a_rule_is_an_optimizer_of_a_loop_in_plain_torch(name: str) -> None:
         assert_near(found, model, before, 2e-3)
     restored = PAIRS[name][0](model)
     restored.load_state_dict(rule.state_dict())
-    assert restored.state["steps"] == STEPS
+    assert restored.steps == deepcopy(rule).steps == STEPS
+
+
+def _norms(
+    parameters: list[Tensor], gradients: list[Tensor], states: Any, step: assay.RuleStep
+) -> dict[str, Tensor]:
+    """The largest norm of all gradients so far."""
+    del parameters, states
+    norm = torch.stack([g.norm() for g in gradients]).norm()
+    return {"largest": torch.maximum(step.numbers["largest"], norm)}
+
+
+def _normed(
+    p: Tensor, g: Tensor, state: dict[str, Tensor], step: assay.RuleStep
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Momentum of a normalized gradient, with a step that shrinks."""
+    mean = step.options["momentum"] * state["mean"] + g / step.numbers["largest"]
+    return p - step.lr / (1 + step.number) * mean, {"mean": mean}
+
+
+def _made_normed(model: Net) -> assay.UpdateRule:
+    groups: list[dict[str, Any]] = [
+        {"params": [model.body.weight]},
+        {"params": model.head.parameters(), "lr": 0.3, "momentum": 0.5},
+    ]
+    return assay.update_rule(
+        _normed, groups, lr=0.1, state={"mean": 0.0}, numbers={"largest": 0.0}, begin=_norms,
+        momentum=0.9,
+    )  # fmt: skip
+
+
+def test_numbers_of_a_group_are_made_of_all_its_gradients_and_a_rule_goes_on_from_its_state() -> (
+    None
+):
+    """A job of a rule that has made two steps is the same as the steps that it would have made."""
+    model = Net()
+    rule = _made_normed(model)
+    spec = _spec(model, rule)
+    for step in range(2):
+        _eager(spec, model, [rule], step)
+    with pytest.raises(JobError, match="the weights are drawn anew"):
+        trained_groups(replace(spec, weights="seed"), STEPS, ROWS)
+    copy = deepcopy(model)
+    other = _made_normed(copy)
+    other.load_state_dict(rule.state_dict())
+    agrees(_spec(model, rule), copy, other, within=1e-4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_made_normed, PAIRS["adamw"][0], PAIRS["torch's muon"][0]],
+    ids=["momentum", "betas", "muon"],
+)
+def test_a_cycle_of_the_momentum_reaches_the_rule(make: Callable[[Any], Any]) -> None:
+    model = Net()
+    copy, before = deepcopy(model), deepcopy(model)
+    ours, theirs = make(model), make(copy)
+    rates = [group["lr"] for group in ours.param_groups]
+    schedule, other = (lr_scheduler.OneCycleLR(o, rates, STEPS + 1) for o in (ours, theirs))
+    spec = _spec(model, ours, schedule=schedule)
+    with patch.object(Tensor, "bfloat16", _float):
+        for step, found in enumerate(job_steps(spec, is_traced=False)):
+            _eager(spec, copy, [theirs], step)
+            other.step()
+            assert_near(found, copy, before, 5e-3)
 
 
 def test_optimizers_of_a_list_share_the_parameters_out() -> None:
@@ -446,32 +511,6 @@ def test_the_formula_of_a_built_in_rule_makes_the_same_bits() -> None:
     for mine, built_in in zip(*outputs, strict=True):
         assert mine.keys() == built_in.keys()
         assert all(torch.equal(mine[name], built_in[name]) for name in mine)
-
-
-def test_numbers_of_a_group_are_made_of_all_its_gradients() -> None:
-    """Gradients that are normalized together, with the largest norm so far, and groups apart."""
-
-    def begin(
-        parameters: list[Tensor], gradients: list[Tensor], states: Any, step: assay.RuleStep
-    ) -> dict[str, Tensor]:
-        del parameters, states
-        norm = torch.stack([g.norm() for g in gradients]).norm()
-        return {"largest": torch.maximum(step.numbers["largest"], norm)}
-
-    def rule(p: Tensor, g: Tensor, state: Any, step: assay.RuleStep) -> tuple[Tensor, Any]:
-        return p - step.lr * g / step.numbers["largest"], state
-
-    model = Net()
-
-    def made(model: Net) -> Any:
-        groups: list[dict[str, Any]] = [
-            {"params": [model.body.weight]},
-            {"params": model.head.parameters(), "lr": 0.3},
-        ]
-        return assay.update_rule(rule, groups, lr=0.1, numbers={"largest": 0.0}, begin=begin)
-
-    copy = deepcopy(model)
-    agrees(_spec(model, made(model)), copy, made(copy))
 
 
 def _langevin(p: Tensor, g: Tensor, state: Any, step: assay.RuleStep) -> tuple[Tensor, Any]:
