@@ -9,8 +9,9 @@ from benchmarks.catalogue.networks import MODELS
 from benchmarks.catalogue.operations import OPERATIONS
 from benchmarks.catalogue.rows import Make
 from benchmarks.catalogue.training import TRAINING
+from benchmarks.catalogue.updates import UPDATES
 
 CATALOGUE: Mapping[str, Make] = MappingProxyType(
-    dict((*LAYERS, *OPERATIONS, *TRAINING, *DATA, *MODELS))
+    dict((*LAYERS, *OPERATIONS, *TRAINING, *UPDATES, *DATA, *MODELS))
 )
 """Name of a row to what makes its job."""
