@@ -27,6 +27,7 @@ from pol.tracing.hugging_face import FineTuning as FineTuning
 from pol.tracing.gradient_at import GradientAt as GradientAt
 from link.handover import HandoverError as HandoverError
 from pol.tracing.loading import HasState as HasState
+from pol.job.checkpoint import HasTraining as HasTraining
 from pol.job.document import Job as Job
 from pol.job.document import JobDocument as JobDocument
 from pol.errors import JobError as JobError
@@ -67,6 +68,7 @@ from domain.ledger.events import PaymentMade as PaymentMade
 from pol.tracing.spec import Phase as Phase
 from domain.proof.events import PlaceRuled as PlaceRuled
 from assay.session import PlacedOrder as PlacedOrder
+from pol.job.checkpoint import Position as Position
 from pol.tracing.spec import Precision as Precision
 from domain.proof.params import ProofParams as ProofParams
 from consumer.submit import Quote as Quote
@@ -93,6 +95,7 @@ from domain.proof.reasons import ShareReason as ShareReason
 from pol.replay.trace_file import ShareRecord as ShareRecord
 from domain.proof.events import ShareRejected as ShareRejected
 from domain.market.queries import SimulateMatchResponse as SimulateMatchResponse
+from pol.job.document import Start as Start
 from domain.node.queries import StatusResponse as StatusResponse
 from consumer.errors import StillWaiting as StillWaiting
 from pol.errors import Stopped as Stopped
@@ -127,4 +130,4 @@ from pol.tracing.text import text_rows as text_rows
 from pol.tracing.update_rules import update_rule as update_rule
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HasState", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RuleStep", "SAM", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RuleStep", "SAM", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pol.job.cost import outer_work, step_work
 from pol.job.document import Job
 from pol.job.program import Program
+from pol.names import model_name
 from pol.ops.primitive import Work
 
 LAYERS_SHOWN: Final = 500
@@ -45,7 +46,7 @@ def layer_of(tensor: str) -> str:
     """Return the module that a tensor of a state belongs to: ``global.encoder.0.weight`` is of ``encoder.0``."""
     for prefix in _PREFIXES:
         tensor = tensor.removeprefix(prefix)
-    return tensor.rpartition(".")[0] or tensor
+    return model_name(tensor.rpartition(".")[0] or tensor)
 
 
 def layers(program: Program) -> list[Layer]:
@@ -90,7 +91,7 @@ def layers(program: Program) -> list[Layer]:
             layer.shape = layer.shape or str(program.types[number])
     for spec in program.inputs:
         if spec.name.startswith(_PREFIXES) and layer_of(spec.name) in found:
-            found[layer_of(spec.name)].tensors.append(f"{spec.name} {spec.type}")
+            found[layer_of(spec.name)].tensors.append(f"{model_name(spec.name)} {spec.type}")
     return list(found.values())
 
 
@@ -199,7 +200,7 @@ def show_job(job: Job, wanted: str) -> dict[str, Any]:
         "batch": document.batch,
         "rows": document.rows,
         "metrics": list(document.metrics),
-        "columns": [f"{spec.name} {spec.type}" for spec in document.columns],
+        "columns": [f"{model_name(spec.name)} {spec.type}" for spec in document.columns],
         "parameters": sum(spec.type.elements for spec in document.global_tensors),
         "count": len(rows),
         "picture": draw(rows),

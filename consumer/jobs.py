@@ -11,9 +11,11 @@ from pathlib import Path
 from consumer.errors import ConsumerError
 from domain.market.records import Order
 from host.files import write_durably
+from pol.job.checkpoint import HasTraining, training_folder, write_training
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.files import check_folder, read_file
 from pol.limits import LIMITS
+from pol.names import ModelNames
 from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces
 
@@ -40,12 +42,28 @@ def check_ordered(job: Job, order: Order) -> None:
         )
 
 
+def save_result(result: HasTraining, path: Path) -> bytes:
+    """Write a result: the model as ``path``, and beside it the folder from which another job goes on.
+
+    Returns the SHA-256 of the model's file.
+    """
+    digest = write_result(result.state, path)
+    try:
+        write_training(path, result.locals, result.position)
+    except OSError as error:
+        raise ConsumerError(
+            f"{training_folder(path)} cannot be written ({error.strerror})",
+            "name a file in another folder with -o",
+        ) from None
+    return digest
+
+
 def write_result(state: State, path: Path) -> bytes:
     """Write a state as safetensors (names as in the model) and return the file's SHA-256."""
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:
-        for piece in safetensors_pieces(state):
+        for piece in safetensors_pieces(ModelNames(state)):
             digest.update(piece)
             yield piece
 

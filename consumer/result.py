@@ -15,7 +15,7 @@ from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
 from chain.client.client import ChainClient
 from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
-from consumer.jobs import check_ordered, write_result
+from consumer.jobs import check_ordered, save_result
 from consumer.panels import stopped_round, tell_stop
 from consumer.submit import recover_secret
 from domain.legs.records import Leg, LegState
@@ -33,6 +33,7 @@ from link.handover import (
 )
 from link.types import BlobRef, ResultManifest
 from pol.errors import StateError
+from pol.job.checkpoint import Position, position_after
 from pol.job.document import Job
 from pol.state.arrays import State
 from pol.state.layout import MAX_HEADER, chunk_count
@@ -51,7 +52,7 @@ Left = tuple[Sequence[TensorSpec], bytes]
 class Result:
     """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot.
 
-    Their tensors stay on disk, each until it is used.
+    Their tensors stay on disk, each until it is used. Another job goes on from there: ``JobSpec(resume=result)``.
 
     Example::
 
@@ -67,10 +68,14 @@ class Result:
     leg: int
     round: int
     validator: str
+    position: Position
 
     def save(self, path: Path | str) -> bytes:
-        """Write the global state as safetensors, as ``assay order result`` does, and return the file's SHA-256."""
-        return write_result(self.state, Path(path))
+        """Write what ``assay order result`` writes, and return the SHA-256 of the file with the model.
+
+        That is the global state as safetensors; beside it is the folder that another job goes on from.
+        """
+        return save_result(self, Path(path))
 
 
 def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, Round]:
@@ -161,6 +166,7 @@ def fetch_result(
     handover = HandoverId(chain_id=chain_id, order_id=order_id, leg=leg.number, round=closed.round)
     with _on_disk(scratch):
         left = _left(job, answer, closed)
+        roots = [root for _, root in left[1:]]
         states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, left)
     return Result(
         state=states[0],
@@ -169,6 +175,7 @@ def fetch_result(
         leg=leg.number,
         round=closed.round,
         validator=leg.validator,
+        position=position_after(job, closed.round + 1, closed.next_root, roots),
     )
 
 

@@ -14,7 +14,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.errors import StillWaiting
-from consumer.jobs import read_job, write_result
+from consumer.jobs import read_job
 from consumer.request import Request
 from consumer.result import fetch_result
 from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
@@ -181,7 +181,7 @@ class Demo:
                 )
             found = fetch_result(client, key, made.order_id, job, self._directory / "scratch")
             path = self._directory / "model.safetensors"
-            digest = write_result(found.state, path)
+            digest = found.save(path)
             blocks = client.status().height
             seats = tuple(
                 seat

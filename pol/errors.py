@@ -24,6 +24,7 @@ All but the machine's part of ExecutionError are the same on every machine.
 from copy import copy
 
 from domain.errors import Expected, printable
+from pol.names import model_name
 
 
 class JobError(Expected):
@@ -71,7 +72,7 @@ class NotFinite(StateError):
     """A tensor holds NaN or infinity."""
 
     def __init__(self, field: str, reason: str = "holds NaN or infinity") -> None:
-        super().__init__(field, reason)
+        super().__init__(model_name(field), reason)
 
 
 class ExecutionError(Expected):

@@ -17,7 +17,16 @@ from assay.cli.fine_tuning import (
     spec_of,
 )
 from assay.cli.outlook import look_at, network_options
-from assay.cli.output import counted, flops, load_line, size, stages, step_progress, table
+from assay.cli.output import (
+    counted,
+    flops,
+    load_line,
+    resume_line,
+    size,
+    stages,
+    step_progress,
+    table,
+)
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
 from pol.executor.names import BACKENDS, DEFAULT
@@ -51,14 +60,23 @@ def command() -> None:
     Examples: assay job build examples/digits.py -o ./digits
 
       assay job build --hf ./gpt2 --data book.txt --lora 8 -o ./tuned
+
+      assay job build examples/digits.py --resume ./digits/run -o ./digits-more
     """
 )
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @fine_tuning_options
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    help="Go on from a result: a model.safetensors, or its folder.",
+)
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
 @network_options
 @common_options
-def build(context: CommandContext, file: Path | None, to: Path, **options: Any) -> None:
+def build(
+    context: CommandContext, file: Path | None, resume: Path | None, to: Path, **options: Any
+) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
     from pol.tracing.garbage import keep_for_good
@@ -70,13 +88,13 @@ def build(context: CommandContext, file: Path | None, to: Path, **options: Any) 
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
         raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
     with stages(context.output) as tell, _folder(to):
-        build_job, build_spec = _builders(tell)
+        build_job = _builder(tell)
         if file is None:
-            job = build_spec(spec_of(tuning, tell), to, tell)
+            job = build_job(spec_of(tuning, tell), to, tell, resume)
         else:
             refuse_without_model(tuning)
             with _errors_of(file):
-                job = build_job(file, to, tell)
+                job = build_job(file, to, tell, resume)
     _show(context, job, to, options)
     keep_for_good()  # the process ends, which would look at every module and model once more
 
@@ -178,13 +196,14 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
                 for r in done.rounds
             ],
             "model": str(done.model),
+            "training": str(done.training),
             "trace": str(done.trace),
         },
         [
             table(job.document.name, columns, rows),
             *([] if baseline is None else [f"majority class of the holdout: {baseline:.4f}"]),
             f"model: {done.model}",
-            *([] if done.model is None else [load_line(done.model)]),
+            *([] if done.model is None else [load_line(done.model), resume_line(done.model)]),
             f"trace: {done.trace}; check it: assay trace verify {done.trace} --job {to.parent}"
             if to.name == RUN_FOLDER
             else f"trace: {done.trace}; check it: assay trace verify {done.trace} --job DIR",
@@ -204,6 +223,7 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
     rows = [
         ("job id", about.id),
         ("parameters that train", f"{about.parameters:,}"),
+        *([("goes on from step", f"{about.first_step:,}")] if about.first_step else []),
         ("steps", f"{about.steps:,}: {counted(about.rounds, 'round')} of {about.round_steps:,}"),
         ("slots, batch", f"{about.slots}, {about.batch} rows each"),
         ("segments", f"{about.segments:,} of {counted(about.segment_steps, 'step')}"),
@@ -240,15 +260,15 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
     )
 
 
-def _builders(tell: Callable[[str], None]) -> tuple[Callable[..., "Job"], Callable[..., "Job"]]:
-    """Return what builds a job from a file, and what does it from a description; importing torch takes seconds."""
+def _builder(tell: Callable[[str], None]) -> Callable[..., "Job"]:
+    """Return what builds a job; importing torch takes seconds."""
     from pol.tracing.garbage import collected_later, keep_for_good
 
     tell("loading torch")
     with collected_later():
-        from pol.tracing.build import build, build_job
+        from pol.tracing.build import build_job
     keep_for_good()
-    return build_job, build
+    return build_job
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, Interrupted
-from assay.cli.output import byte_progress, flops, load_line, money, short, table
+from assay.cli.output import byte_progress, flops, load_line, money, resume_line, short, table
 from domain.errors import Expected
 from domain.market.records import Histogram, Order, OrderState
 from domain.proof.queries import OrderResponse
@@ -390,6 +390,7 @@ def cancel(context: CommandContext, order: str) -> None:
 
 @command.command(
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
+    "Beside the file goes a folder, model.training, from which another job goes on (assay job build --resume).\n\n"
     "It is the state that the last round left; with --round that of an earlier hand-over round, as long as\n"
     "its validator serves it: the newest verified one, and those since.\n\n"
     + ORDER_ID
@@ -407,6 +408,7 @@ def result(
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
     from consumer.result import fetch_result
+    from pol.job.checkpoint import training_folder
 
     key = context.key()
     with context.client() as client, byte_progress(context.output) as bar:
@@ -424,10 +426,17 @@ def result(
         )
     digest = found.save(to)
     context.output.result(
-        {"path": str(to), "sha256": digest, "root": found.root, "validator": found.validator},
+        {
+            "path": str(to),
+            "training": str(training_folder(to)),
+            "sha256": digest,
+            "root": found.root,
+            "validator": found.validator,
+        },
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
             f"its state root is that of round {found.round} on chain: {found.root.hex()}",
             load_line(to),
+            resume_line(to),
         ],
     )

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -162,6 +163,11 @@ def short(value: bytes | str) -> str:
 def load_line(path: Path) -> str:
     """Say in Python how a result gets into the model of its job file."""
     return f"into the model of your job file: assay.load_result(model, {str(path)!r})"
+
+
+def resume_line(path: Path) -> str:
+    """Say how another job goes on from a result that was written."""
+    return f"go on from there: assay job build FILE.py --resume {quote(str(path))} -o DIR"
 
 
 def flops(value: int) -> str:

@@ -81,6 +81,10 @@ class Costed(Protocol):
     def outer(self) -> Program:
         """The end of a round."""
 
+    @property
+    def slot_states_size(self) -> int:
+        """Bytes of the local states that slots begin with where they are not all the same; otherwise 0."""
+
 
 def step_work(job: Costed) -> int:
     """Return the FLOPs of one step: its program, its batch, its part of an epoch's order, and its new state."""
@@ -145,9 +149,12 @@ def memory_size(job: Costed) -> int:
     """Return the bytes that a process needs to train, replay or aggregate a job with whichever executor.
 
     Those are both states, twice (what was loaded, and what a step begins with), the most that a step or an aggregation
-    has beside them, and ``BLOCKS_SIZE``. Data stay on disk. The interpreter and its libraries are not counted.
+    has beside them, and ``BLOCKS_SIZE``. Data stay on disk. The interpreter and its libraries are not counted. Where
+    slots begin with states of their own, that of one slot is read as well.
     """
     states = 2 * (global_size(job) + local_size(job))
+    if job.slot_states_size:
+        states += local_size(job)
     return states + max(running_size(job), aggregation_size(job)) + BLOCKS_SIZE
 
 

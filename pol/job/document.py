@@ -16,7 +16,7 @@ from typing import Annotated
 from domain import codec
 from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
 from domain.errors import Refusal
-from domain.limits import EXECUTOR_VERSION
+from domain.limits import EXECUTOR_VERSION, SAMPLES_MAX, SLOTS_MAX
 from domain.market.records import JobTerms
 from pol.errors import JobError, StateError
 from pol.job import cost
@@ -31,6 +31,7 @@ from pol.values import TensorSpec, TensorType
 DOCUMENT = "job.json"
 GLOBAL_STATE = "global.state"
 LOCAL_STATE = "local.state"
+SLOT_STATES = "slots.state"
 DATA_FOLDER = "data"
 
 VERSION = 2
@@ -40,7 +41,10 @@ CLOSING, DIFFERENCE = "closing", "difference"
 """What a slot's update is: the tensors that it ends a round with, or RN32(opening - closing)."""
 
 STEP, BATCH_NUMBER = "step", "batch_number"
-"""Inputs of ``step``: the inner step i of the job, for schedules, and the number g of the batch, for every draw."""
+"""Inputs of ``step``: the inner step i, for schedules, and the number g of the batch, for every draw.
+
+They count from ``Start.step``, so that a job that goes on from another one goes on in its schedule and its data, too.
+"""
 
 _PROGRAMS = ("step", "outer", "eval")
 _FLOPS_FIELDS = ("step_flops", "outer_flops")
@@ -85,12 +89,30 @@ class Shard:
     rows: _Positive
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a job begins that goes on from another one; every other job begins at step 0.
+
+    ``step`` is how many inner steps were taken before. ``local_roots`` are the roots of the local states that the slots
+    begin with, in slot order, or empty where all of them begin with ``local.state``. That file holds the one of slot 0,
+    and ``slots.state`` those of the slots after it, one behind the other.
+
+    Example::
+
+        print(assay.read_job("my-job").document.start.step)
+    """
+
+    step: _Natural = 0
+    local_roots: Annotated[tuple[Hash, ...], Length(0, SLOTS_MAX)] = ()
+
+
 @dataclass(frozen=True)
 class JobDocument:
     """Every field of ``job.json``, under the same names.
 
     Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
     takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
+    ``start`` is written only where it says something: a job that begins at step 0 has none in its file.
 
     Example::
 
@@ -124,6 +146,7 @@ class JobDocument:
     metrics: Annotated[tuple[Annotated[str, Size(0, 64)], ...], Length(0, _ITEMS_MAX), Sorted()]
     step_flops: _Flops
     outer_flops: _Flops
+    start: Start = Start()
 
     @property
     def share_segments(self) -> int:
@@ -135,13 +158,27 @@ class JobDocument:
         """Inner steps of the whole job, which are the same for all slots."""
         return self.rounds * self.round_steps
 
+    @property
+    def opening_locals(self) -> tuple[bytes, ...]:
+        """Roots of the local states that the slots' first steps begin with."""
+        return self.start.local_roots or (self.local_root,) * self.slots
+
+    @property
+    def slot_states_size(self) -> int:
+        """Bytes of ``slots.state``; 0 where all slots begin with ``local.state``."""
+        return encoded_size(self.local_tensors) * max(0, len(self.start.local_roots) - 1)
+
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
+OPTIONAL = {"start": JobDocument.start}
+"""Fields that a file has only where they are not these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
     """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds.
+
+    The states in ``slots.state`` are checked by the roots in the document's ``start``.
 
     Example::
 
@@ -191,8 +228,9 @@ class Job:
 
 
 def payload_files(job: Job) -> tuple[JobFile, ...]:
-    """Return the uploaded files: the document, both initial states, the shards."""
+    """Return the uploaded files: the document, the initial states, the shards."""
     document = job.document
+    slots = document.slot_states_size
     return (
         JobFile(path=DOCUMENT, size=job.size, sha256=job.id, root=None),
         JobFile(
@@ -207,6 +245,7 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
             sha256=None,
             root=document.local_root,
         ),
+        *((JobFile(path=SLOT_STATES, size=slots, sha256=None, root=None),) if slots else ()),
         *(
             JobFile(
                 path=f"{DATA_FOLDER}/{shard.name}", size=shard.size, sha256=shard.sha256, root=None
@@ -228,7 +267,8 @@ def document_json(document: JobDocument) -> dict[str, object]:
     """Return the document as JSON values (hashes as hex, FLOPs as decimal strings)."""
     programs = {name: program_json(getattr(document, name)) for name in _PROGRAMS}
     flops = {name: str(getattr(document, name)) for name in _FLOPS_FIELDS}
-    rest = [name for name in FIELDS if name not in programs and name not in flops]
+    silent = [name for name, value in OPTIONAL.items() if getattr(document, name) == value]
+    rest = [name for name in FIELDS if name not in (*programs, *flops, *silent)]
     plain = {name: codec.to_plain(getattr(document, name)) for name in rest}
     return {**plain, **programs, **flops}
 
@@ -369,6 +409,27 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
         )
 
 
+def _check_start(document: JobDocument, limits: Limits) -> None:
+    """Check where a job begins that goes on from another one."""
+    step, roots = document.start.step, document.start.local_roots
+    samples = (step + document.steps) * document.slots * document.batch
+    if step and samples > SAMPLES_MAX:
+        reason = f"makes {samples} samples from the first step on, more than {SAMPLES_MAX}"
+        raise _refuse("start.step", reason)
+    if not roots:
+        return
+    field = "start.local_roots"
+    if len(roots) != document.slots:
+        raise _refuse(field, f"there are {len(roots)}, and the job has {document.slots} slots")
+    if roots[0] != document.local_root:
+        raise _refuse(f"{field}[0]", "is not the local root, which is that of slot 0")
+    if len(set(roots)) == 1:
+        raise _refuse(field, "all slots begin with the same state, which local_root says already")
+    if document.slot_states_size > limits.data_size:
+        reason = f"the slots' states have {document.slot_states_size} bytes"
+        raise _refuse(field, f"{reason}, more than {limits.data_size}")
+
+
 def _named(prefix: str, specs: Sequence[TensorSpec]) -> dict[str, TensorType]:
     return {f"{prefix}.{spec.name}": spec.type for spec in specs}
 
@@ -457,7 +518,12 @@ def _document(value: object, limits: Limits) -> JobDocument:
     for name in _FLOPS_FIELDS:
         if name in value:
             read[name] = _read_flops(value[name], name)
+    for name, default in OPTIONAL.items():
+        read.setdefault(name, default)
     document = read_part(JobDocument, read, "")
+    for name, default in OPTIONAL.items():
+        if name in value and getattr(document, name) == default:
+            raise _refuse(name, "says nothing, and a document has one form", "leave it out")
     _check_limits(document, limits)
     return document
 
@@ -469,6 +535,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     """
     _check_data(document, limits)
     _check_batch(document, limits)
+    _check_start(document, limits)
     chunks = chunk_count(document.global_tensors)
     if document.global_chunks != chunks:
         raise _refuse("global_chunks", f"the global state has {chunks} chunks")

@@ -2,8 +2,8 @@
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from pol.errors import JobError
 
@@ -21,7 +21,7 @@ def check_folder(directory: Path) -> None:
         raise JobError(str(directory), reason, "name the directory that assay job build wrote")
 
 
-def open_file(path: Path, field: str, size_limit: int, size: int | None = None) -> BinaryIO:
+def open_file(path: Path, field: str, size_limit: int, size: int | None = None) -> BufferedReader:
     """Open a plain file of at most ``size_limit`` bytes, or of exactly ``size`` where that is known, to read it.
 
     Links, folders and devices are refused. Raises JobError, which calls the file ``field``, when it is missing, not a

@@ -9,6 +9,7 @@ from pol.job.dataset import Dataset
 from pol.job.document import DOCUMENT, GLOBAL_STATE, LOCAL_STATE, Job, parse_job
 from pol.job.files import REMEDY, check_folder, read_file
 from pol.job.shards import load_data
+from pol.job.slots import SlotStates, load_slots
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array, State
 from pol.state.canonical import decode_state, state_tree
@@ -29,6 +30,7 @@ class LoadedJob:
     job: Job
     initial: tuple[State, State] | None
     data: Dataset
+    slots: SlotStates | None = None
 
     @property
     def global_state(self) -> State:
@@ -37,8 +39,20 @@ class LoadedJob:
 
     @property
     def local_state(self) -> State:
-        """The local state that every slot begins with."""
+        """The local state that every slot begins with, unless :meth:`slot_local` has one of its own."""
         return self._initial[1]
+
+    def slot_local(self, slot: int) -> State | None:
+        """Return the local state that the first step of a slot begins with in the place of its opening, or None.
+
+        Slots have states of their own where the job goes on from another one. An order knows one local root for all of
+        them, so boundary 0 of the first round names that one, and the first step reads this state.
+
+        Example::
+
+            own = assay.load_job("my-job").slot_local(1)
+        """
+        return None if self.slots is None else self.slots.of(slot)
 
     @property
     def _initial(self) -> tuple[State, State]:
@@ -87,4 +101,9 @@ def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
             directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"
         ),
     )
-    return LoadedJob(job, initial, load_data(directory, document, limits))
+    return LoadedJob(
+        job=job,
+        initial=initial,
+        data=load_data(directory, document, limits),
+        slots=load_slots(directory, document),
+    )

@@ -1,8 +1,9 @@
 """Writing a job directory, the reverse of ``load.py``; for the builder, at the consumer's."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from domain.limits import EXECUTOR_VERSION
@@ -14,10 +15,12 @@ from pol.job.document import (
     DOCUMENT,
     GLOBAL_STATE,
     LOCAL_STATE,
+    SLOT_STATES,
     VERSION,
     Job,
     JobDocument,
     Shard,
+    Start,
     dump_job,
     parse_job,
 )
@@ -40,7 +43,9 @@ class JobSource:
 
     ``name`` is for people: letters, digits, spaces, dots, dashes and underscores. ``data`` is column name to array,
     at least one, whose first dimension is the row; shards have ``shard_rows`` rows at most, fewer where they would not
-    fit. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded.
+    fit. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded. A job that goes on from
+    another one begins at ``first_step``, with the local state that each slot ended in: ``slot_states``, in slot order,
+    of which the first is ``local_state``.
     """
 
     name: str
@@ -60,6 +65,8 @@ class JobSource:
     data: Mapping[str, Array]
     holdout: Mapping[str, Array] = field(default_factory=dict)
     shard_rows: int = 65_536
+    first_step: int = 0
+    slot_states: Sequence[State] = ()
 
 
 def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
@@ -109,6 +116,12 @@ def _write_shards(
     return tuple(shards)
 
 
+def _start(source: JobSource) -> Start:
+    """Return where the job begins; slots that begin alike need no roots of their own."""
+    roots = tuple(state_tree(state).root for state in source.slot_states)
+    return Start(source.first_step, roots if len(set(roots)) > 1 else ())
+
+
 def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Job:
     """Write a job directory and return the job, as a loader will see it.
 
@@ -117,7 +130,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
     try:
         columns, rows = _checked_columns(source)
         shards = _write_shards(directory, columns, rows, source.shard_rows, limits)
-        global_tree = state_tree(source.global_state)
+        global_tree, start = state_tree(source.global_state), _start(source)
         document = JobDocument(
             version=VERSION,
             name=source.name,
@@ -148,6 +161,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             metrics=tuple(sorted(source.metrics)),
             step_flops=0,
             outer_flops=0,
+            start=start,
         )
         initial = {f"global/{name}": array for name, array in source.global_state.items()}
         initial.update({f"local/{name}": array for name, array in source.local_state.items()})
@@ -156,6 +170,10 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             LOCAL_STATE: state_pieces(source.local_state),
             INITIAL: safetensors_pieces(initial),
         }
+        # a job that was built here before may have left one
+        (directory / SLOT_STATES).unlink(missing_ok=True)
+        if start.local_roots:
+            files[SLOT_STATES] = chain.from_iterable(map(state_pieces, source.slot_states[1:]))
         if source.holdout:
             files[HOLDOUT] = safetensors_pieces(source.holdout)
         for name, pieces in files.items():

@@ -14,6 +14,7 @@ from pol.job.document import Job
 from pol.job.load import load_job
 from pol.job.write import HOLDOUT
 from pol.local.inspect import inspect_job
+from pol.names import model_name
 from pol.state.arrays import Array, State, dtype_name
 from pol.state.tensors import load_safetensors
 
@@ -55,7 +56,7 @@ def evaluate(
         part = {f"batch.{name}": array[start : start + batch] for name, array in holdout.items()}
         outputs = run(document.eval, {**inputs, **part}, document.seed, executor)
         for name, value in outputs.items():
-            key = name.removeprefix("metric.")
+            key = model_name(name.removeprefix("metric."))
             sums[key] = sums.get(key, 0.0) + float(value)
     metrics = {name: total / len(starts) for name, total in sums.items()}
     baseline = majority_baseline(holdout)

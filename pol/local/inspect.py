@@ -21,9 +21,9 @@ class JobSummary:
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
     one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
     ``nodes`` are the operations of each of the three programs;
-    ``steps`` are the inner steps of the whole job, the same for all slots; ``segments`` are those of all slots in all
-    rounds. A segment comes with the boundary that ends it; ``memory_bytes`` is what a process takes to train, replay or
-    aggregate, beside its libraries.
+    ``steps`` are the inner steps of the whole job, the same for all slots, and ``first_step`` how many were taken by
+    the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary
+    that ends it; ``memory_bytes`` is what a process takes to train, replay or aggregate, beside its libraries.
 
     Example::
 
@@ -39,6 +39,7 @@ class JobSummary:
     round_steps: int
     batch: int
     segment_steps: int
+    first_step: int
     steps: int
     epochs: float
     segments: int
@@ -76,6 +77,7 @@ def inspect_job(job: Job) -> JobSummary:
         round_steps=document.round_steps,
         batch=document.batch,
         segment_steps=document.segment_steps,
+        first_step=document.start.step,
         steps=document.steps,
         epochs=document.steps * document.slots * document.batch / document.rows,
         segments=document.rounds * document.slots * document.share_segments,

@@ -13,8 +13,10 @@ from domain import codec
 from pol.errors import JobError, Stopped
 from pol.executor.backend import backend as executor_named
 from pol.executor.names import DEFAULT
+from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_training
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.names import ModelNames
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
@@ -23,7 +25,6 @@ from pol.values import metric_values
 from pol.work.records import Boundary, RoundSlot
 from pol.work.train import aggregate, train_share
 
-MODEL_FILE = "model.safetensors"
 TRACE_FILE = "trace.json"
 
 
@@ -47,6 +48,9 @@ class RoundReport:
 class LocalRun:
     """A job trained on this machine: final state, rounds, metrics before and after, loss of every segment.
 
+    Another job goes on from it: ``locals`` are the local states of the slots, and ``position`` says where the training
+    stands (``JobSpec(resume=…)``).
+
     Example::
 
         ran = assay.run_locally("my-job")
@@ -54,11 +58,14 @@ class LocalRun:
     """
 
     state: State
+    locals: tuple[State, ...]
+    position: Position
     rounds: tuple[RoundReport, ...]
     before: dict[str, float]
     after: dict[str, float]
     losses: tuple[tuple[int, float], ...]
     model: Path | None
+    training: Path | None
     trace: Path | None
 
 
@@ -73,8 +80,9 @@ def run_locally(
     """Train the job of a directory here, with the result that a network gives: all its slots, one after another.
 
     ``rounds`` of the job are trained (all, if None) on the back end ``native``, ``numpy`` or ``torch``. ``on_progress``
-    gets round, slot, step and loss after each step. ``model.safetensors`` and ``trace.json`` are written into the
-    folder ``out``, if there is one, and with ``keep_states`` all boundary states, of which a check replays a few.
+    gets round, slot, step and loss after each step. ``model.safetensors``, the folder ``model.training`` from which
+    another job goes on, and ``trace.json`` are written into the folder ``out``, if there is one, and with
+    ``keep_states`` all boundary states, of which a check replays a few.
 
     Raises Stopped at the place at which a network stops, too: the first that has no result, slot after slot.
 
@@ -92,6 +100,7 @@ def run_locally(
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
     before = evaluate(job, state, holdout, executor)
+    root, local_roots = job.document.global_root, list(job.document.opening_locals)
     reports: list[RoundReport] = []
     losses: list[tuple[int, float]] = []
     trace: list[dict[str, Any]] = []
@@ -106,7 +115,7 @@ def run_locally(
                 share = train(on_boundary=kept, on_step=observe)
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None
-            locals_[slot] = share.local_out
+            locals_[slot], local_roots[slot] = share.local_out, share.local_out_root
             values.extend(_losses(share.boundaries))
             roots = share.update_root, share.local_out_root
             record = share_record(part, share.boundaries, *roots)
@@ -119,7 +128,7 @@ def run_locally(
             result = aggregate(loaded, state, updates(round, state), executor)
         except Stopped as stop:
             raise stop.within(f"the job stops in round {round}") from None
-        state = result.state
+        state, root = result.state, result.root
         metrics = evaluate(job, state, holdout, executor)
         losses += values
         loss = float(np.mean([loss for _, loss in values]))
@@ -129,14 +138,24 @@ def run_locally(
     after = reports[-1].metrics if reports else before
     finished = LocalRun(
         state=state,
+        locals=tuple(locals_ if reports else _opening(loaded)),
+        position=position_after(job, len(reports), root, local_roots),
         rounds=tuple(reports),
         before=before,
         after=after,
         losses=tuple(losses),
         model=None,
+        training=None,
         trace=None,
     )
     return finished if out is None else _saved(finished, loaded, trace, out)
+
+
+def _opening(loaded: LoadedJob) -> Iterator[State]:
+    """Yield the local state that the first step of each slot begins with."""
+    for slot in range(loaded.job.document.slots):
+        own = loaded.slot_local(slot)
+        yield loaded.local_state if own is None else own
 
 
 def _observer(
@@ -157,7 +176,8 @@ def _saved(
 ) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
-    model.write_bytes(dump_safetensors(finished.state))
+    model.write_bytes(dump_safetensors(ModelNames(finished.state)))
+    training = write_training(model, finished.locals, finished.position)
     record = {
         "version": VERSION,
         "job": loaded.job.id.hex(),
@@ -167,4 +187,4 @@ def _saved(
         "shares": trace,
     }
     path.write_text(json.dumps(record, indent=1) + "\n")
-    return replace(finished, model=model, trace=path)
+    return replace(finished, model=model, training=training, trace=path)

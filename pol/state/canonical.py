@@ -10,6 +10,7 @@ tensor that did not change is not hashed again.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +42,7 @@ chunk_leaf = large_leaf("assay/state/chunk")
 """Return the leaf hash of a chunk."""
 CHUNKS_AT_ONCE = 2**8
 """Chunks of a tensor that are hashed or copied at once."""
+_OTHER_TENSORS = "the tensors are not the ones that the job names"
 
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:
@@ -76,7 +78,7 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
     if data[: len(expected)] != expected:
         # a better reason, where the header itself is at fault
         parse_header(data)
-        raise StateError("header", "the tensors are not the ones that the job names")
+        raise StateError("header", _OTHER_TENSORS)
     if len(data) != encoded_size(specs):
         raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
     view, position = memoryview(data), len(expected)
@@ -95,23 +97,30 @@ def read_state(path: Path, specs: Sequence[TensorSpec]) -> dict[str, Array]:
 
     Raises OSError where the file cannot be read, too.
     """
-    expected = header_chunk(specs)
-    result: dict[str, Array] = {}
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if file.read(len(expected)) != expected or size != encoded_size(specs):
-            file.seek(0)
+        if os.fstat(file.fileno()).st_size != encoded_size(specs):
             # what is wrong is said in one place
             return decode_state(file.read(), specs)
-        for spec in sorted(specs, key=lambda spec: spec.name.encode()):
-            array = np.empty(spec.shape, NUMPY_DTYPES[spec.dtype])
-            data = raw_bytes(array)
-            if array.size and file.readinto(data) != array.nbytes:
-                raise StateError("state", "changed while it was read")
-            array_from_bytes(data, spec.dtype, spec.shape, spec.name)
-            check_values(array, spec)
-            array.flags.writeable = False
-            result[spec.name] = array
+        return read_next_state(file, specs)
+
+
+def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """Return the state whose canonical bytes come next in a file, as :func:`read_state`."""
+    expected = header_chunk(specs)
+    start = file.read(len(expected))
+    if start != expected:
+        parse_header(start)
+        raise StateError("header", _OTHER_TENSORS)
+    result: dict[str, Array] = {}
+    for spec in sorted(specs, key=lambda spec: spec.name.encode()):
+        array = np.empty(spec.shape, NUMPY_DTYPES[spec.dtype])
+        data = raw_bytes(array)
+        if array.size and file.readinto(data) != array.nbytes:
+            raise StateError("state", "changed while it was read")
+        array_from_bytes(data, spec.dtype, spec.shape, spec.name)
+        check_values(array, spec)
+        array.flags.writeable = False
+        result[spec.name] = array
     return result
 
 

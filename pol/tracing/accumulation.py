@@ -3,7 +3,7 @@
 A part is traced like a step, with names for its values, so that each of its products has the bits of its own pass.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from pol.errors import JobError
 from pol.job.program import Program
+from pol.names import input_name
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE
 from pol.tracing.repeat_op import repeated
 from pol.tracing.repeats import apart, stand_ins
@@ -45,25 +46,27 @@ def accumulated(
     with apart():
         shown = {**carried, **{name: values[0] for name, values in sequences.items()}, **constants}
         program = trace(part, dict(zip(shown, stand_ins(shown.values()), strict=True)))
-    changed, given = _sources(program, carried, sequences)
+    changed, sources = _sources(program, operands, carried, sequences)
     for name in changed:
         if carried[name].dtype != torch.float32:
             reason = "each part of a batch changes this counter, and integers cannot be averaged over slots"
             raise JobError(f"model.{name.partition('.')[2]}", reason, "make it a float32 buffer")
-    numbers = [(source, number) for source, number, _ in given]
-    body = body_of(program, numbers, [program.outputs[name] for name in changed], [])
-    ends = repeated(body, [operands[name] for _, _, name in given], count, is_whole=True)
+    numbers = [(source, number) for source, number, _ in sources]
+    body = body_of(program, numbers, [program.outputs[input_name(name)] for name in changed], [])
+    ends = repeated(body, [operands[name] for _, _, name in sources], count, is_whole=True)
     return dict(zip(changed, ends, strict=True))
 
 
 def _sources(
-    program: Program, carried: Tensors, sequences: Tensors
+    program: Program, given: Iterable[str], carried: Tensors, sequences: Tensors
 ) -> tuple[list[str], list[tuple[Source, int, str]]]:
     """Return what a part changes, and what each input that is needed is: what no part changes is a constant."""
-    inputs = {spec.name: number for number, spec in enumerate(program.inputs)}
-    changed = [name for name in carried if program.outputs.get(name, inputs[name]) != inputs[name]]
+    numbers = {spec.name: number for number, spec in enumerate(program.inputs)}
+    inputs = {name: numbers[input_name(name)] for name in given}
+    outputs = {name: program.outputs.get(input_name(name), inputs[name]) for name in carried}
+    changed = [name for name in carried if outputs[name] != inputs[name]]
     read = {number for node in program.nodes for number in node.args}
-    read.update(program.outputs[name] for name in changed)
+    read.update(outputs[name] for name in changed)
     others = [name for name in inputs if inputs[name] in read and name not in changed]
     kinds = {
         CARRY: changed,

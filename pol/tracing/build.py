@@ -16,9 +16,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pol.errors import JobError
+from pol.job.checkpoint import Checkpoint, HasTraining
 from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
+from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
 from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import read_columns
@@ -36,7 +38,8 @@ from pol.tracing.optimizers import (
 from pol.tracing.origin import place_of_error
 from pol.tracing.reasons import NotInAJob, in_words
 from pol.tracing.remembered import Remembered
-from pol.tracing.spec import JobSpec
+from pol.tracing.resuming import check_data, check_tensors, read_resume
+from pol.tracing.spec import Average, JobSpec
 from pol.tracing.trace import trace_program
 from pol.tracing.weights import seeded_parameters
 from pol.values import MAX_NAME, NAME, TensorSpec
@@ -50,8 +53,11 @@ def build_job(
     source: "Path | str | JobSpec | Callable[[], JobSpec]",
     out: Path | str,
     on_progress: Progress | None = None,
+    resume: Path | str | HasTraining | None = None,
 ) -> Job:
     """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
+
+    With ``resume`` it goes on from that result, as if the JobSpec named it.
 
     A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
@@ -64,10 +70,14 @@ def build_job(
         assay.build_job("examples/digits.py", "digits-job")
     """
     tell, out = on_progress or (lambda _text: None), Path(out)
+
+    def build_it(spec: JobSpec) -> Job:
+        return build(spec if resume is None else replace(spec, resume=resume), out, tell)
+
     if isinstance(source, JobSpec):
-        return build(source, out, tell)
+        return build_it(source)
     if callable(source):
-        return build(_made_by(source, getattr(source, "__name__", "job")), out, tell)
+        return build_it(_made_by(source, getattr(source, "__name__", "job")))
     given: object = source
     if not isinstance(given, str | Path):
         reason = f"a {type(given).__name__} is no job"
@@ -80,7 +90,7 @@ def build_job(
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
         if not callable(maker):
             raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-        return build(_made_by(maker, file.name), out, tell)
+        return build_it(_made_by(maker, file.name))
 
 
 def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
@@ -109,25 +119,40 @@ def _modules_beside(file: Path) -> Iterator[None]:
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     tell = on_progress or (lambda _text: None)
+    before = read_resume(spec)
     spec = replace(spec, model=prepare_model(spec.model, tell))
     with Scratch(out) as scratch:
         data = read_columns(spec.train, "train", scratch, tell)
         holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, out, tell)
+        return _build_of(spec, data, holdout, before, out, tell)
 
 
-def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: Progress) -> Job:
+def _build_of(
+    spec: JobSpec,
+    data: Columns,
+    holdout: Columns,
+    before: Checkpoint | None,
+    out: Path,
+    tell: Progress,
+) -> Job:
     _check_columns(data, holdout)
+    first = 0
+    if before is not None:
+        check_data(before.position, data)
+        spec, first = _cut_alike(spec, before), before.position.step
+        tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
     rounds = divide_rounds(spec, rows)
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
-    functions = JobFunctions(spec, rounds.steps, rows)
+    functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
     _check_names(state, local)
+    if before is not None:
+        check_tensors(before, _arrays(state), _arrays(local))
     _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
     tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
@@ -143,7 +168,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
                 **named("global", state),
                 **named("local", local),
                 **named("batch", batch),
-                STEP: torch.tensor(0),
+                STEP: torch.tensor(first),
                 BATCH_NUMBER: torch.tensor(0),
             },
             precisions=spec.precisions,
@@ -162,7 +187,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             precisions=spec.precisions,
             own=own,
         )
-    if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
+    # last, so that a layer that cannot be traced is named as that
+    if spec.weights == "seed" and before is None:
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
         # a rule of the person's own may begin with something that is made of the weights
@@ -186,12 +212,22 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
             outer=outer,
             eval=evaluate,
             metrics=functions.metrics,
-            global_state=_arrays(state),
-            local_state=_arrays(local),
-            data=data,
-            holdout=holdout,
+            global_state=_arrays(state) if before is None else before.state,
+            local_state=_arrays(local) if before is None else before.locals[0],
+            data={column_name(name): column for name, column in data.items()},
+            holdout={column_name(name): column for name, column in holdout.items()},
+            first_step=first,
+            slot_states=() if before is None else before.locals,
         ),
     )
+
+
+def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
+    """Return the job with rounds as long as before where their length changes the result, and it leaves that open."""
+    alone = spec.slots == 1 and isinstance(spec.outer, Average)
+    if alone or spec.round_steps is not None:
+        return spec
+    return replace(spec, round_steps=before.position.round_steps)
 
 
 def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> None:
@@ -283,11 +319,13 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
     for full in (*named("global", state), *named("local", local)):
         name = full.partition(".")[2]
         reason = None
-        if not re.fullmatch(str(NAME.pattern), name):
-            reason = f"its name is not {NAME.what}"
-        elif len(full) > MAX_NAME:
-            most = MAX_NAME - len(full) + len(name)
-            reason = f"its name has {len(name)} characters, and {most} are the most"
+        if not name.isprintable() or not re.fullmatch(str(NAME.pattern), job_name(name)):
+            reason = f"its name {name!r} has characters that cannot be printed, or an empty part"
+        elif (size := len(job_name(full))) > MAX_NAME:
+            reason = (
+                f"its name takes {size} characters in a job, and {MAX_NAME} are the most (one that "
+                "is no letter, digit or underscore takes several)"
+            )
         if reason:
             raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
 
@@ -304,19 +342,21 @@ def _check_precisions(spec: JobSpec) -> None:
 
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     specs = [
-        TensorSpec(name, "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
+        TensorSpec(
+            job_name(name), "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape)
+        )
         for name, tensor in state.items()
     ]
     updated = updated_tensors(step, specs)
     for spec in updated:
         if spec.dtype != "f32":
             reason = "every step changes this counter, and integers cannot be averaged over slots"
-            raise JobError(f"model.{spec.name}", reason, "make it a float32 buffer")
-    return [spec.name for spec in updated]
+            raise JobError(f"model.{model_name(spec.name)}", reason, "make it a float32 buffer")
+    return [model_name(spec.name) for spec in updated]
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {job_name(name): tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 # --- the trial -----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from pol.errors import JobError
+from pol.names import column_name
 from pol.state.arrays import Array
 from pol.tracing.columns import (
     AT_ONCE,
@@ -29,8 +30,9 @@ from pol.tracing.columns import (
     too_large,
 )
 from pol.tracing.files import KNOWN, array_file, read_file
-from pol.values import NAME
+from pol.values import MAX_NAME
 
+_LONGEST = MAX_NAME - len("batch.")
 _PAIR = ("x", "y")
 _STREAM = (
     "has no length, and a job takes rows in an order of its own",
@@ -76,10 +78,12 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
         )
     for name, column in columns.items():
         where = f"{field}.{name}"
-        if not re.fullmatch(str(NAME.pattern), str(name)):
-            raise JobError(where, f"its name is not {NAME.what}", NAME.remedy)
-        if "." in str(name):
-            raise JobError(where, "the name of a column has no dot", "rename it")
+        if not str(name) or not str(name).isprintable():
+            reason = "its name is empty or has characters that cannot be printed"
+            raise JobError(where, reason, "rename the column")
+        if len(column_name(str(name))) > _LONGEST:
+            reason = f"its name takes more than {_LONGEST} characters in a job"
+            raise JobError(where, reason, "give the column a shorter name")
         check_finite(column, where)
     return {str(name): columns[name] for name in sorted(columns, key=str)}
 

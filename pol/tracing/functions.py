@@ -165,13 +165,13 @@ class _Updating:
         return f"phases.{self.name}.loss" if self.name else "loss"
 
 
-def _updating(spec: JobSpec, steps: int, rows: int) -> list[_Updating]:
+def _updating(spec: JobSpec, steps: int, rows: int, first: int) -> list[_Updating]:
     """Return the phases of a job; one that gives none has one."""
     found = []
     for (name, own), metric in zip(spec.each_phase().items(), spec.losses, strict=True):
         repeat = spec.phases[name].repeat if name else 1
         try:
-            groups = trained_groups(own, steps, rows, repeat)
+            groups = trained_groups(own, steps, rows, first, repeat)
         except JobError as error:
             raise (error.under(f"phases.{name}") if name else error) from None
         chosen = {parameter for group in groups for parameter in group.names}
@@ -193,10 +193,10 @@ def _updating(spec: JobSpec, steps: int, rows: int) -> list[_Updating]:
 class JobFunctions:
     """The three functions of one job."""
 
-    def __init__(self, spec: JobSpec, steps: int, rows: int = 1) -> None:
-        """Make the functions of a job of so many steps, with so many rows of data."""
+    def __init__(self, spec: JobSpec, steps: int, rows: int = 1, first: int = 0) -> None:
+        """Make the functions of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1."""
         self._spec = spec
-        self._phases = _updating(spec, steps, rows)
+        self._phases = _updating(spec, steps, rows, first)
         chosen = {name for phase in self._phases for name in phase.trained}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
 
@@ -228,7 +228,12 @@ class JobFunctions:
         """One training step: forward, backward, clipping, schedule and optimizer, of one phase after another."""
         spec = self._spec
         state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
-        passing = _Passing(inputs[STEP], inputs[BATCH_NUMBER], dict(state), dict(local))
+        passing = _Passing(
+            step=inputs[STEP],
+            number=inputs[BATCH_NUMBER],
+            current=dict(state),
+            local=dict(local),
+        )
         moved: dict[str, torch.Tensor] = {}
         kept: dict[str, torch.Tensor] = {}
         metrics: dict[str, torch.Tensor] = {}

@@ -20,8 +20,8 @@ class GradientAt(Optimizer):
 
     Each step computes the loss and its gradients twice on its rows: at the weights, and at what
     ``point(parameters, gradients, step)`` returns for lists of all parameters that have a gradient. ``base``, an
-    optimizer of torch or an :func:`update_rule`, then moves the weights by the second gradient. ``step`` is that of the
-    first group. The loss that is reported is the first one.
+    optimizer of torch or an ``assay.update_rule``, then moves the weights by the second gradient. ``step`` is that of
+    the first group. The loss that is reported is the first one.
 
     Example::
 
@@ -58,7 +58,12 @@ class GradientAt(Optimizer):
         own = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         before = [p.detach().clone() for p in own]
         group = self.param_groups[0]
-        step = RuleStep(torch.tensor(self.steps), torch.tensor(float(group["lr"])), {}, {})
+        step = RuleStep(
+            number=torch.tensor(self.steps),
+            lr=torch.tensor(float(group["lr"])),
+            options={},
+            numbers={},
+        )
         for parameter, value in zip(
             own, elsewhere(self, before, [p.grad for p in own], step), strict=True
         ):

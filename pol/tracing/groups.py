@@ -50,8 +50,12 @@ class Group:
     varying: Mapping[str, Table]
 
 
-def trained_groups(spec: JobSpec, steps: int, rows: int, repeat: int = 1) -> list[Group]:
-    """Return the groups of a job of so many steps, with so many rows of data and ``repeat`` updates in a step.
+def trained_groups(
+    spec: JobSpec, steps: int, rows: int, first: int = 0, repeat: int = 1
+) -> list[Group]:
+    """Return the groups of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1.
+
+    Each step makes ``repeat`` updates.
 
     Raises JobError when the optimizer is none that a job knows, or not this model's.
     """
@@ -64,7 +68,7 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, repeat: int = 1) -> lis
         if one.schedule is not None and any(isinstance(rule, updates.Rprop) for _, _, rule in own):
             reason = "Rprop takes a learning rate for its first step only, and then makes its own"
             raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
-        found += courses(one, [options for _, options, _ in own], steps, rows, repeat)
+        found += courses(one, [options for _, options, _ in own], steps, rows, first, repeat)
     if spec.weights == "seed" and any(
         isinstance(rule, OwnRule) and rule.rule.steps for _, _, rule in parts
     ):
@@ -72,14 +76,19 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, repeat: int = 1) -> lis
         raise JobError("optimizer", reason, 'give weights="keep", or make a new optimizer')
     _check_one_rate(spec, parts)
     _check_moved_once(parts)
-    rates = share_tables([course.lr for course in found])
+    rates = share_tables([course.lr for course in found], first * repeat)
     if not any(names for names, _, _ in parts):
         remedy = "set requires_grad, and give the optimizer its parameters"
         raise JobError("model", "has no parameter to train", remedy)
     if not all(table.is_finite for table in rates):
         raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
     return [
-        Group(names=names, rule=rule, lr=rate, varying=_varying(rule, course, steps * repeat))
+        Group(
+            names=names,
+            rule=rule,
+            lr=rate,
+            varying=_varying(rule, course, steps * repeat, first * repeat),
+        )
         for (names, _, rule), course, rate in zip(parts, found, rates, strict=True)
         if names
     ]
@@ -281,6 +290,13 @@ def _plain(value: object) -> object:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
-def _varying(rule: Rule, course: Course, steps: int) -> dict[str, Table]:
-    tables = {name: Table(values, steps=steps) for name, values in rule.tables(steps).items()}
-    return {**tables, **{name: Table(values) for name, values in course.options.items()}}
+def _varying(rule: Rule, course: Course, steps: int, first: int) -> dict[str, Table]:
+    tables = {
+        # after its end, a table stays at its last number
+        name: Table(values[first:] or values[-1:], steps=steps - first, first=first)
+        for name, values in rule.tables(steps).items()
+    }
+    return {
+        **tables,
+        **{name: Table(values, first=first) for name, values in course.options.items()},
+    }

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from pol.errors import JobError, StateError
+from pol.names import ModelNames
 from pol.state.arrays import Array
 from pol.state.tensors import load_safetensors
 from pol.tracing.model import make_numbers_of_jobs, module_with_values, own_tensors, plain_model
@@ -52,7 +53,7 @@ def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False)
         if not isinstance(fetched, Mapping):
             reason = f"a {type(path).__name__} holds no result"
             raise JobError("result", reason, "give load_result(model, path)")
-        return _load_state(model, fetched, "the result", ema)
+        return _load_state(model, ModelNames(fetched), "the result", ema)
     file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     try:
         state = load_safetensors(file)

@@ -62,7 +62,7 @@ class InnerOptimizer:
                 for name in group.names
                 if name in gradients
             ]
-            now = Now(step, group.lr.at(step), varying, parts)
+            now = Now(step=step, lr=group.lr.at(step), varying=varying, parameters=parts)
             numbers = {name: local[_of_group(name, index)] for name in group.rule.numbers()}
             numbers, common = group.rule.begin(numbers, now)
             kept.update({_of_group(name, index): number for name, number in numbers.items()})

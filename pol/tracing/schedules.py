@@ -27,6 +27,12 @@ class Course:
     lr: Array
     options: Mapping[str, Array] = field(default_factory=dict)
 
+    def after(self, first: int) -> "Course":
+        """Return the part from a step on."""
+        return Course(
+            self.lr[first:], {name: values[first:] for name, values in self.options.items()}
+        )
+
 
 def several_rates() -> JobError:
     """Return the refusal of one learning rate for groups that have several."""
@@ -42,11 +48,17 @@ def of_another() -> JobError:
 
 
 def courses(
-    spec: JobSpec, groups: Sequence[Mapping[str, Any]], steps: int, rows: int, repeat: int = 1
+    spec: JobSpec,
+    groups: Sequence[Mapping[str, Any]],
+    steps: int,
+    rows: int,
+    first: int = 0,
+    repeat: int = 1,
 ) -> list[Course]:
     """Return the course of each group; a group without ``lr`` has that of the schedule.
 
-    With ``repeat`` updates in a step of the job, which have the same rate, it goes from update to update.
+    It is that of the steps ``first`` to ``steps`` - 1, of a schedule that began at step 0. With ``repeat`` updates in a
+    step, which have the same rate, it goes from update to update.
 
     Raises JobError when the schedule has no value in some step, or depends on more than the step.
     """
@@ -65,7 +77,7 @@ def courses(
         remedy = "give CosineAnnealingLR, or MultiStepLR with the steps at which it shall fall"
         raise JobError("schedule", reason, remedy)
     if isinstance(schedule, LRScheduler):
-        return _of_scheduler(spec, schedule, steps, rows, repeat)
+        return _of_scheduler(spec, schedule, steps, rows, first, repeat)
     if spec.schedule_every != 1:
         reason = "is how often a scheduler of torch is stepped, and the schedule is none"
         raise JobError("schedule_every", reason, "leave it out")
@@ -74,30 +86,30 @@ def courses(
         return [Course(np.array([rate])) for rate in own or [DEFAULT_RATE]]
     if len(set(own)) > 1:
         raise several_rates()
-    known = steps if callable(schedule) else 1
-    rates = np.array([spec.learning_rate(step) for step in range(known)])
+    last = steps if callable(schedule) else first + 1
+    rates = np.array([spec.learning_rate(step) for step in range(first, last)])
     if (rates != rates[0]).any():
-        check_length(steps * repeat)
+        check_length(len(rates) * repeat)
         rates = np.repeat(rates, repeat)
     return [Course(rates)] * len(groups)
 
 
 def _of_scheduler(
-    spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, repeat: int
+    spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, first: int, repeat: int
 ) -> list[Course]:
-    """Run a copy of a scheduler of torch through all steps of a job."""
+    """Run a copy of a scheduler of torch through all steps of a job, and of those before that it goes on from."""
     owner: object = getattr(scheduler, "optimizer", None)
     optimizer: object = spec.optimizer
     base = optimizer.base if isinstance(optimizer, GradientAt) else optimizer
     if owner is not optimizer and owner is not base:
         raise of_another()
     assert isinstance(owner, torch.optim.Optimizer)
-    check_length(steps * repeat)
+    check_length((steps - first) * repeat)
     running = _copy(scheduler, owner)
     groups = running.optimizer.param_groups
     turns = _turns(spec, steps, rows)
     seen = [_Seen(group) for group in groups]
-    wanted = spec.steps_for(rows)
+    wanted = first + spec.steps_for(rows)
     with warnings.catch_warnings():
         # that the optimizer takes no step
         warnings.simplefilter("ignore")
@@ -111,7 +123,8 @@ def _of_scheduler(
                     raise JobError("schedule", reason, "give it the steps of the job") from None
             for one, group in zip(seen, groups, strict=True):
                 one.look(group)
-    return [one.course(type(base).__name__, repeat) for one in seen]
+    kind = type(base).__name__
+    return [one.course(kind, repeat).after(first * repeat) for one in seen]
 
 
 def _copy(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:

@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
+from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
 from pol.ops.product import BITS, DEFAULT_BITS
 
@@ -173,8 +175,8 @@ _DEFAULT_OPTIMIZER = AdamW()
 class Phase:
     """One part of a step that has a loss and an optimizer of its own, as each network of a GAN has.
 
-    ``optimizer`` is one of ``torch.optim`` or an :func:`update_rule`, made of the parameters that the phase moves, or a
-    list of them. What it does not hold stays, though gradients flow through it. The other fields mean what they mean
+    ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
+    a list of them. What it does not hold stays, though gradients flow through it. The other fields mean what they mean
     in a :class:`JobSpec`. With ``repeat`` the phase takes so many updates in each step, each with rows of its own.
 
     Example::
@@ -221,7 +223,7 @@ class JobSpec:
     trace has a boundary state after every ``segment_steps`` steps. Both have good values by themselves
     (``division.py``), and steps that do not fill the last round are rounded up.
 
-    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, an :func:`update_rule` or :class:`SAM`
+    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, an ``assay.update_rule`` or ``assay.SAM``
     made of them, a list of such optimizers that share the parameters out, or :class:`SGD`, :class:`AdamW` or
     :class:`Lion`. ``schedule`` is a learning rate, a function of the step, 0 to steps - 1, or a scheduler of torch made
     of the optimizer, which takes a step of its own after every ``schedule_every`` steps, or after each "epoch"; it is
@@ -231,6 +233,11 @@ class JobSpec:
     ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
+
+    ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
+    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
+    the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
+    is that of all jobs together, by the number of the step since the first one began.
 
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
@@ -273,6 +280,7 @@ class JobSpec:
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    resume: Path | str | HasTraining | None = None
 
     def __post_init__(self) -> None:
         self._check_length()
@@ -406,6 +414,16 @@ class JobSpec:
         return found
 
     @property
+    def optimizers(self) -> list[object]:
+        """All optimizers that were given, of every phase and list."""
+        return [each for spec in self.each_phase().values() for each in _listed(spec.optimizer)]
+
+    @property
+    def schedules(self) -> list[object]:
+        """All schedules that were given, of every phase and list."""
+        return [each for spec in self.each_phase().values() for each in _listed(spec.schedule)]
+
+    @property
     def losses(self) -> dict[str, Measure]:
         """The loss of each phase by the name of its metric; the first one's is "loss"."""
         losses = [(name, phase.loss) for name, phase in self.phases.items()]
@@ -440,6 +458,10 @@ class JobSpec:
             raise JobError(
                 "schedule", reason, "give a number, or a function that returns one"
             ) from None
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 _DEFAULTS = {name: JobSpec.__dataclass_fields__[name].default for name in _OF_A_PHASE}

@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
+from pol.names import input_name
 from pol.ops.product import DEFAULT_BITS
 from pol.tracing import (
     decompositions,
@@ -125,9 +126,9 @@ def trace_program(
 ) -> Program:
     """Trace ``function`` once and return it as a program, whose products have the bits of ``precisions``.
 
-    It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
-    only dtypes and shapes matter. ``own`` are those of the model's tensors that are inputs: where one is read past the
-    inputs, a constant would take its place for good.
+    It gets name to tensor and returns name to tensor, which the program calls as :func:`input_name` says, and may call
+    ``torch.autograd.grad``. Of the example ``inputs`` only dtypes and shapes matter. ``own`` are those of the model's
+    tensors that are inputs: where one is read past the inputs, a constant would take its place for good.
 
     Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
@@ -153,7 +154,7 @@ def trace_program(
             assert isinstance(results, Sequence)
             for name, result in zip(names, results, strict=True):
                 assert isinstance(result, Node)
-                writer.emitter.output(name, writer.value(result))
+                writer.emitter.output(input_name(name), writer.value(result))
     return writer.emitter.build()
 
 
@@ -284,7 +285,7 @@ class _Writer:
     def input(self, node: Node, name: str, tensor: torch.Tensor) -> None:
         with _Located(node):
             dtype = dtype_of(tensor.dtype)
-            self._written[node] = Ref(self.emitter.input(name, dtype, tensor.shape))
+            self._written[node] = Ref(self.emitter.input(input_name(name), dtype, tensor.shape))
 
     def call(self, node: Node) -> None:
         with _Located(node):

@@ -5,7 +5,7 @@ function while a step is traced. Whatever the function returns is checked by :fu
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import getclosurevars, signature
 from types import FunctionType, MethodType
@@ -63,7 +63,10 @@ class UpdateRule(Optimizer):
 
     Example::
 
-        rule = assay.update_rule(function, model.parameters(), lr=0.1)
+        def descend(parameter, gradient, state, step):
+            return parameter - step.lr * gradient, state
+
+        rule = assay.update_rule(descend, model.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.StepLR(rule, 30)
     """
 
@@ -183,10 +186,10 @@ class UpdateRule(Optimizer):
             if not named:
                 continue
             before = RuleStep(
-                torch.tensor(count),
-                torch.tensor(float(group["lr"])),
-                self.options(group),
-                kept[index],
+                number=torch.tensor(count),
+                lr=torch.tensor(float(group["lr"])),
+                options=self.options(group),
+                numbers=kept[index],
             )
             parts = [
                 (parameter.detach().clone(), parameter.grad.clone(), self.state_of(name, parameter))
@@ -322,7 +325,7 @@ def begun(rule: UpdateRule, parts: Sequence[Part], step: RuleStep) -> RuleStep:
     found = called(rule.begin, field, parameters, gradients, states, step)
     where = str(place_of_function(rule.begin, field))
     numbers = _checked(where, found, step.numbers, "numbers")
-    return RuleStep(step.number, step.lr, step.options, numbers)
+    return replace(step, numbers=numbers)
 
 
 def moved(
@@ -456,7 +459,8 @@ class OwnRule:
         if "beta1" in now.varying:
             options["betas"] = (now.varying["beta1"], *options["betas"][1:])
         done = self.rule.steps
-        return RuleStep(now.step + done if done else now.step, now.lr, options, numbers)
+        number = now.step + done if done else now.step
+        return RuleStep(number=number, lr=now.lr, options=options, numbers=numbers)
 
 
 def _part(of: Parameter) -> Part:

@@ -75,6 +75,11 @@ class SlotState:
             metrics=metrics,
         )
 
+    def with_local(self, local: State) -> "SlotState":
+        """Return the same global state beside another local one, which is canonical and read by nobody else."""
+        known = self._known[0] if self._trees is None else self._trees[0].tensors
+        return SlotState(self.global_state, local, (known, NOTHING_KNOWN))
+
     def after(self, outputs: Mapping[str, Array]) -> "SlotState":
         """Return the states with the outputs of a step put in. What the step leaves alone is not hashed again."""
         known = self._known
@@ -137,6 +142,8 @@ def advance(
 ) -> tuple[SlotState, dict[str, Array]]:
     """Take an inner step of the job in a slot and return the state after it and the metrics.
 
+    Steps are numbered from 0 in every job; its program counts from where the job goes on.
+
     With ``donate`` nobody may use ``before`` any more: the state after it may lie where it was. Who still reads it when
     the step begins is waited for by ``release``, before the first tensor is overwritten; at the end of the step nobody
     does.
@@ -144,12 +151,13 @@ def advance(
     Raises NotFiniteStep when a result is not finite, and StepFailed when the step reads a row that does not exist.
     """
     document = loaded.job.document
-    number = batch_number(document.slots, step, slot)
+    at = document.start.step + step
+    number = batch_number(document.slots, at, slot)
     inputs = {f"global.{name}": array for name, array in before.global_state.items()}
     inputs.update({f"local.{name}": array for name, array in before.local_state.items()})
     donated = tuple(inputs) if donate else ()
     inputs.update(batch_at(loaded.data, loaded.job, number))
-    inputs[STEP], inputs[BATCH_NUMBER] = np.array(step, np.int64), np.array(number, np.int64)
+    inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
     try:
         outputs = run(document.step, inputs, document.seed, backend, donated, release)
     except NotFinite as error:
@@ -203,11 +211,14 @@ def run_steps(
 ) -> tuple[SlotState, tuple[int, ...]]:
     """Take the steps of segment ``index`` of a slot in a round and return where they end, and the bits of the metrics.
 
-    The caller has checked that the job has them. ``on_step`` gets the step's number, its first metric and the state
-    after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that has returned: so
-    there is one state in memory, and not two. ``release`` as for :func:`advance`.
+    The caller has checked that the job has them. The first step of a slot begins with the local state that the job has
+    for it (:meth:`LoadedJob.slot_local`), whatever ``state`` holds. ``on_step`` gets the step's number, its first
+    metric and the state after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that
+    has returned: so there is one state in memory, and not two. ``release`` as for :func:`advance`.
     """
     document = loaded.job.document
+    if (part.round, index) == (0, 0) and (own := loaded.slot_local(part.slot)) is not None:
+        state = state.with_local(freeze(own))
     start = boundary_step(document, part.round, index)
     end = start + document.segment_steps
     sums = [np.float64(0.0)] * len(document.metrics)

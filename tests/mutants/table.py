@@ -52,6 +52,8 @@ _CONSOLE = "tests/unit/console"
 _HABITS = "tests/unit/pol/tracing/test_habits.py"
 _DATA = "tests/unit/pol/tracing/test_data.py"
 _BUILD = "tests/unit/pol/tracing/test_build.py"
+_GOING_ON = "tests/unit/pol/local/test_going_on.py"
+_RESUMING = "tests/unit/pol/tracing/test_resuming.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -1514,6 +1516,46 @@ MUTANTS = (
         "            drawn = values[BATCH_NUMBER] * count + values[_PART]\n",
         "            drawn = values[BATCH_NUMBER] * count\n",
         ("tests/unit/pol/tracing/test_accumulation.py",),
+    ),
+    Mutant(
+        "all-slots-go-on-alike",
+        "each slot goes on from the optimizer's state of slot 0",
+        "pol/work/segments.py",
+        "        state = state.with_local(freeze(own))\n",
+        "        state = state.with_local(freeze(state.local_state))\n",
+        (_GOING_ON,),
+    ),
+    Mutant(
+        "every-round-begins-anew",
+        "the first segment of each round begins with the state that is for the first step of a job",
+        "pol/work/segments.py",
+        "    if (part.round, index) == (0, 0) and",
+        "    if index == 0 and",
+        (_GOING_ON,),
+    ),
+    Mutant(
+        "data-begin-anew",
+        "a job that goes on takes the first batches again",
+        "pol/work/segments.py",
+        "    number = batch_number(document.slots, at, slot)\n",
+        "    number = batch_number(document.slots, step, slot)\n",
+        (_GOING_ON,),
+    ),
+    Mutant(
+        "other-weights-go-on",
+        "a model's file that was changed since goes on with the optimizers' state of what it was",
+        "pol/job/checkpoint.py",
+        "        if _root(state, path.name) != root:\n",
+        "        if False:\n",
+        (_GOING_ON,),
+    ),
+    Mutant(
+        "rates-by-length",
+        "a learning rate depends on how many steps the job has",
+        "pol/tracing/tables.py",
+        "    return factor if np.array_equal(products, column.astype(np.float32)) else None\n",
+        "    return factor if products.shape == column.shape else None\n",
+        (_RESUMING,),
     ),
     Mutant(
         "parts-forget-their-sums",

@@ -6,13 +6,14 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from assay import JobSpec
 from compute_provider.work.worker import UPDATE
-from consumer.jobs import write_result
 from consumer.result import fetch_result
 from domain.errors import Expected
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
 from localnet.layout import ProviderSpec
+from pol.job.checkpoint import MODEL_FILE, POSITION_FILE, training_folder
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.local.run import run_locally
@@ -72,7 +73,7 @@ def run_row(row: Row, folder: Path, tell: Tell) -> Outcome:
     try:
         tell("building the job")
         job = folder / "job"
-        build(spec_of(row), job)
+        build(spec_of(row) if not row.resumed else _resumed(row, folder), job)
         tell("training here")
         local = train_here(job, folder / "local")
         if row.one_round:
@@ -81,9 +82,25 @@ def run_row(row: Row, folder: Path, tell: Tell) -> Outcome:
             if train_here(rounds, folder / "local-rounds") != local:
                 return Outcome(row, local, "", "several rounds end in another model here")
         network = train_on_network(row, job, folder / "network", tell)
+        here, there = (_position(folder / place) for place in ("local", "network"))
+        if here != there:
+            return Outcome(row, local, network, "another job would go on from something else")
     except (AssertionError, Expected) as error:
         return Outcome(row, local, network, str(error))
     return Outcome(row, local, network)
+
+
+def _resumed(row: Row, folder: Path) -> JobSpec:
+    """Return a row's job as one that goes on from another, which is trained here."""
+    spec = spec_of(row)
+    assert spec.steps is not None
+    build(replace(spec, steps=spec.steps // 2), folder / "before")
+    return replace(spec, resume=run_locally(folder / "before"))
+
+
+def _position(folder: Path) -> bytes:
+    """Return what a result's files say about where the training stands, with the roots of all its states."""
+    return (training_folder(folder / MODEL_FILE) / POSITION_FILE).read_bytes()
 
 
 def train_here(job: Path, out: Path) -> str:
@@ -116,7 +133,7 @@ def train_on_network(row: Row, job: Path, directory: Path, tell: Tell) -> str:
         order.wait_state(OrderState.PROVEN, SECONDS)
         _check_faults(row, market, order)
         found = fetch_result(market.client, market.key, order.id, market.job, directory / "scratch")
-        return write_result(found.state, directory / "model.safetensors").hex()
+        return found.save(directory / MODEL_FILE).hex()
 
 
 def _busy(market: MarketNetwork) -> ProviderSpec | None:

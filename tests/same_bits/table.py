@@ -17,7 +17,8 @@ _STEPS = {"digits": (40, 20, 5), "char-gpt": (12, 6, 2), "lstm": (20, 10, 2)}
 class Row:
     """A job, the providers of the cluster that trains it, and what is killed while somebody trains.
 
-    ``one_round`` makes one round of all steps, where several are usual.
+    ``one_round`` makes one round of all steps, where several are usual. ``resumed`` lets the job go on from what
+    another one of half its steps left, which was trained here.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Row:
     kill_validator: bool = False
     kill_provider: bool = False
     one_round: bool = False
+    resumed: bool = False
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ ROWS = (
     Row("digits-alone", "digits", (NUMPY,), 1, AVERAGE),
     # The same bits as in several rounds.
     Row("digits-one-round", "digits", (TORCH,), 1, AVERAGE, one_round=True),
-    Row("digits-unlike", "digits", (TORCH, SLOW), 4, NESTEROV),
+    Row("digits-unlike", "digits", (TORCH, SLOW), 4, NESTEROV, resumed=True),
     Row(
         "digits-all-faults",
         "digits",

@@ -377,12 +377,20 @@ def test_a_job_in_numbers(made: Path) -> None:
 
 
 def test_a_saved_result_is_what_a_command_writes(tmp_path: Path, made: Path) -> None:
-    state = assay.run_locally(made, out=tmp_path).state
-    result = assay.Result(state, (), b"", 1, 0, "assay1v")
+    ran = assay.run_locally(made, out=tmp_path)
+    result = assay.Result(
+        state=ran.state, locals=ran.locals, root=b"", leg=1, round=0, validator="assay1v",
+        position=ran.position,
+    )  # fmt: skip
     digest = result.save(tmp_path / "again.safetensors")
     written = (tmp_path / "again.safetensors").read_bytes()
     assert written == (tmp_path / "model.safetensors").read_bytes()
     assert sha256(written).digest() == digest
+    ours, theirs = tmp_path / "again.training", tmp_path / "model.training"
+    names = sorted(path.name for path in theirs.iterdir())
+    assert [(ours / name).read_bytes() for name in names] == [
+        (theirs / name).read_bytes() for name in names
+    ]
     with pytest.raises(assay.ConsumerError, match="name another file"):
         result.save(tmp_path)
 

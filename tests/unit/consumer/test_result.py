@@ -35,6 +35,7 @@ from link import handover as h
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, ResultLeaf, ResultManifest
+from pol.job.checkpoint import read_training
 from pol.job.document import Job, order_terms
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
@@ -226,6 +227,21 @@ def test_the_whole_way(market: Market, tmp_path: Path) -> None:
     assert set(loaded) == set(found.state)
     assert all(np.array_equal(loaded[name], found.state[name]) for name in loaded)
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_another_job_goes_on_from_it(market: Market, tmp_path: Path) -> None:
+    found, document = fetch(market, tmp_path / "scratch"), market.job.document
+    assert found.position.step == (LAST + 1) * document.round_steps
+    assert (found.position.global_root, *found.position.local_roots) == market.roots
+    # the market has other slots than the job
+    found = replace(found, position=replace(found.position, slots=SLOTS))
+    found.save(tmp_path / "mine.safetensors")
+    read = read_training(tmp_path / "mine.safetensors")
+    assert read.position == found.position
+    assert [state_tree(local).root for local in read.locals] == list(market.roots[1:])
+    (tmp_path / "other.training").write_text("a file where the folder should be")
+    with pytest.raises(ConsumerError, match=r"other\.training cannot be written"):
+        found.save(tmp_path / "other.safetensors")
 
 
 def test_a_validator_that_sees_its_round_closed_later_is_asked_again(

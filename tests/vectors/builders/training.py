@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,25 +22,31 @@ from pol.work.train import aggregate, train_share
 from tests.vectors.arithmetic.cases import tensor
 
 ROWS, BATCH, SLOTS = 7, 3, 3
+GOES_ON = "goes_on"
+"""A job that goes on from another one, in which each slot begins with a local state of its own."""
 SMALLEST = -1e-45
 """Of which a part rounds to -0."""
 
 
 def build(chosen: Backend | None = None) -> Any:
-    """Return what becomes of a job for each kind of update, on a back end or the reference."""
+    """Return what becomes of a job for each kind of update, and of one that goes on, on a back end or the reference."""
     executor = chosen or backend(NUMPY)
-    return {kind: _trained(kind, executor) for kind in (CLOSING, DIFFERENCE)}
+    sources = {kind: _source(kind) for kind in (CLOSING, DIFFERENCE)}
+    sources[GOES_ON] = _going_on(_source(CLOSING))
+    return {name: _trained(source, executor) for name, source in sources.items()}
 
 
-def _trained(kind: str, executor: Backend) -> Any:
+def _trained(source: JobSource, executor: Backend) -> Any:
     with TemporaryDirectory() as folder:
-        write_job(Path(folder), _source(kind))
+        write_job(Path(folder), source)
         document = json.loads((Path(folder) / DOCUMENT).read_bytes())
         loaded = load_job(Path(folder))
+        own = [_tensors(state) for slot in range(SLOTS) if (state := loaded.slot_local(slot))]
     return {
         "document": document,
         "global": _tensors(loaded.global_state),
         "local": _tensors(loaded.local_state),
+        **({"locals_of_other_slots": own} if own else {}),
         "data": _tensors(loaded.data.take(np.arange(loaded.data.rows))),
         "rounds": list(_rounds(loaded, executor)),
     }
@@ -109,6 +116,14 @@ def _source(kind: str) -> JobSource:
         holdout={"x": values[:4].reshape(2, 2), "number": np.arange(2)},
         shard_rows=4,
     )
+
+
+def _going_on(source: JobSource) -> JobSource:
+    """Return a job of one round that begins in the midst of an epoch, at the fifth step."""
+    locals_: list[State] = [
+        {**source.local_state, "m": np.array([0.5, -slot], np.float32)} for slot in range(SLOTS)
+    ]
+    return replace(source, rounds=1, first_step=5, local_state=locals_[0], slot_states=locals_)
 
 
 def _number(b: ProgramBuilder, value: float) -> int:

@@ -1,12 +1,14 @@
 """Jobs on the command line: a consumer's mistakes are told in one sentence, with the line of the file."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from assay.cli.output import plain
 from domain.params import local_params
+from pol.job.strict_json import dump_json
 from pol.state.tensors import load_safetensors
 from tests.unit.assay.support import assay, modules_after
 
@@ -73,6 +75,34 @@ def test_run_writes_model_and_trace(made: Path, tmp_path: Path) -> None:
     assert "a.weight" in load_safetensors(Path(value["model"]))
     checked = assay("trace", "verify", value["trace"], "--job", made)
     assert checked.code == 0
+
+
+def test_how_to_go_on_is_said(made: Path, tmp_path: Path) -> None:
+    ran = assay("job", "run", made, "--rounds", "1", "-o", tmp_path / "out")
+    assert f"--resume {tmp_path / 'out' / 'model.safetensors'} -o DIR" in ran.out
+
+
+def test_a_job_that_goes_on_says_from_which_step(job: Path, tmp_path: Path) -> None:
+    assert "goes on from step" not in assay("job", "inspect", job).out
+    file = job / "job.json"
+    fields = {**json.loads(file.read_bytes()), "start": {"step": 1200, "local_roots": []}}
+    file.write_bytes(dump_json(fields))
+    assert re.search(r"goes on from step +│ 1,200", assay("job", "inspect", job).out)
+    assert assay("job", "inspect", job, "--output", "json").json["first_step"] == 1200
+
+
+def test_building_goes_on_from_what_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "job.py"
+    file.write_text(
+        "import assay, numpy, torch\n"
+        "x = {'x': numpy.zeros((4, 2), 'f4')}\n"
+        "def job():\n"
+        "    return assay.JobSpec(name='n', model=torch.nn.Linear(2, 1), train=x, holdout=x,\n"
+        "        batch=2, steps=2, loss=lambda m, b: m(b['x']).mean())\n"
+    )
+    ran = assay("job", "build", file, "--resume", tmp_path / "none", "-o", tmp_path / "out")
+    assert f"there is no training at {tmp_path / 'none'}" in ran.refusal
 
 
 def test_run_repeats_to_the_bit(made: Path, tmp_path: Path) -> None:

@@ -10,13 +10,11 @@ from pol.errors import AggregationFailed, NotFiniteStep, StepFailed
 from pol.executor.backend import backend
 from pol.job.document import JobDocument
 from pol.job.load import load_job
-from pol.job.write import JobSource, write_job
-from pol.local.evaluate import load_holdout
+from pol.job.write import write_job
 from pol.local.run import LocalRun, run_locally
 from pol.state.canonical import state_tree
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share
-from tests.unit.pol.datasets import all_rows
 from tests.unit.pol.odd_jobs import (
     Change,
     beyond_the_table,
@@ -26,33 +24,12 @@ from tests.unit.pol.odd_jobs import (
     none_from,
     write_odd_job,
 )
-
-FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
+from tests.unit.pol.tiny import FIXTURE, tiny_source
 
 
 def divided(directory: Path, rounds: int, slots: int, round_steps: int) -> JobDocument:
     """Write the checked-in job with another division."""
-    loaded = load_job(FIXTURE)
-    old = loaded.job.document
-    source = JobSource(
-        name=old.name,
-        seed=old.seed,
-        rounds=rounds,
-        slots=slots,
-        round_steps=round_steps,
-        batch=old.batch,
-        segment_steps=1,
-        aggregation=old.aggregation,
-        step=old.step,
-        outer=old.outer,
-        eval=old.eval,
-        metrics=old.metrics,
-        global_state=loaded.global_state,
-        local_state=loaded.local_state,
-        data=all_rows(loaded.data),
-        holdout=load_holdout(FIXTURE, loaded.job),
-    )
-    return write_job(directory, source).document
+    return write_job(directory, tiny_source(rounds, slots, round_steps)).document
 
 
 def run(directory: Path, *division: int) -> LocalRun:

@@ -143,8 +143,9 @@ class Picture:
         ({"y": [0.0, 1.0, np.nan]}, r"train\.y: row 2 holds NaN"),
         ({"x": np.array([1.0, 1e300])}, r"train\.x: row 1 holds .*too large for float32"),
         (Items([]), "train: has no rows"),
-        ({"a.b": X}, r"train\.a\.b: the name of a column has no dot; rename it"),
-        ({"a b": X}, r"train\.a b: its name is not words of letters.*rename"),
+        ({"a\nb": X}, r"its name is empty or has characters that cannot be printed; rename"),
+        ({"": X}, r"its name is empty or has characters that cannot be printed; rename"),
+        ({"a b" * 40: X}, r"its name takes more than 154 characters in a job; give .* shorter"),
         (3, "train: is a int"),
     ],
 )

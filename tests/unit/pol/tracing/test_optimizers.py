@@ -12,11 +12,12 @@ from torch.optim import lr_scheduler
 
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP
+from pol.tracing import tables
 from pol.tracing.functions import JobFunctions, named
 from pol.tracing.groups import trained_groups
 from pol.tracing.optimizers import InnerOptimizer, averages_initial, clip_values
 from pol.tracing.spec import SGD, JobSpec, Lion, cross_entropy
-from pol.tracing.tables import MOST_STEPS
+from pol.tracing.tables import MOST_STEPS, Table
 
 STEPS = 12
 ROWS = 24
@@ -210,16 +211,34 @@ def test_without_a_schedule_the_learning_rates_are_the_optimizers() -> None:
     assert _rates(_spec(model), 2) == [[0.001] * 2]
 
 
-def test_tables_that_differ_by_a_factor_are_one() -> None:
+def _cosine_tables(first_rate: float) -> list[Table]:
+    """Return the tables of two groups, the second with a rate of 0.1, under one scheduler."""
     model = _model()
     groups: list[dict[str, Any]] = [
-        {"params": model[0].parameters(), "lr": 0.3},
+        {"params": model[0].parameters(), "lr": first_rate},
         {"params": model[1].parameters()},
     ]
     optimizer = optim.SGD(groups, 0.1)
     scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 50)
     found = trained_groups(_spec(model, optimizer=optimizer, schedule=scheduler), 9, ROWS)
-    assert np.array_equal(found[0].lr.values, found[1].lr.values)
+    return [group.lr for group in found]
+
+
+def test_tables_that_differ_by_an_exact_factor_are_one() -> None:
+    one, other = _cosine_tables(0.4)
+    assert np.array_equal(one.values, other.values)
+    assert other.at(torch.tensor(5)) == one.at(torch.tensor(5)) * 0.25
+
+
+def test_a_rate_is_the_same_number_however_many_steps_a_job_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A third of a rounded number is not the rounded third: such tables are one only where two have no room."""
+    one, other = _cosine_tables(0.3)
+    assert np.allclose(other.values * 3, one.values)
+    monkeypatch.setattr(tables, "MOST_STEPS", 20)
+    one, other = _cosine_tables(0.3)
+    assert np.array_equal(one.values, other.values)
 
 
 def test_lion_takes_steps_of_one_size() -> None:
