@@ -18,14 +18,16 @@ import assay
 from pol.errors import JobError
 from pol.executor.names import NATIVE
 from pol.job.dataset import batch_at
+from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import load_job
 from pol.tracing.build import build
-from pol.tracing.functions import JobFunctions
+from pol.tracing.functions import JobFunctions, named
 from pol.tracing.loading import load_into
+from pol.tracing.optimizers import averages_initial
 from pol.tracing.spec import Batch, JobSpec
 from pol.work.segments import advance, slot_state
 from tests.unit.pol.executor.ops import get
-from tests.unit.pol.tracing.stepped import assert_near, job_steps, traced
+from tests.unit.pol.tracing.stepped import assert_near, job_steps, step_batch, traced
 
 NOISE, BATCH, STEPS = 6, 12, 4
 ROOT = Path(__file__).parents[4]
@@ -190,9 +192,7 @@ def test_a_critic_takes_several_updates_for_each_of_the_generator() -> None:
     of_generator = optim.RMSprop(copy.generator.parameters(), 1e-3)
     schedule = lr_scheduler.StepLR(of_critic, 2, 0.5)
     for step, found in enumerate(job_steps(spec, is_traced=False)):
-        rows = {
-            n: torch.as_tensor(c[step * BATCH : (step + 1) * BATCH]) for n, c in spec.train.items()
-        }
+        rows = step_batch(spec, step)
         losses = []
         for part in range(3):
             batch = {name: column[part * 4 : part * 4 + 4] for name, column in rows.items()}
@@ -233,38 +233,62 @@ def _ranked(model: Any, batch: Batch) -> Tensor:
 
 
 def _of_shared(model: Shared) -> tuple[optim.Optimizer, optim.Optimizer]:
+    """Return two optimizers, of which the first goes by the number of its steps."""
     first = [*model.encoder.parameters(), *model.decoder.parameters()]
     second = [*model.encoder.parameters(), *model.head.parameters()]
-    return optim.SGD(first, 0.5, momentum=0.9), optim.AdamW(second, 0.01)
+    return optim.Adagrad(first, 0.1, lr_decay=0.5), optim.AdamW(second, 0.01)
 
 
 def test_phases_may_move_the_same_weights_and_clip_each_by_itself() -> None:
+    """The second phase takes the last rows, for it has fewer repeats; averages are of the weights after all phases."""
     model = Shared()
     before, copy = deepcopy(model), deepcopy(model)
     one, two = _of_shared(model)
     phases = {
-        "rebuilt": assay.Phase(loss=_rebuilt, optimizer=one, clip_norm=0.1),
-        "ranked": assay.Phase(loss=_ranked, optimizer=[two], clip_value=0.01),
+        "rebuilt": assay.Phase(loss=_rebuilt, optimizer=one, clip_norm=0.1, repeat=3),
+        "ranked": assay.Phase(loss=_ranked, optimizer=[two], clip_value=0.01, repeat=2),
+    }
+    spec = _spec(model, phases)
+    first, second = _of_shared(copy)
+    for step, found in enumerate(job_steps(spec, is_traced=False)):
+        rows = step_batch(spec, step)
+        parts = [{name: column[at : at + 4] for name, column in rows.items()} for at in (0, 4, 8)]
+        for batch in parts:
+            copy.zero_grad()
+            _rebuilt(copy, batch).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(copy.parameters(), 0.1)
+            first.step()
+        for batch in parts[1:]:
+            copy.zero_grad()
+            _ranked(copy, batch).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_value_(copy.parameters(), 0.01)
+            second.step()
+        assert_near(found, copy, before, 1e-3)
+    names = set(JobFunctions(spec, STEPS).initial_local(dict(model.named_parameters())))
+    assert {"rebuilt.sum.encoder.weight", "ranked.exp_avg.encoder.weight"} <= names
+
+
+def test_averages_are_of_the_weights_after_all_phases() -> None:
+    model = Shared()
+    one, two = _of_shared(model)
+    phases = {
+        name: assay.Phase(loss=loss, optimizer=optimizer)
+        for name, loss, optimizer in (("rebuilt", _rebuilt, one), ("ranked", _ranked, two))
     }
     spec = _spec(model, phases, ema=0.5)
-    first, second = _of_shared(copy)
-    mean = deepcopy(model.encoder.weight.detach())
-    for step, found in enumerate(job_steps(_spec(model, phases), STEPS, is_traced=False)):
-        batch = {
-            n: torch.as_tensor(c[step * BATCH : (step + 1) * BATCH]) for n, c in spec.train.items()
-        }
-        copy.zero_grad()
-        _rebuilt(copy, batch).backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(copy.parameters(), 0.1)
-        first.step()
-        copy.zero_grad()
-        _ranked(copy, batch).backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_value_(copy.parameters(), 0.01)
-        second.step()
-        assert_near(found, copy, before, 1e-3)
-        mean = 0.5 * mean + 0.5 * found["global.encoder.weight"]
-    names = set(JobFunctions(spec, STEPS).initial_local(dict(model.named_parameters())))
-    assert {"rebuilt.momentum.encoder.weight", "ranked.exp_avg.encoder.weight"} <= names
+    state = dict(model.named_parameters())
+    averaged = averages_initial(0.5, state, list(state))
+    functions = JobFunctions(spec, STEPS)
+    inputs = {
+        **named("global", {**state, **averaged}),
+        **named("local", functions.initial_local(state)),
+        **named("batch", step_batch(spec, 0)),
+        STEP: torch.tensor(0),
+        BATCH_NUMBER: torch.tensor(0),
+    }
+    found = functions.step(inputs)
+    mean = (model.encoder.weight + found["global.encoder.weight"]) / 2
+    torch.testing.assert_close(found["global.ema.encoder.weight"], mean.detach())
 
 
 class Noisy(nn.Module):
