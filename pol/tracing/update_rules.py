@@ -192,13 +192,13 @@ class UpdateRule(Optimizer):
                 numbers=kept[index],
             )
             parts = [
-                (parameter.detach().clone(), parameter.grad.clone(), self.state_of(name, parameter))
+                (parameter.detach(), parameter.grad, self.state_of(name, parameter))
                 for name, parameter in named
             ]
             now = begun(self, parts, before)
             kept[index] = dict(now.numbers)
             for (name, parameter), part in zip(named, parts, strict=True):
-                value, state = moved(self, name, *part, now)
+                value, state = moved(self, name, part, now)
                 parameter.copy_(value)
                 self.state[parameter] = state
         kept_too: dict[Any, Any] = self.state
@@ -320,7 +320,8 @@ def begun(rule: UpdateRule, parts: Sequence[Part], step: RuleStep) -> RuleStep:
     """Return the step with the numbers that a rule's ``begin`` makes of a group."""
     if rule.begin is None:
         return step
-    parameters, gradients, states = (list(column) for column in zip(*parts, strict=True))
+    copies = [_copied(part) for part in parts]
+    parameters, gradients, states = (list(column) for column in zip(*copies, strict=True))
     field = "optimizer, begin"
     found = called(rule.begin, field, parameters, gradients, states, step)
     where = str(place_of_function(rule.begin, field))
@@ -329,27 +330,28 @@ def begun(rule: UpdateRule, parts: Sequence[Part], step: RuleStep) -> RuleStep:
 
 
 def moved(
-    rule: UpdateRule,
-    name: str,
-    parameter: Tensor,
-    gradient: Tensor,
-    state: dict[str, Tensor],
-    step: RuleStep,
+    rule: UpdateRule, name: str, part: Part, step: RuleStep
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return what a rule makes of a parameter that is called ``name``, and of its state.
 
     Raises JobError, which names the rule's line and the parameter, for what no step can keep.
     """
     field = f"optimizer, {name}"
-    shape, kinds = parameter.shape, dict(state)
-    found = called(rule.function, field, parameter, gradient, state, step)
+    parameter, _, state = part
+    found = called(rule.function, field, *_copied(part), step)
     where = str(place_of_function(rule.function, field))
     if not isinstance(found, tuple) or len(found) != 2:
         reason = f"the rule returns {type(found).__name__}, and not two things"
         raise JobError(where, reason, "return (parameter, state), the state as a dictionary")
     value, after = found
-    check_returned(where, "the parameter", value, shape)
-    return value, _checked(where, after, kinds, "state")
+    check_returned(where, "the parameter", value, parameter.shape)
+    return value, _checked(where, after, state, "state")
+
+
+def _copied(part: Part) -> Part:
+    """Return copies, which a rule may change in place."""
+    value, gradient, state = part
+    return value.clone(), gradient.clone(), {name: kept.clone() for name, kept in state.items()}
 
 
 def called(function: Callable[..., object], field: str, *arguments: object) -> object:
@@ -449,7 +451,7 @@ class OwnRule:
         self, of: Parameter, now: Now, common: Mapping[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Let the rule move the parameter."""
-        return moved(self.rule, of.name, *_part(of), self._step(now, common))
+        return moved(self.rule, of.name, _part(of), self._step(now, common))
 
     def _step(self, now: Now, numbers: Mapping[str, Tensor]) -> RuleStep:
         """Return a step of the job as the rule sees it."""
@@ -464,9 +466,7 @@ class OwnRule:
 
 
 def _part(of: Parameter) -> Part:
-    """Return copies, which the rule may change in place."""
-    state = {name: value.clone() for name, value in of.state.items()}
-    return of.value.clone(), of.gradient.clone(), state
+    return of.value, of.gradient, dict(of.state)
 
 
 # --- what a rule leaves in Python -----------------------------------------------------------------
@@ -521,8 +521,8 @@ def _tried(
             options=rule.options(group),
             numbers=first_numbers(rule),
         )
-        step = begun(rule, [(value.clone(), gradient.clone(), dict(state))], step)
-        found, after = moved(rule, name, value, gradient, state, step)
+        part = value, gradient, state
+        found, after = moved(rule, name, part, begun(rule, [part], step))
         return [found.nan_to_num(), *(tensor.nan_to_num() for tensor in after.values())]
 
 

@@ -21,6 +21,7 @@ import assay
 from pol.errors import JobError
 from pol.tracing.build import build
 from pol.tracing.groups import trained_groups
+from pol.tracing.optimizers import InnerOptimizer
 from pol.tracing.spec import Batch, JobSpec
 from tests.unit.pol.tracing.stepped import assert_near, job_steps, step_batch, traced
 
@@ -540,6 +541,41 @@ def test_a_rule_may_write_in_place_and_draw_from_the_seed_of_the_job() -> None:
     assert not torch.allclose(second, 2 * first, atol=1e-4)
 
 
+def _writing(
+    parameters: list[Tensor], gradients: list[Tensor], states: Any, step: assay.RuleStep
+) -> dict[str, Tensor]:
+    """Normalize in place, which is nobody else's business."""
+    del parameters, step
+    for gradient in gradients:
+        gradient.mul_(0.0)
+    for state in states:
+        state["mean"].add_(1.0)
+    return {"nothing": torch.zeros(())}
+
+
+def _in_place(p: Tensor, g: Tensor, state: Any, step: assay.RuleStep) -> tuple[Tensor, Any]:
+    state["mean"].mul_(0.5).add_(g)
+    return p.sub_(step.lr * state["mean"]), state
+
+
+def test_what_a_rule_writes_in_place_is_in_copies() -> None:
+    model = Net()
+    rule = assay.update_rule(
+        _in_place, model.parameters(), lr=0.1, state={"mean": 0.0},
+        numbers={"nothing": 0.0}, begin=_writing,
+    )  # fmt: skip
+    copy = deepcopy(model)
+    agrees(_spec(model, rule), copy, optim.SGD(copy.parameters(), 0.1, momentum=0.5))
+    inner = InnerOptimizer(trained_groups(_spec(model, rule), STEPS, ROWS))
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    local = inner.initial(weights)
+    before = deepcopy((weights, local))
+    moved, _ = inner.update(weights, {n: w + 1 for n, w in weights.items()}, local, torch.tensor(0))
+    assert not torch.equal(moved["body.weight"], weights["body.weight"])
+    for tensors, others in zip((weights, local), before, strict=True):
+        assert all(torch.equal(tensors[name], others[name]) for name in others)
+
+
 def test_the_state_may_begin_with_the_weights_that_are_drawn(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     rule = assay.update_rule(
@@ -668,6 +704,16 @@ def test_what_is_no_optimizer_of_a_job_says_what_to_give(
     model = Net()
     with pytest.raises(JobError, match=reason):
         trained_groups(_spec(model, make(model)), STEPS, ROWS)
+
+
+def test_one_rate_for_optimizers_that_have_several_is_refused() -> None:
+    model = Net()
+    listed = [optim.SGD([model.body.weight], 0.1), optim.SGD(model.head.parameters(), 0.2)]
+    with pytest.raises(JobError, match=r"schedule: .*several.*LambdaLR"):
+        trained_groups(_spec(model, listed, schedule=0.1), STEPS, ROWS)
+    other = lr_scheduler.StepLR(optim.SGD(model.parameters(), 0.1), 2)
+    with pytest.raises(JobError, match="schedule: it is the scheduler of another optimizer"):
+        trained_groups(_spec(model, listed, schedule=[other]), STEPS, ROWS)
 
 
 class NoamOpt:
