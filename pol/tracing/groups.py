@@ -1,10 +1,11 @@
 """Which parameters a job trains, by which rule, and with what learning rate in each step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -14,6 +15,7 @@ from pol.tracing.gradient_at import GradientAt
 from pol.tracing.schedules import Course, courses, of_another, several_rates
 from pol.tracing.spec import SGD, AdamW, JobSpec, Lion
 from pol.tracing.tables import Table, share_tables
+from pol.tracing.taken import Taken, taken_by_steps
 from pol.tracing.update_rules import OwnRule, UpdateRule, check_repeatable
 from pol.tracing.updates import Rule
 
@@ -42,12 +44,13 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that one rule moves; ``varying`` are its options that have a table."""
+    """Parameters that one rule moves; ``varying`` are its options that have a table, ``taken`` its state so far."""
 
     names: tuple[str, ...]
     rule: Rule
     lr: Table
     varying: Mapping[str, Table]
+    taken: Taken = field(default_factory=Taken)
 
 
 def trained_groups(
@@ -61,10 +64,12 @@ def trained_groups(
     """
     owners = {id(p): name for name, p in spec.model.named_parameters()}
     parts: list[_Part] = []
+    movers: list[object] = []
     found: list[Course] = []
     for one in _apart(spec):
         own = list(_parts(one, owners))
         parts += own
+        movers += [one.optimizer] * len(own)
         if one.schedule is not None and any(isinstance(rule, updates.Rprop) for _, _, rule in own):
             reason = "Rprop takes a learning rate for its first step only, and then makes its own"
             raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
@@ -72,8 +77,9 @@ def trained_groups(
     if spec.weights == "seed" and any(
         isinstance(rule, OwnRule) and rule.rule.steps for _, _, rule in parts
     ):
-        reason = "the rule has state of steps that it has made, and the weights are drawn anew"
-        raise JobError("optimizer", reason, 'give weights="keep", or make a new optimizer')
+        reason = "it has state of steps that it has made, and the weights are drawn anew"
+        remedy = "leave weights= out, which keeps the weights, or make a new optimizer"
+        raise JobError("optimizer", reason, remedy)
     _check_one_rate(spec, parts)
     _check_moved_once(parts)
     rates = share_tables([course.lr for course in found], first * repeat)
@@ -84,14 +90,33 @@ def trained_groups(
         raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
     return [
         Group(
-            names=names,
+            names=some,
             rule=rule,
             lr=rate,
-            varying=_varying(rule, course, steps * repeat, first * repeat),
+            varying=_varying(rule, course, steps * repeat, first * repeat, taken.steps),
+            taken=taken,
         )
-        for (names, _, rule), course, rate in zip(parts, found, rates, strict=True)
-        if names
+        for (names, _, rule), mover, course, rate in zip(parts, movers, found, rates, strict=True)
+        for some, taken in _taken(spec, mover, names, rule)
+        if some
     ]
+
+
+def _taken(
+    spec: JobSpec, optimizer: object, names: tuple[str, ...], rule: Rule
+) -> Iterator[tuple[tuple[str, ...], Taken]]:
+    """Yield the names of a group with what the optimizer has of them already; a person's own rule has it itself."""
+    if isinstance(optimizer, GradientAt):
+        optimizer = optimizer.base
+    if not isinstance(optimizer, _Optimizer) or isinstance(rule, OwnRule):
+        yield names, Taken()
+        return
+    for some, taken in taken_by_steps(spec.model, optimizer, names, rule):
+        if taken.steps and spec.weights == "seed":
+            reason = "it has state of steps that it has made, and the weights are drawn anew"
+            remedy = "leave weights= out, which keeps the weights, or make a new optimizer"
+            raise JobError("optimizer", reason, remedy)
+        yield some, taken
 
 
 _Part = tuple[tuple[str, ...], Mapping[str, Any], Rule]
@@ -290,13 +315,18 @@ def _plain(value: object) -> object:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
-def _varying(rule: Rule, course: Course, steps: int, first: int) -> dict[str, Table]:
+def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, Table]:
+    """Return the tables of a rule in the steps from ``first`` on, before which it has made ``done`` others."""
     tables = {
         # after its end, a table stays at its last number
-        name: Table(values[first:] or values[-1:], steps=steps - first, first=first)
-        for name, values in rule.tables(steps).items()
+        name: Table(values[done + first :] or values[-1:], steps=steps - first, first=first)
+        for name, values in rule.tables(done + steps).items()
     }
+    options = dict(course.options)
+    if done and "correction1" in options:
+        momenta = options["beta1"]
+        options["correction1"] = 1.0 - momenta ** (done + first + np.arange(1, len(momenta) + 1))
     return {
         **tables,
-        **{name: Table(values, first=first) for name, values in course.options.items()},
+        **{name: Table(values, first=first) for name, values in options.items()},
     }

@@ -34,13 +34,14 @@ class InnerOptimizer:
         """Return the local state before the first step."""
         state = {}
         for index, group in enumerate(self._groups):
-            for name, number in group.rule.numbers().items():
-                state[_of_group(name, index)] = torch.tensor(number)
+            for name, number in {**group.rule.numbers(), **group.taken.numbers}.items():
+                state[number_name(name, index)] = torch.tensor(number)
             found = {name: group.rule.initial(name, parameters[name]) for name in group.names}
             for kind in dict.fromkeys(kind for own in found.values() for kind in own):
                 for name in group.names:
                     if kind in found[name]:
                         state[f"{kind}.{name}"] = found[name][kind]
+            state.update(group.taken.tensors)
         return state
 
     def update(
@@ -62,10 +63,16 @@ class InnerOptimizer:
                 for name in group.names
                 if name in gradients
             ]
-            now = Now(step=step, lr=group.lr.at(step), varying=varying, parameters=parts)
-            numbers = {name: local[_of_group(name, index)] for name in group.rule.numbers()}
+            done = group.taken.steps
+            now = Now(
+                step=step + done if done else step,
+                lr=group.lr.at(step),
+                varying=varying,
+                parameters=parts,
+            )
+            numbers = {name: local[number_name(name, index)] for name in group.rule.numbers()}
             numbers, common = group.rule.begin(numbers, now)
-            kept.update({_of_group(name, index): number for name, number in numbers.items()})
+            kept.update({number_name(name, index): number for name, number in numbers.items()})
             for part in parts:
                 moved[part.name], state = group.rule.update(part, now, common)
                 kept.update({f"{kind}.{part.name}": tensor for kind, tensor in state.items()})
@@ -74,7 +81,7 @@ class InnerOptimizer:
     def _states(self, local: Tensors) -> dict[str, dict[str, torch.Tensor]]:
         """Return the state of each parameter by the names that its rule has for it."""
         numbers = {
-            _of_group(name, index)
+            number_name(name, index)
             for index, group in enumerate(self._groups)
             for name in group.rule.numbers()
         }
@@ -100,7 +107,7 @@ class InnerOptimizer:
         return dict(zip(names, elsewhere(self._elsewhere, values, slopes, now), strict=True))
 
 
-def _of_group(name: str, index: int) -> str:
+def number_name(name: str, index: int) -> str:
     """Return the name of a group's number in the local state."""
     return f"{name}.{index}" if index else name
 

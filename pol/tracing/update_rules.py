@@ -427,6 +427,11 @@ class OwnRule:
         is_new = parameter not in self.rule.state
         return self.rule.first_state(name, value) if is_new else self.rule.state_of(name, parameter)
 
+    def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        """Return none: the rule says what it keeps of each parameter."""
+        del shape
+        return {}
+
     def numbers(self) -> dict[str, float]:
         """Return the numbers of the group."""
         return {name: float(value) for name, value in self.rule.numbers_of(self.index).items()}

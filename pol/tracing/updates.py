@@ -46,6 +46,9 @@ class Now:
 class Rule(Protocol):
     """The formula of one optimizer with its options."""
 
+    def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        """Return the shapes of what is kept of a parameter of this shape, as far as its shape alone decides them."""
+
     def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return what is kept of a parameter before the first step."""
 
