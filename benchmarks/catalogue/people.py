@@ -433,9 +433,11 @@ def _own_schedule() -> JobSpec:
     model = _scores()
     first, *rest = model.children()
     later = [parameter for part in rest for parameter in part.parameters()]
-    optimizer = torch.optim.SGD(
-        [{"params": first.parameters()}, {"params": later, "lr": 0.02}], 0.1
-    )
+    groups: list[dict[str, Any]] = [
+        {"params": list(first.parameters())},
+        {"params": later, "lr": 0.02},
+    ]
+    optimizer = torch.optim.SGD(groups, 0.1)
     return job(lambda: model, VECTORS, optimizer=optimizer, schedule=Growing(optimizer))()
 
 
