@@ -1,23 +1,23 @@
 """The page of one order: where it stands, its rounds and slots, its panels, its money."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 from console import words
+from console.costs import cost_of
 from console.flows import Account, bonds_of, deposit_of, draw
 from console.index import Index
 from console.rows import Query, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import LegStory, RoundStory, ShareStory, Story
 from console.traces import Trace
-from domain.amount import price_ceil
 from domain.keys import ShareKey
 from domain.market.records import JobTerms, OrderState
+from domain.params import Params
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, Ruling, ShareState
-from pol.rules.schedule import first_step, round_work, share_segments, total_work
+from pol.rules.schedule import first_step, share_segments, total_work
 from pol.rules.tiers.table import tier_named
 
 ROUNDS_SHOWN: Final = 40
@@ -38,9 +38,12 @@ _STEPS: Final = (
 class OrderPage:
     """Tells stories, with what an index knows of times, the names of validators, and the number of bids."""
 
-    def __init__(self, index: Index, names: Mapping[str, str], bids: int) -> None:
+    def __init__(
+        self, index: Index, names: Mapping[str, str], bids: int, params: Params | None = None
+    ) -> None:
         """``names`` are monikers by operator address."""
         self._index, self._names, self._bids = index, names, bids
+        self._params = params
 
     def show(self, query: Query, story: Story) -> dict[str, Any]:
         """Return all about an order."""
@@ -53,9 +56,6 @@ class OrderPage:
         latest = self._index.latest(EVENTS_READ, order.id)
         traces = self._index.traces(order.id, shown.number) if shown else {}
         deposit, bonds = deposit_of(story), bonds_of(story)
-        verified = sum(
-            r.price for a in story.legs.values() for r in a.rounds.values() if r.verified_height
-        )
         last = -(-terms.rounds // ROUNDS_SHOWN)
         reached = max(shown.rounds, default=0) if shown else 0
         at = min(last, query.number("rounds", 1, reached // ROUNDS_SHOWN + 1))
@@ -63,7 +63,9 @@ class OrderPage:
             "id": order.id.hex(),
             "consumer": order.consumer,
             "job": terms.job_id.hex(),
+            "job_name": self._index.job_name(terms.job_id),
             "state": story.state.name.lower(),
+            "status": words.order_state(story.state, story.close_reason),
             "close_reason": story.close_reason,
             "told": self._told(story),
             "next_event": story.next,
@@ -91,8 +93,8 @@ class OrderPage:
             "rounds_closed": current.closed if current else 0,
             "rounds_verified": current.verified if current else 0,
             "seconds_left": self._seconds_left(story),
-            "verified_price": verified,
-            "price_left": self._price_left(story),
+            "cost": self._cost(story, deposit),
+            "paid": _paid(deposit),
             "loss": loss_of(shown, terms, traces) if shown else None,
             "legs": [self._leg(found) for found in story.legs.values()],
             "leg": shown.number if shown else 0,
@@ -188,14 +190,12 @@ class OrderPage:
             return 0.0
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
-    def _price_left(self, story: Story) -> int:
-        """Return what the rounds that are not verified yet will cost, if all of them will be."""
-        current = story.current
-        if current is None or story.state is OrderState.CLOSED:
-            return 0
-        left = current.length - current.verified
-        served = replace(story.order.terms, slots=current.slots)
-        return price_ceil(left * round_work(served), current.price)
+    def _cost(self, story: Story, deposit: Account) -> int:
+        """Return what the whole order costs, as a quote says it; of a closed one, what it did cost."""
+        if story.state is OrderState.CLOSED:
+            return _paid(deposit)
+        order, price = story.order, story.current.price if story.current else 0
+        return cost_of(order.terms, order.conditions, price, order.price_limit, self._params)
 
     def _told(self, story: Story) -> str:
         """Say in a sentence where the order stands."""
@@ -215,7 +215,10 @@ class OrderPage:
         waiting = current.closed - current.verified
         behind = f"; {waiting} closed and not verified yet" if waiting else ""
         if story.state is OrderState.RUNNING:
-            return f"Round {current.open_round + 1} of {terms.rounds} is trained by the providers of {name}{behind}."
+            number = words.round_number(current.open_round)
+            return (
+                f"Round {number} of {terms.rounds} is trained by the providers of {name}{behind}."
+            )
         if current.settles_at:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
         return (
@@ -241,7 +244,8 @@ class OrderPage:
             "state": state,
             "closed_ns": self._index.block_time(found.closed_height),
             "window_ends": found.window_ends if not found.verified_height else 0,
-            "price": found.price,
+            # Its work and its audits; they are paid when it is verified.
+            "cost": found.price + found.audit_fee if found.verified_height else 0,
             "waits": found.waits,
             "skipped": found.skipped,
             "stopped": words.place(found.stopped) if found.stopped else "",
@@ -332,6 +336,11 @@ class OrderPage:
                     if place.ruling is Ruling.WRONG
                 ]
         return found
+
+
+def _paid(deposit: Account) -> int:
+    """Return what left a deposit for work and audits."""
+    return sum(flow.amount for flow in deposit.flows if flow.kind != "refund")
 
 
 def _decided(found: RoundStory) -> bool:

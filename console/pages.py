@@ -12,7 +12,7 @@ from typing import Any, Final
 from console import words
 from console.duties import duties_of
 from console.errors import ConsoleError, NotThere
-from console.index import EARNINGS
+from console.index import EARNINGS, OrderRow
 from console.known import BLOCKS_SHOWN, Known, Snapshot
 from console.order import OrderPage
 from console.programs import show_job
@@ -41,6 +41,7 @@ STORIES_KEPT: Final = 24
 LATE_SECONDS: Final = 60
 """How old the last block may be; blocks come every few seconds."""
 _FILTERS: Final = {state.name.lower(): state for state in OrderState}
+_REASONS: Final = {reason.name.lower(): reason for reason in CloseReason}
 
 
 def _notice(snapshot: Snapshot, behind: int) -> str:
@@ -194,8 +195,8 @@ class Pages:
     def orders(self, query: Query) -> dict[str, Any]:
         """Return one page of the list of orders."""
         state = query.text("state")
-        wanted = _FILTERS.get(state, 0)
-        reason = int(CloseReason.SETTLED) if state == "settled" else 0
+        reason = int(_REASONS.get(state, 0))
+        wanted = OrderState.CLOSED if reason else _FILTERS.get(state, 0)
         consumer, validator = query.text("consumer"), query.text("validator")
         at = query.number("page", 1, 1)
         filters = {
@@ -205,21 +206,25 @@ class Pages:
             "validator": validator,
         }
         rows, count = self._index.orders(offset=(at - 1) * PAGE, limit=PAGE, **filters)  # type: ignore[arg-type]
-        counts = self._index.count_states()
-        _, settled = self._index.orders(
-            state=int(OrderState.CLOSED), reason=int(CloseReason.SETTLED), limit=0
-        )
+        counts, reasons = self._index.count_states(), self._index.count_reasons()
         return {
             "filters": {"state": state, "consumer": consumer, "validator": validator},
             "page": at,
             "pages": max(1, -(-count // PAGE)),
             "count": count,
-            "counts": {
-                **{name: counts.get(found, 0) for name, found in _FILTERS.items()},
-                "settled": settled,
+            "counts": {name: counts.get(found, 0) for name, found in _FILTERS.items()},
+            # Of those that are closed.
+            "reasons": {
+                name: reasons.get(found, 0)
+                for name, found in _REASONS.items()
+                if found in reasons or name == state
             },
-            "orders": [order_row(self._index, row) for row in rows],
+            "orders": self._rows(rows),
         }
+
+    def _rows(self, rows: Iterable[OrderRow]) -> list[dict[str, Any]]:
+        params = self._known.snapshot.params
+        return [order_row(self._index, row, params) for row in rows]
 
     def find_order(self, text: str) -> bytes:
         """Return the order that an id or its first digits (4 or more) name; NotThere."""
@@ -253,9 +258,10 @@ class Pages:
 
     def order(self, query: Query, order_id: bytes) -> dict[str, Any]:
         """Return all about one order."""
-        story, bids = self.story(order_id), len(self._known.snapshot.bids)
+        story, snapshot = self.story(order_id), self._known.snapshot
         with self._lock:
-            return OrderPage(self._index, self.names(), bids).show(query, story)
+            page = OrderPage(self._index, self.names(), len(snapshot.bids), snapshot.params)
+            return page.show(query, story)
 
     def share(self, query: Query, key: ShareKey) -> dict[str, Any]:
         """Return all about a share of an order; NotThere."""
@@ -296,7 +302,7 @@ class Pages:
             ],
             "quote": quote(self.ask, self._known.snapshot.params, query),
             "open_orders": count,
-            "waiting": [order_row(self._index, row) for row in rows[:PAGE]],
+            "waiting": self._rows(rows[:PAGE]),
             "filters": condition_bars(tuple(reasons.items()), max(reasons.values(), default=0)),
         }
 
@@ -393,11 +399,11 @@ class Pages:
                 {"order": order_id.hex(), "amount": amount}
                 for order_id, amount in self._index.earned_of(address, 20)
             ],
-            "ordered": [order_row(self._index, row) for row in ordered],
+            "ordered": self._rows(ordered),
             "ordered_count": count,
             "paid": paid,
             "locked": locked,
-            "served": [order_row(self._index, row) for row in served],
+            "served": self._rows(served),
             "served_count": served_count,
             "bids": [self._bid(bid) for bid in snapshot.bids if bid.validator == address],
             "duties": self._duties(address),

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from console.costs import cost_of, limit_of
 from console.errors import ConsoleError
 from console.rows import Query, condition_bars
 from console.words import UASSAY, cut
-from domain.amount import PFLOP, price_ceil
 from domain.bounds import check
 from domain.errors import Expected
 from domain.limits import EXECUTOR_VERSION, NAME_MAX
@@ -125,8 +125,7 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
             regions=tuple(filter(None, (form["region"],))),
             tiers=tuple(filter(None, (form["tier"],))),
         )
-        # What all of it may cost, as the price of its work that bids name.
-        limit = number["pays"] * PFLOP // total_work(terms)
+        limit = limit_of(terms, conditions, number["pays"], params)
         if number["pays"] and not limit:
             raise ConsoleError("no bid can be as cheap", "let it cost more", field="pays")
         request = SimulateMatchRequest(
@@ -146,7 +145,7 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
                 "id": bid.id.hex(),
                 "validator": bid.validator,
                 "price": offer.price,
-                "cost": price_ceil(work, offer.price),
+                "cost": cost_of(terms, conditions, offer.price, limit, params),
                 "slots": offer.slots,
                 "slot_speed": offer.slot_speed,
                 "seconds": seconds,

@@ -16,6 +16,7 @@ from domain.ledger.moves import (
     ESCROWS_POT,
     FEES_POT,
 )
+from domain.market.messages import MsgCancelOrder
 from domain.market.queries import BidsRequest, OrdersRequest
 from domain.market.records import OrderState
 from domain.proof.moves import AUDITS_POT
@@ -23,6 +24,7 @@ from domain.proof.queries import PanelDutiesRequest
 from domain.registry.moves import STAKES_POT
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from tests.support.chain_harness import cons_address
+from tests.support.chain_market import PRICE, submit
 from tests.support.told_market import ToldMarket
 from tests.unit.console.conftest import Told
 
@@ -88,7 +90,7 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
     closing = [
         d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]
     ]
-    assert (f"close round {winner.round}", winner.progress_deadline) in {
+    assert (f"close round {winner.round + 1} of 2", winner.progress_deadline) in {
         (duty["what"], duty["until"]) for duty in closing
     }
 
@@ -109,9 +111,33 @@ def test_a_consumer_sees_what_orders_took_and_hold(told: Told) -> None:
     assert "Earned" in told.get("/members/v0").text
 
 
-def test_orders_are_counted_beside_each_filter(told: Told) -> None:
-    counts = told.json("/orders")["counts"]
-    assert counts["settled"] == told.json("/orders?state=settled")["count"] == 1
+def test_closed_orders_are_counted_and_filtered_by_their_reason(told: Told) -> None:
+    page = told.json("/orders")
+    assert page["counts"]["closed"] == sum(page["reasons"].values()) == 1
+    assert page["reasons"] == {"settled": 1}
+    for name in ("settled", "expired", "cancelled", "closed", "open"):
+        found = told.json(f"/orders?state={name}")
+        expected = {**page["counts"], **page["reasons"]}.get(name, 0)
+        assert found["count"] == expected
+        assert {row["status"] for row in found["orders"]} <= {name, "settled"}
+    assert ">settled</span>" in told.get("/orders").text
+
+
+def test_an_order_says_why_it_closed_where_its_state_stands() -> None:
+    market = ToldMarket()
+    gone = market.submit(submit(price_limit=PRICE // 2))
+    market.chain.ok(MsgCancelOrder(market.order(gone).consumer, gone))
+    late = market.submit(submit(price_limit=PRICE // 2, time_to_live=4))
+    for _ in range(4):
+        market.chain.block(seconds=2)
+    with Console(0, probe=False) as console:
+        market.tell(console.known)
+        rows = {row["id"]: row for row in console.pages.orders(Query({}))["orders"]}
+        assert rows[gone.hex()]["status"] == "cancelled"
+        assert rows[late.hex()]["status"] == "expired"
+        page = console.pages.orders(Query({"state": "expired"}))
+        assert [row["id"] for row in page["orders"]] == [late.hex()]
+        assert page["reasons"] == {"cancelled": 1, "expired": 1}
 
 
 def test_providers_and_consumers_have_duties_too() -> None:
@@ -132,7 +158,7 @@ def test_providers_and_consumers_have_duties_too() -> None:
         assert duties("v0p0") == []
         market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
         progress = market.leg(order_id).progress_deadline
-        assert duties("v0p0") == [("show what is asked of slot 0 in round 0", progress)]
+        assert duties("v0p0") == [("show what is asked of slot 0 in round 1 of 2", progress)]
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)
         market.chain.ok(market.close_message(order_id))
