@@ -10,10 +10,13 @@ from threading import RLock
 from typing import Any, Final
 
 from console import words
+from console.blocks import show_block, show_blocks, show_transaction
 from console.duties import duties_of
 from console.errors import ConsoleError, NotThere
+from console.find import find
 from console.index import EARNINGS, OrderRow
 from console.known import BLOCKS_SHOWN, Known, Snapshot
+from console.node import Node
 from console.order import OrderPage
 from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
@@ -83,6 +86,7 @@ class Pages:
         self.job_at: Path | None = None
         # How the node is asked for a quote, once there is one.
         self.ask: Ask = _nobody
+        self.node: Node | None = None
         self._lock = RLock()
         self._stories: OrderedDict[bytes, Story] = OrderedDict()
         self._of: tuple[str, str] = ("", "")
@@ -221,6 +225,28 @@ class Pages:
             },
             "orders": self._rows(rows),
         }
+
+    # --- what is looked for -------------------------------------------------------------------
+
+    def find(self, query: Query) -> dict[str, Any]:
+        """Return what a text may name: orders, blocks, transactions, validators, providers, jobs."""
+        text = query.text("q")
+        found = find(self._index, self._known.snapshot, self.node, text) if text else []
+        return {"text": text, "hits": found}
+
+    # --- blocks --------------------------------------------------------------------------------
+
+    def blocks(self, query: Query) -> dict[str, Any]:
+        """Return one page of the list of blocks, the newest first."""
+        return show_blocks(self._index, self._known.snapshot, query)
+
+    def block(self, query: Query, height: int) -> dict[str, Any]:
+        """Return one block with its transactions and events; NotThere."""
+        return show_block(self._index, self._known.snapshot, self.node, query, height)
+
+    def transaction(self, query: Query, tx_hash: str) -> dict[str, Any]:
+        """Return one transaction with what it says and did; NotThere."""
+        return show_transaction(self._index, self.node, tx_hash)
 
     def _rows(self, rows: Iterable[OrderRow]) -> list[dict[str, Any]]:
         params = self._known.snapshot.params

@@ -312,3 +312,8 @@ def place(found: Place) -> str:
             return f"update of slot {found.slot}"
         case AuditKind.SEGMENT:
             return f"segment {found.segment} of slot {found.slot}"
+
+
+def message_kind(name: str) -> str:
+    """Write the name of a kind of message as words: SubmitOrder is submit order."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

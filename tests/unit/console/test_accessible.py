@@ -70,6 +70,10 @@ def all_pages(told: Told) -> list[str]:
         "/members/carol",
         *(f"/orders/{order_id}" for order_id in (settled, running, waiting)),
         f"/orders/{settled}/1/0/0/1",
+        "/blocks",
+        f"/blocks/{told.market.chain.height}",
+        "/find?q=v",
+        "/find?q=nothing",
         "/nothing",
     ]
 

@@ -407,7 +407,7 @@ def test_the_pictures_in_the_documentation_are_those_that_the_browser_takes() ->
 
 
 def test_a_quote_tells_who_would_take_a_job_and_why_others_do_not(told: Told) -> None:
-    asked = "/book?rounds=3&slots=2&steps=10&segment=5&work=1000&pays=100"
+    asked = "/book?rounds=3&slots=2&steps=10&segment=5&work=1000&pays=200"
     found = told.json(asked)["quote"]
     assert found["error"] == ""
     assert [bid["validator"] for bid in found["candidates"]] == ["v0"]
