@@ -1,7 +1,7 @@
 # Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-node test test-browser nightly demo wheel lint style types layers site lock
+.PHONY: help setup setup-node test test-browser nightly packages demo wheel lint style types layers site lock
 
 # The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
 ifndef PYTHON
@@ -30,7 +30,10 @@ test: setup ## all tests; PYTEST_ARGS adds options
 test-browser: setup ## the console in a Chromium, which root gets from Debian where there is none; SHOTS=docs/images keeps pictures
 	@ASSAY_SCREENSHOTS="$(SHOTS)" .venv/bin/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-nightly: setup ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every mutant
+packages: setup ## packages of others, for the table of models
+	@.venv/bin/uv pip install --quiet --require-hashes --python .venv/bin/python -r $(LOCKS)/requirements-packages.lock
+
+nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every mutant
 	@.venv/bin/python -m pytest -m nightly
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized
@@ -73,5 +76,6 @@ lock: ## make the lock files again from pyproject.toml
 	@$(COMPILE) pyproject.toml --all-extras --group setup -o $(LOCKS)/requirements.lock
 	@$(COMPILE) pyproject.toml --group setup -c $(LOCKS)/requirements.lock \
 		-o $(LOCKS)/requirements-node.lock
+	@$(COMPILE) --group packages -c $(LOCKS)/requirements.lock -o $(LOCKS)/requirements-packages.lock
 	@$(COMPILE) --group go -o $(LOCKS)/requirements-go.lock
 	@$(COMPILE) --group native -o $(LOCKS)/requirements-native.lock

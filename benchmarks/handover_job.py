@@ -21,7 +21,7 @@ from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
-from host.sandbox import physical_memory
+from host.sandbox import usable_memory
 from link import types as t
 from pol.executor.names import NUMPY
 from pol.job.document import CLOSING, DOCUMENT, GLOBAL_STATE, LOCAL_STATE, parse_job
@@ -101,7 +101,7 @@ def _share(job: Path, folder: Path) -> tuple[float, int]:
         round=0,
         slot=0,
         backend=NUMPY,
-        memory_bytes=physical_memory(),
+        memory_bytes=usable_memory(),
         boundaries=(),
     )
     said: SimpleQueue[dict[str, Any]] = SimpleQueue()

@@ -26,6 +26,7 @@ from pol.executor.names import NATIVE
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
+from pol.names import input_name, model_name
 from pol.ops import philox
 from pol.state.arrays import Array
 from pol.tracing import dropout
@@ -143,8 +144,10 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
 
     def step(inputs: State) -> State:
         with plain_random_numbers(loaded.job.document.seed):
-            found = functions.step({k: torch.from_numpy(v.copy()) for k, v in inputs.items()})
-        return {name: tensor.detach().numpy() for name, tensor in found.items()}
+            found = functions.step(
+                {model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()}
+            )
+        return {input_name(name): tensor.detach().numpy() for name, tensor in found.items()}
 
     return _trained(loaded, step)
 

@@ -28,7 +28,7 @@ from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import ENDS, WorkOrder
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
-from host.sandbox import physical_memory
+from host.sandbox import usable_memory
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import NATIVE, NUMPY
@@ -199,7 +199,7 @@ def _share(trainer: Trainer, said: Said, place: Place, folder: Path, round: int)
         round=round,
         slot=0,
         backend=NATIVE,
-        memory_bytes=physical_memory(),
+        memory_bytes=usable_memory(),
         boundaries=(),
     )
     start = perf_counter()

@@ -9,6 +9,7 @@ from typing import Any
 
 from chain.client.away import WatchedNode, closed_at
 from chain.client.client import ChainClient
+from chain.client.clock import ClockCheck
 from chain.client.sender import TxSender
 from compute_provider.daemon import Daemon
 from compute_provider.interfaces import Behaviour, Honest, ProviderConfig, ProviderError
@@ -24,7 +25,7 @@ from domain.registry.messages import MsgLeaveCluster
 from domain.registry.queries import ProviderRequest, ValidatorsRequest
 from domain.registry.records import Provider, Validator
 from link.client import ClusterClient, connect
-from link.errors import ClusterError
+from link.errors import ClusterError, ClusterErrorKind
 from pol.executor.names import DEFAULT
 
 __all__ = [
@@ -124,10 +125,15 @@ def run_provider(
         def ask() -> tuple[str, str]:
             return chain.status().chain_id, chain.operator(config.validator)
 
-        found = WatchedNode(config.node, stop, _log.warning).wait_for(ask)
+        node = WatchedNode(config.node, stop, on_waiting)
+        found = node.wait_for(ask)
         if found is None:
             return
         chain_id, operator = found
+        # Before anything is signed: with a wrong clock every request is refused.
+        ClockCheck().wait_until_right(lambda: node.ask(chain.status), stop, on_waiting)
+        if stop.is_set():
+            return
         known = replace(config, validator=operator)
         sender = TxSender(client, config.key)
         Daemon(known, chain_id, chain, sender, behave(chain_id), stop).run(on_joined, on_waiting)
@@ -167,7 +173,10 @@ def dry_run(config: ProviderConfig) -> Forecast:
 def _bandwidth(link: ClusterClient) -> int | None:
     try:
         return measure_bandwidth(link)
-    except ClusterError:
+    except ClusterError as error:
+        # It does answer, and joining would fail in the same way.
+        if error.kind is ClusterErrorKind.STALE:
+            raise
         return None
 
 

@@ -12,11 +12,13 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
 from typing import Any
 
+from chain.client.away import WatchedNode, is_away
+from chain.client.clock import REMEDY, ClockCheck
 from chain.client.errors import ChainError
 from compute_provider import metrics
 from compute_provider.decide import actions as do
@@ -44,11 +46,12 @@ from compute_provider.store import (
     title_of,
     write_status,
 )
-from compute_provider.work.bench import measure_speed, what_computes
+from compute_provider.work.bench import limits_here, limits_of, measure_speed, what_computes
 from compute_provider.work.trainer import Trainer
 from domain import codec
 from domain.keys import ShareKey
 from host.lanes import Lanes
+from host.lock import secret_held
 from host.metrics import Meters, MetricsServer
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import NAN_BITS, TrainTask
@@ -58,6 +61,7 @@ _log = logging.getLogger("assay.provider")
 # The longest wait for an event, so that a stop is seen.
 _IDLE_SECONDS = 0.5
 _STATUS_SECONDS = 0.5
+_AWAY_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _MEASURED_VALID_SECONDS = 86_400
 _COMPUTING_VALID_SECONDS = 600
@@ -67,6 +71,44 @@ _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 _THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1}
 """How many actions of a lane run at a time."""
+
+
+PURPOSE = "provider"
+"""What a provider's key is in use for, as its lock has it."""
+_LOGGED_SECONDS = 60.0
+
+
+def _in_use(pid: int) -> ProviderError:
+    return ProviderError(
+        f"another provider of this machine uses this key, as process {pid or '?'}",
+        "end that one, or give this one a key of its own (assay keys add, --from): a key is for one daemon",
+    )
+
+
+@dataclass
+class Idle:
+    """Why there is nothing to train, and since when (Unix seconds)."""
+
+    why: str = ""
+    since: float = 0.0
+    logged: str = ""
+    logged_at: float = -_LOGGED_SECONDS
+
+    def take(self, why: str, now: float, steady: float) -> bool:
+        """Take the reason of now, and return whether it is worth a line in the log."""
+        if why and not self.why:
+            self.since = now
+        self.why = why
+        if not why:
+            self.logged = ""
+        if not why or why == self.logged or steady - self.logged_at < _LOGGED_SECONDS:
+            return False
+        self.logged, self.logged_at = why, steady
+        return True
+
+    def plain(self) -> dict[str, Any] | None:
+        """Return what the status file has of it."""
+        return {"why": self.why, "since": int(self.since)} if self.why else None
 
 
 class Daemon:
@@ -88,6 +130,7 @@ class Daemon:
         self._shares, self._seen = self._store.load(), Look()
         self._stop, self._wake = stop or Event(), Event()
         self._behaviour = behaviour or Honest()
+        self._clock = ClockCheck()
         self._meters = Meters(metrics.METRICS)
         self._counts = metrics.Counts(self._meters)
         self._performer = Performer(
@@ -100,11 +143,17 @@ class Daemon:
             shares=lambda: self._shares,
             stop=self._stop,
             moved=self._counts.moved,
+            clock=self._clock,
+            warn=self._say,
         )
         self._trainer = Trainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._note, self._computing = "starting", ""
+        self._tell_operator: Callable[[str], None] = _log.warning
+        self._node = WatchedNode(config.node, self._stop, self._say)
+        self._idle = Idle()
+        self._rival = ""
         self._status_lock = Lock()
         self._server: MetricsServer | None = None
         self._steps: dict[ShareKey, int] = {}
@@ -134,8 +183,10 @@ class Daemon:
         ``on_waiting`` hears what keeps it from joining, ``on_joined`` when it has.
         It ends within a few seconds: whoever made ``chain`` and ``sender`` ends their calls then.
         """
+        self._tell_operator = on_waiting
+        key = self._config.key
         try:
-            with locked(self._config.home):
+            with locked(self._config.home), secret_held(key.secret, PURPOSE, _in_use):
                 self._run(on_joined, on_waiting)
         except sqlite3.Error as error:
             raise ProviderError(
@@ -175,6 +226,7 @@ class Daemon:
                 if note and note != told:
                     on_waiting(note)
                 told = note or told
+                self._look_idle()
                 self._decide(began)
                 self._wake.wait(min(self._performer.poll_seconds, _IDLE_SECONDS))
                 self._wake.clear()
@@ -203,6 +255,9 @@ class Daemon:
         """Measure the machine, unless that was done lately, and find out what computes."""
         backend, now = self._config.backend, int(time.time())
         known = self._store.measured(backend)
+        if known and limits_of(known.computing) != limits_here():
+            # What was measured was another machine, in a way.
+            known = None
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing
         elif known and now - known.at < _MEASURED_VALID_SECONDS:
@@ -210,10 +265,10 @@ class Daemon:
         else:
             speed = measure_speed(backend, seconds=1.0, stop=self._stop)
             measured = Measured(
-                flops=speed.flops, memory=speed.memory, at=now, computing=speed.backend
+                flops=speed.flops, memory=speed.memory, at=now, computing=speed.computing
             )
             self._store.put_measured(backend, measured)
-            self._computing = speed.backend
+            self._computing = speed.computing
 
     # Outcomes, and what follows
 
@@ -229,11 +284,36 @@ class Daemon:
             if outcome.seen is not None:
                 self._see(outcome.seen)
 
+    def _look_idle(self) -> None:
+        """Take note of why there is nothing to train, and since when; log it when the reason changes."""
+        why = "" if not self._seen.joined else self._why_idle()
+        if self._idle.take(why, time.time(), time.monotonic()):
+            _log.info("nothing to train: %s", why)
+
+    def _why_idle(self) -> str:
+        works = [work for work in self._shares.works if work.stage < Stage.TRAINED]
+        if not works:
+            return self._seen.idle
+        # A share that the chain does not bear out, or that has no bond, is no work.
+        lacking = [work.text for work in works if work.stage <= Stage.BONDING and work.text]
+        return lacking[0] if len(lacking) == len(works) else ""
+
     def _see(self, seen: Look) -> None:
         """Take a look at the validator; readers of the status file learn there whether it has joined."""
+        if seen.joined and seen.picture is not None:
+            self._warn(seen.warning)
         before, self._seen = self._seen, replace(seen, training=self._seen.training)
         if seen.joined != before.joined:
             self._write_status()
+
+    def _say(self, text: str) -> None:
+        self._tell_operator(text)
+
+    def _warn(self, text: str) -> None:
+        """Take note of another daemon that uses the key, and say it once."""
+        if text and not self._rival:
+            self._tell_operator(text)
+        self._rival = text
 
     def _put(self, after: Shares) -> None:
         """Replace the record. A share that is no longer being trained by it has no worker any more, or a free one."""
@@ -290,6 +370,13 @@ class Daemon:
         try:
             outcome = self._perform(action)
         except _EXPECTED as error:
+            if (
+                isinstance(action, do.Watch | do.Glance)
+                and isinstance(error, ChainError)
+                and is_away(error)
+            ):
+                self._node.lost(error)
+                return _AWAY_SECONDS
             known = self._note
             self._fail(action, error)
             if not isinstance(action, do.Join | do.Poll):
@@ -304,6 +391,8 @@ class Daemon:
             raise
         if isinstance(action, do.Join | do.Poll):
             self._note = ""
+        if isinstance(action, do.Watch | do.Glance):
+            self._node.back()
         self._tell(outcome)
         return outcome.pause
 
@@ -311,8 +400,10 @@ class Daemon:
         try:
             return self._performer.perform(action)
         except ClusterError as error:
-            if error.kind is ClusterErrorKind.NOT_ALLOWED:
+            if error.kind in (ClusterErrorKind.NOT_ALLOWED, ClusterErrorKind.TAKEN):
                 self._tell(Outcome(seen=Look()))
+            if error.kind is ClusterErrorKind.TAKEN:
+                self._rival = f"{error.reason}; {error.remedy}"
             if error.kind is ClusterErrorKind.UNREACHABLE and not self._stop.is_set():
                 self._performer.renew()
             raise
@@ -379,6 +470,8 @@ class Daemon:
             "speed": known.capability.speed if known and known.capability else 0,
             "newcomer": known is None or known.newcomer,
             "note": self._note,
+            "idle": self._idle.plain(),
+            "warning": f"{self._clock.problem}; {REMEDY}" if self._clock.problem else self._rival,
             "computing": self._computing,
             "shares": describe(shares),
             "orders": sorted({work.key.order_id.hex() for work in shares.works}),

@@ -13,7 +13,7 @@ from domain.node.queries import StatusResponse
 from domain.proof.queries import OrderResponse
 from domain.proof.records import ShareClaim
 from domain.registry.records import Provider, Validator
-from host.sandbox import physical_memory
+from host.sandbox import usable_memory
 from link.types import TrainTask
 from pol.executor.names import DEFAULT
 from wire.keys import Key
@@ -99,7 +99,7 @@ class ProviderConfig:
     bond: int = 0
     # Deposit what a share needs when it is given.
     auto_bond: bool = True
-    memory_bytes: int = field(default_factory=lambda: physical_memory() * 3 // 4)
+    memory_bytes: int = field(default_factory=lambda: usable_memory() * 3 // 4)
     disk_bytes: int = 64 << 30
     # None: as the validator says.
     poll_seconds: float | None = None

@@ -4,15 +4,18 @@ Each may be repeated. What comes of an action are changes of the record; Cluster
 to the caller, which knows what they mean for the share.
 """
 
+import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from os import urandom
 from pathlib import Path
 from threading import Event, Lock
 
+from chain.client.clock import REMEDY, ClockCheck
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims, receive
 from compute_provider.decide.actions import Action
@@ -31,10 +34,12 @@ from compute_provider.links import Link
 from compute_provider.store import Store
 from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
+from domain.amount import in_assay
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
 from domain.limits import EXECUTOR_VERSION
+from domain.node.queries import StatusResponse
 from domain.proof.queries import OrderResponse
 from domain.proof.records import ShareClaim, ShareRoots
 from domain.registry.messages import MsgRegisterProvider
@@ -65,6 +70,8 @@ from pol.rules.commitment import compute_trace_root, share_commitment, share_sig
 
 VERSION = "1"
 FEATURES = ("exact",)
+_log = logging.getLogger("assay.provider")
+_SESSION_BYTES = 16
 PROBE_TASKS_MAX = 16
 """However many a validator has."""
 DOINGS_MAX = 64
@@ -105,12 +112,22 @@ class Performer:
         shares: Callable[[], Shares],
         stop: Event,
         moved: Callable[[str, int], None] = lambda direction, size: None,
+        clock: ClockCheck | None = None,
+        warn: Callable[[str], None] = _log.warning,
     ) -> None:
         """Use what the daemon has opened; ``shares`` returns the record as it is now.
+
+        Nothing is signed for the validator while ``clock`` says that this machine's is wrong. ``warn`` tells the
+        provider's operator.
 
         ``moved`` hears of bytes from (``in``) and to (``out``) the validator.
         """
         self._moved = moved
+        self._clock = clock or ClockCheck()
+        self._warn = warn
+        self._bond_seen_to = not config.bond
+        # The validator serves one process for a key.
+        self._session = urandom(_SESSION_BYTES)
         self._config, self._chain_id = config, chain_id
         self._chain, self._sender = chain, sender
         self._store, self._behaviour = store, behaviour
@@ -143,6 +160,10 @@ class Performer:
                 return self._join()
             case do.Poll():
                 return self._poll()
+            case do.Glance():
+                self._glance()
+                self._top_up()
+                return Outcome(pause=self._config.chain_seconds)
             case do.Watch():
                 return Outcome(tuple(self._watch()), pause=self._watch_seconds())
             case do.CheckTask(task):
@@ -160,24 +181,39 @@ class Performer:
                 self._open(key, indices)
         return Outcome()
 
+    def _client(self) -> ClusterClient:
+        """Return the client of the validator; ProviderError while this machine's clock is wrong."""
+        if self._clock.problem:
+            raise ProviderError(self._clock.problem, REMEDY)
+        return self._link.client()
+
     # The cluster
 
     def _join(self) -> Outcome:
         """Ask on the chain, then the validator: it measures this machine before it admits us."""
         me, operator = self._config.key.address, self._config.validator
         self.known = self._chain.provider(me)
-        if self.known is None or self.known.validator != operator:
+        is_new = self.known is None or self.known.validator != operator
+        lacking = self._bond_problem()
+        if is_new:
+            # Said before anything is on the chain: what cannot be deposited is not promised.
+            if lacking:
+                raise ProviderError(
+                    lacking, "send it coins (assay tx send), or give a smaller --bond"
+                )
             self._sender.send(MsgRegisterProvider(me, operator))
-        self.account = self._chain.account(me)
-        lacking = self._config.bond - self.account.bond.free
-        if self._config.bond and lacking > 0 and not self._shares().works:
-            self._sender.send(MsgDepositBond(me, lacking))
-        client = self._link.client()
+        self._top_up()
+        client = self._client()
         measured = self._store.measured(self._config.backend)
         if measured is None:
             raise ProviderError("the machine is not measured yet", "start the provider again")
-        machine = Machine(self._config.device_class, measured.memory)
-        reply = client.call(JOIN, JoinRequest(VERSION, machine, FEATURES))
+        request = JoinRequest(
+            version=VERSION,
+            machine=Machine(self._config.device_class, measured.memory),
+            features=FEATURES,
+            session=self._session,
+        )
+        reply = client.call(JOIN, request)
         if reply.probe:
             self._probe(client)
             return Outcome()
@@ -186,6 +222,30 @@ class Performer:
         self.known = self._chain.provider(me)
         self.poll_seconds = self._config.poll_seconds or reply.limits.poll_ms / 1000
         return Outcome(seen=Look(joined=True))
+
+    def _bond_problem(self) -> str:
+        """Return why the bond that the owner wants cannot be deposited; nothing where it can, or is there."""
+        self.account = account = self._chain.account(self._config.key.address)
+        lacking = self._config.bond - account.bond.free
+        if lacking <= 0 or account.balance >= lacking:
+            return ""
+        return (
+            f"--bond wants {in_assay(self._config.bond)} in the bond account, where {in_assay(account.bond.free)} are"
+            f" free, and {self._config.key.address} has {in_assay(account.balance)} to deposit"
+        )
+
+    def _top_up(self) -> None:
+        """Deposit what is missing of the bond that the owner wants, once, while no share holds a part of it."""
+        if self._bond_seen_to or self._shares().works:
+            return
+        problem = self._bond_problem()
+        account = self.account
+        lacking = self._config.bond - account.bond.free if account else 0
+        if problem:
+            self._warn(f"{problem}: it works with the bond that is there")
+        elif lacking > 0:
+            self._sender.send(MsgDepositBond(self._config.key.address, lacking))
+        self._bond_seen_to = True
 
     def _probe(self, client: ClusterClient) -> None:
         """Be measured."""
@@ -205,24 +265,38 @@ class Performer:
     def _poll(self) -> Outcome:
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._shares().works)
-        client = self._link.client()
-        reply = client.call(POLL, PollRequest(VERSION, doing[-DOINGS_MAX:]))
+        client = self._client()
+        measured = self._store.measured(self._config.backend)
+        request = PollRequest(
+            version=VERSION,
+            doing=doing[-DOINGS_MAX:],
+            session=self._session,
+            speed=measured.flops if measured else 0,
+        )
+        reply = client.call(POLL, request)
         if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
             self._probe(client)
             return Outcome()
         told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
         pause = self._config.poll_seconds or told
         picture = Picture(reply.train, reply.open, began)
-        return Outcome(seen=Look(joined=True, picture=picture), pause=pause)
+        seen = Look(joined=True, picture=picture, idle=reply.idle, warning=reply.warning)
+        return Outcome(seen=seen, pause=pause)
+
+    def _glance(self) -> StatusResponse:
+        """Read where the chain stands, and how it has this provider; compare clocks."""
+        status = self._chain.status()
+        self._clock.look(status)
+        self.known = self._chain.provider(self._config.key.address)
+        self.account = self._chain.account(self._config.key.address)
+        return status
 
     def _watch(self) -> Iterator[Change]:
         """Yield what became of the shares that are signed.
 
         An order that only the validator knows of has none of these: it must not keep us from seeing the others.
         """
-        clock = self._chain.status().clock
-        self.known = self._chain.provider(self._config.key.address)
-        self.account = self._chain.account(self._config.key.address)
+        clock = self._glance().clock
         works = [work for work in self._shares().works if work.signed]
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)
@@ -273,7 +347,10 @@ class Performer:
                 return ""
             if not self._config.auto_bond or account.balance < lacking:
                 del self._promised[key]
-                return f"open shares need a bond of {needed} uassay, {account.bond.free} are free"
+                return (
+                    f"open shares need a bond of {in_assay(needed)}, and {in_assay(account.bond.free)} of it are free;"
+                    f" send {me} coins (assay tx send), or deposit some (assay tx deposit-bond)"
+                )
             self._sender.send(MsgDepositBond(me, lacking))
             return ""
 
@@ -293,7 +370,7 @@ class Performer:
 
     def _bring(self, task: TrainTask) -> None:
         """Bring payload and opening states here, verified by their names."""
-        client = self._link.client()
+        client = self._client()
         folder = self._job_folder(task.key)
         # The folders come before the holds: they are what a sweep after a crash goes by.
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -349,7 +426,7 @@ class Performer:
         # Deterministic (RFC 6979): a restart signs the same bytes the same way.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         self._stop.wait(delay)
-        verdict = self._link.client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
+        verdict = self._client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
         return Outcome((_answered(receive.submitted, key, verdict),))
 
     def _deliver(self, key: ShareKey) -> Change:
@@ -358,7 +435,7 @@ class Performer:
         if work is None:
             raise ProviderError("the share is not wanted any more")
         _, roots = self._signed(work)
-        folder, client = self._store.folder(key), self._link.client()
+        folder, client = self._store.folder(key), self._client()
         whole = roots.is_whole
         delivery = ShareDelivery(
             key=key,
@@ -412,7 +489,7 @@ class Performer:
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
         """Send the states at boundaries of a share."""
-        folder, client = self._store.folder(key), self._link.client()
+        folder, client = self._store.folder(key), self._client()
         for index in indices:
             global_state = self._put(client, folder / f"{index}.global")
             local_state = self._put(client, folder / f"{index}.local")

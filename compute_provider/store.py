@@ -248,6 +248,9 @@ _STATUS: dict[str, type | tuple[type, ...]] = {
     "speed": int,
     "newcomer": bool,
     "note": str,
+    # Not there if an earlier version wrote it.
+    "idle": (dict, type(None)),
+    "warning": (str, type(None)),
     "computing": str,
     "shares": list,
     "orders": list,

@@ -26,6 +26,7 @@ from domain.market.records import Bid
 from domain.node.queries import EventsRequest, StatusResponse
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
+from host.addresses import Address
 
 log = logging.getLogger(__name__)
 
@@ -219,9 +220,9 @@ def _supply(client: ChainClient) -> int:
 
 
 def _answers(endpoint: str) -> bool:
-    host, _, port = endpoint.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
+        where = Address.parse(endpoint)
+        with socket.create_connection((where.host, where.port), CONNECT_SECONDS):
             return True
     except (OSError, ValueError):
         return False

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from chain.client.client import ChainClient
+from chain.client.clock import REMEDY, find_wrong_clock
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
@@ -370,6 +371,9 @@ def place_order(
     A request without a price limit takes that of its quote. ``note`` is told of active orders of the same job, and of
     an order that has to wait for a bid. ``sending`` is told the order's id before it is sent, as :func:`submit` does.
     """
+    # The deposit is locked at once, and the winner takes no request with a wrong time.
+    if wrong := find_wrong_clock(client.status):
+        raise ConsumerError(wrong, REMEDY)
     others = active_orders(client, key.address, job)
     if others:
         note(describe_active_orders(others))

@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from threading import Thread
+from typing import TextIO
 
 _FILE_BYTES_MAX = 20_000_000
 _FILES_KEPT = 3
@@ -73,7 +75,7 @@ def begin_log(
         before = _begun.pop()
         logging.getLogger().removeHandler(before)
         before.close()
-    handler = logging.StreamHandler() if path is None else bounded_file(path)
+    handler = _Terminal() if path is None else bounded_file(path)
     _add(handler, level, _FORMATTERS[form]())
     _begun.append(handler)
 
@@ -94,11 +96,26 @@ class _BoundedFile(RotatingFileHandler):
 
     _failed = False
 
+    def close(self) -> None:
+        """Let go of the file, also of lines that a full disk did not take."""
+        # What is left in the buffer is tried once more, and fails once more.
+        with suppress(OSError):
+            super().close()
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Go on without the line: a full disk stops the log, and what must not go on says so by itself."""
         if not self._failed:
             self._failed = True
             sys.stderr.write(f"{self.baseFilename} cannot be written: {sys.exc_info()[1]}\n")
+
+
+class _Terminal(logging.StreamHandler[TextIO]):
+    """Goes on without a line that stderr does not take, as on a full disk: a trace would not fit, either."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Say nothing, for which there is no place, unless it is a bug."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> None:

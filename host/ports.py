@@ -4,6 +4,8 @@ import errno
 import socket
 import time
 
+from host.addresses import bare
+
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -12,6 +14,7 @@ def is_free(host: str, port: int) -> bool:
 
     Connections of an earlier server that fade out do not count.
     """
+    host = bare(host)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

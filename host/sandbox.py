@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from host.confines import read_confines
 from host.process import die_with_parent
 
 _FILES_MAX = 256
@@ -36,9 +37,9 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _KEPT = ("PATH", "LANG", "ASSAY_NATIVE", *_THREADS)
 
 
-def physical_memory() -> int:
-    """Return the bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def usable_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup."""
+    return read_confines().memory
 
 
 def environment(folder: Path, threads: int | None = None) -> dict[str, str]:

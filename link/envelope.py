@@ -16,6 +16,7 @@ from typing import Annotated, Protocol
 from domain.bounds import Hash, Range, Signature, Size
 from domain.errors import Refusal
 from domain.hashing import encode_fields, u64
+from domain.measures import duration
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import MESSAGE_BYTES_MAX, Caller
 from wire.address import address_of
@@ -191,11 +192,11 @@ class Gate:
             raise _refused("method", f"signed for {envelope.method}", f"sign for {method}")
         skew = envelope.unix_time - int(self._clock())
         if abs(skew) > TIME_TOLERANCE:
+            # The words are for the caller, who reads them far from here.
             raise ClusterError(
                 ClusterErrorKind.STALE,
-                f"{abs(skew)} s {'ahead of' if skew > 0 else 'behind'} this machine's clock",
-                "set the clock",
-                field="envelope.unix_time",
+                f"your clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the validator's",
+                "set yours (as root: timedatectl set-ntp true); if it is right, tell the validator's operator",
             )
         if _address_of(envelope.pub_key) != envelope.caller:
             raise _refused("pub_key", "not the caller's", "send the key of the address")

@@ -18,6 +18,7 @@ class ClusterErrorKind(StrEnum):
     WRONG_STATE = "wrong_state"
     WRONG_CONTENT = "wrong_content"  # bytes that do not hash to their name
     OVER_QUOTA = "over_quota"
+    TAKEN = "taken"  # another process with the caller's key is served
     BUSY = "busy"  # over a rate limit: try again a little later
     INTERNAL = "internal"  # a bug at the server; its log has more
     # Only at the caller:

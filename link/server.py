@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import grpc
 
 from assay.cluster.v1 import cluster_pb2 as pb
+from host.addresses import Address
 from host.ports import is_free
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import Gate, SignedRequest
@@ -46,6 +47,7 @@ _STATUS = {
     ClusterErrorKind.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     ClusterErrorKind.WRONG_STATE: grpc.StatusCode.FAILED_PRECONDITION,
     ClusterErrorKind.WRONG_CONTENT: grpc.StatusCode.DATA_LOSS,
+    ClusterErrorKind.TAKEN: grpc.StatusCode.ALREADY_EXISTS,
     ClusterErrorKind.OVER_QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ClusterErrorKind.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ClusterErrorKind.INTERNAL: grpc.StatusCode.INTERNAL,
@@ -213,6 +215,9 @@ def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
 
 def _check_free(address: str) -> None:
     """Raise OSError where nothing can listen at host:port."""
-    host, _, port = address.rpartition(":")
-    if not is_free(host.strip("[]"), int(port)):
+    try:
+        found = Address.parse(address, any_port=True)
+    except ValueError as error:
+        raise OSError(str(error)) from None
+    if not is_free(found.host, found.port):
         raise OSError(EADDRINUSE, address)

@@ -50,7 +50,10 @@ NAN_BITS = 0x7FC00000  # a loss that is not known yet
 Amount = Annotated[int, Range(0, 2**63 - 1)]
 """Bytes, FLOP/s, steps."""
 Point = Annotated[bytes, Size(33, 33)]
-Sentence = Annotated[str, Size(0, 512)]
+SENTENCE_MAX = 512
+Sentence = Annotated[str, Size(0, SENTENCE_MAX)]
+Session = Annotated[bytes, Size(0, 16)]
+"""Drawn by each process of a provider: two processes with one key have two."""
 Millis = Annotated[int, Range(0, 3_600_000)]
 Metrics = Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
 # Plain names, at most two folders deep, none of them hidden: no path can leave the job directory.
@@ -182,6 +185,7 @@ class JoinRequest:
     version: Name
     machine: Machine
     features: Annotated[tuple[Name, ...], Length(0, 32)]
+    session: Session = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +257,15 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """What I am doing; what is there to do?"""
+    """What I am doing; what is there to do?
+
+    ``speed`` is what the provider measured itself in FLOP/s, 0 where it did not.
+    """
 
     version: Name
     doing: Annotated[tuple[Doing, ...], Length(0, TASKS_MAX)]
+    session: Session = b""
+    speed: Amount = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +291,16 @@ class OpenTask:
 class PollReply:
     """Everything that is to be done now: what is not listed is not wanted any more.
 
-    ``probe``: it may be measured now, since it has nothing to train and its certificate ends soon.
+    ``probe``: it may be measured now, since it has nothing to train and its certificate ends soon. ``idle`` says why
+    there is nothing to train, ``warning`` what the provider's operator has to know.
     """
 
     train: Annotated[tuple[TrainTask, ...], Length(0, TASKS_MAX)]
     open: Annotated[tuple[OpenTask, ...], Length(0, TASKS_MAX)]
     retry_after_ms: Millis
     probe: bool = False
+    idle: Sentence = ""
+    warning: Sentence = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,18 +53,25 @@ class Bands(Slots):
         # Band i has amounts above tops[i - 1] and up to tops[i]; the last one has no top.
         self._tops, self._masks, self._counts = _cut(sorted(pairs), None)
         self._from: list[int] = []
+        # Orders that come after each other often want the same. Every change of the bands drops this.
+        self._last: tuple[int, Passing] | None = None
 
     def toggle(self, value: int, slot: int, *, there: bool) -> None:
         """Put the bid into its band, or take it out."""
         at = bisect_left(self._tops, value)
         self._masks[at] ^= 1 << slot
         self._counts[at] += 1 if there else -1
-        self._from = []
+        self._from, self._last = [], None
         if self._counts[at] > 2 * BAND:
             self._cut_again(at)
 
     def passing(self, want: int) -> Passing:
         """Return the bands from that of ``want`` on; it is in doubt where it has less, too."""
+        if self._last is None or self._last[0] != want:
+            self._last = want, self._passing(want)
+        return self._last[1]
+
+    def _passing(self, want: int) -> Passing:
         if not self._from:
             self._from = self._sums()
         at = bisect_left(self._tops, want)

@@ -6,7 +6,7 @@ slots of a page (:mod:`matching_engine.bands`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from matching_engine.amounts import Amounts
 from matching_engine.bands import Bands, Doubts, Slots, Stripes, Valued, Values
@@ -15,6 +15,21 @@ from matching_engine.records import Standing
 
 DOING_MAX = 64
 """Different wishes of orders for which a column remembers the values that do."""
+COUNTED_MAX = 64
+"""A column with more values is not counted to find out which condition most bids fail."""
+
+
+class Wish(NamedTuple):
+    """What an order wants of a column, the test of a value for it, and the column's answer when the search began.
+
+    ``values`` are the different values that the column looked at, ``failing`` the bids that failed.
+    """
+
+    column: "Column"
+    want: Any
+    test: Callable[[Any], bool]
+    values: int
+    failing: int
 
 
 class Column(ABC):
@@ -25,17 +40,43 @@ class Column(ABC):
         self.condition = condition
         self.name = condition.name
         self._has, self._basis = condition.has, basis
+        # Orders that come after each other often want the same. Every change of the column's bids drops this.
+        self._last: Wish | None = None
 
     def has(self, row: Standing) -> Any:
         """Return what the condition reads of a bid."""
         return self._has(row, self._basis)
 
-    @abstractmethod
+    def wish(self, want: Any) -> Wish:
+        """Return the wish for ``want``, counted over the bids that stand now."""
+        last = self._last
+        if last is None or last.want != want:
+            values = self.reading(want)
+            last = self._last = Wish(
+                column=self,
+                want=want,
+                test=self.condition.test(want),
+                values=values,
+                failing=1 if values > COUNTED_MAX else self.failing(want),
+            )
+        return last
+
     def add(self, value: Any) -> None:
+        """Count a bid with this value."""
+        self._last = None
+        self._add(value)
+
+    def remove(self, value: Any) -> None:
+        """Count it no longer."""
+        self._last = None
+        self._remove(value)
+
+    @abstractmethod
+    def _add(self, value: Any) -> None:
         """Count a bid with this value."""
 
     @abstractmethod
-    def remove(self, value: Any) -> None:
+    def _remove(self, value: Any) -> None:
         """Count it no longer."""
 
     @abstractmethod
@@ -52,25 +93,20 @@ class Column(ABC):
 
 
 class _OfAmounts(Column):
-    """By an amount. Orders that come after each other often need the same."""
+    """By an amount."""
 
     def __init__(self, condition: AtLeast, basis: int, rows: Iterable[Standing]) -> None:
         super().__init__(condition, basis)
         self._amounts = Amounts(map(self.has, rows))
-        self._last: tuple[int, int] | None = None
 
-    def add(self, value: int) -> None:
-        self._last = None
+    def _add(self, value: int) -> None:
         self._amounts.add(value)
 
-    def remove(self, value: int) -> None:
-        self._last = None
+    def _remove(self, value: int) -> None:
         self._amounts.remove(value)
 
     def failing(self, want: int) -> int:
-        if self._last is None or self._last[0] != want:
-            self._last = want, self._amounts.below(want)
-        return self._last[1]
+        return self._amounts.below(want)
 
     def reading(self, _: int) -> int:
         return 0
@@ -89,13 +125,13 @@ class _OfGroups(Column):
             within.setdefault(group, []).append(amount)
         self._groups = {group: Amounts(amounts) for group, amounts in within.items()}
 
-    def add(self, value: tuple[int, int]) -> None:
+    def _add(self, value: tuple[int, int]) -> None:
         group, amount = value
         if group not in self._groups:
             self._groups[group] = Amounts()
         self._groups[group].add(amount)
 
-    def remove(self, value: tuple[int, int]) -> None:
+    def _remove(self, value: tuple[int, int]) -> None:
         group, amount = value
         amounts = self._groups[group]
         amounts.remove(amount)
@@ -122,15 +158,15 @@ class _OfValues(Column):
         self._doing: dict[Any, tuple[Any, ...]] = {}
         self._all = 0
         for value in map(self.has, rows):
-            self.add(value)
+            self._add(value)
 
-    def add(self, value: Any) -> None:
+    def _add(self, value: Any) -> None:
         if value not in self._bids:
             self._doing = {}
         self._bids[value] = self._bids.get(value, 0) + 1
         self._all += 1
 
-    def remove(self, value: Any) -> None:
+    def _remove(self, value: Any) -> None:
         self._bids[value] -= 1
         self._all -= 1
         if not self._bids[value]:
@@ -165,12 +201,12 @@ class _OfNames(Column):
         super().__init__(condition, basis)
         self._bids: dict[Any, int] = {}
         for name in map(self.has, rows):
-            self.add(name)
+            self._add(name)
 
-    def add(self, value: Any) -> None:
+    def _add(self, value: Any) -> None:
         self._bids[value] = self._bids.get(value, 0) + 1
 
-    def remove(self, value: Any) -> None:
+    def _remove(self, value: Any) -> None:
         self._bids[value] -= 1
         if not self._bids[value]:
             del self._bids[value]

@@ -10,12 +10,11 @@ the bids came to lie on their pages: the number is the same on every node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
 
 from domain.market.records import Histogram
 from matching_engine.bands import Bands, slots_of
 from matching_engine.book import Book, Sold, make_histogram
-from matching_engine.columns import Column
+from matching_engine.columns import Wish
 from matching_engine.conditions import CONDITIONS, PRICE, STOOD
 from matching_engine.pages import Page
 from matching_engine.records import Asked, Standing
@@ -24,8 +23,6 @@ BIDS_PER_READ = 8_192
 """Bids, in order of price, that an intersection passes in the time of one read."""
 VALUES_PER_READ = 4
 """Different values of a column that are compared with what an order wants in that time."""
-COUNTED_MAX = 64
-"""A column with more values is not counted to find out which condition most bids fail."""
 FEW = 64
 """So many bids of a page are sorted by price, and doubts about them removed; more are read band by band."""
 
@@ -35,52 +32,29 @@ Candidates = list[tuple[bytes, bool]]
 """Bids of one price by id, and whether they are in doubt."""
 
 
-class _Wish(NamedTuple):
-    """What an order wants of a column, and how many bids failed it when the search began."""
-
-    column: Column
-    want: Any
-    failing: int
-
-    def failing_of(self, page: Page, bids: int) -> int:
-        """Return which of these bids fail, looking at each."""
-        test, failing = self.column.condition.test(self.want), 0
-        for slot in slots_of(bids):
-            if not test(self.column.has(page.row(slot))):
-                failing |= 1 << slot
-        return failing
-
-
 class Search:
     """The bids that satisfy an order, price by price: first those that stood before it, then the others."""
 
     def __init__(self, book: Book, sold: Sold, order: Asked, clock: int) -> None:
         """Prepare to search at ``clock`` (seconds)."""
         self._book, self._sold = book, sold
-        self._reads = 0
         columns = book.columns(order)
         self._wishes = [
-            self._wish(column, condition.want(order, clock))
+            column.wish(condition.want(order, clock))
             for condition, column in zip(CONDITIONS, columns, strict=False)
         ]
-        self._reads //= VALUES_PER_READ
+        self._reads = sum([wish.values for wish in self._wishes]) // VALUES_PER_READ
         self._price = self._wishes[_PRICE]
         self._narrow = [wish for wish in self._wishes if wish.failing and wish is not self._price]
         self._narrow.sort(key=lambda wish: -wish.failing)
-        self._stood = self._wish(columns[-1], STOOD.want(order, clock))
+        self._stood = columns[-1].wish(STOOD.want(order, clock))
         # Bids of the price that was reached, by validator, and each validator's by id.
         self._group: dict[str, list[bytes]] = {}
         self._fills_seen = 0
-        self._tests: list[tuple[Callable[[Standing], Any], Callable[[Any], bool]]] = []
         self._histogram: Histogram = ()
         self._counted = -1
         self._walking = self._walk(later=False)
         self._rest = [self._walk(later=True)] if self._stood.failing else []
-
-    def _wish(self, column: Column, want: Any) -> _Wish:
-        values = column.reading(want)
-        self._reads += values
-        return _Wish(column, want, 1 if values > COUNTED_MAX else column.failing(want))
 
     def best(self, ticket: Callable[[str], bytes]) -> Standing | None:
         """Return the bid that takes the order; between validators of the same price the lowest ``ticket`` decides."""
@@ -149,12 +123,8 @@ class Search:
         return False
 
     def _fits(self, row: Standing) -> bool:
-        if not self._tests:
-            self._tests = [
-                (wish.column.has, wish.column.condition.test(wish.want)) for wish in self._wishes
-            ]
-        for has, test in self._tests:  # noqa: SIM110 -- a generator costs as much as the tests
-            if not test(has(row)):
+        for wish in self._wishes:  # noqa: SIM110 -- a generator costs as much as the tests
+            if not wish.test(wish.column.has(row)):
                 return False
         return True
 
@@ -229,7 +199,7 @@ class Search:
     def _passing(self, page: Page, *, later: bool) -> tuple[int, int]:
         """Return which bids of a page pass all conditions but the price, and which of them are in doubt."""
         found, unsure = page.bids, 0
-        doubts: list[tuple[_Wish, int]] = []
+        doubts: list[tuple[Wish, int]] = []
         if self._stood.failing:
             stood, unsure = page.slots_by(self._stood.column).passing(self._stood.want)
             found = found & ~stood | unsure if later else stood
@@ -240,13 +210,22 @@ class Search:
                 return 0, 0
             if doubted:
                 doubts.append((wish, doubted))
-        too_late = self._stood.failing_of(page, found & unsure)
+        too_late = _failing_of(self._stood, page, found & unsure)
         found ^= found & unsure & ~too_late if later else too_late
         few = found.bit_count() <= FEW
         doubt = 0
         for wish, doubted in doubts:
             if few:
-                found ^= wish.failing_of(page, found & doubted)
+                found ^= _failing_of(wish, page, found & doubted)
             else:
                 doubt |= doubted
         return found, doubt & found
+
+
+def _failing_of(wish: Wish, page: Page, bids: int) -> int:
+    """Return which of these bids fail, looking at each."""
+    failing = 0
+    for slot in slots_of(bids):
+        if not wish.test(wish.column.has(page.row(slot))):
+            failing |= 1 << slot
+    return failing

@@ -2,8 +2,8 @@
 
 A job's names are words of letters, digits and underscores with dots between them. A model's may have any printable
 characters: ``nn.Sequential(OrderedDict([("block1-0", …)]))`` and Keras make such names. Each character that a job does
-not have is written as its code point in hex between ``_x`` and ``_``, as in ``block1_x2d_0``. The way back is exact,
-and a name that a job can have stays as it is.
+not have is written as its code point in hex between ``_x`` and ``_``, so that a dash is ``_x2d_``. The way back is
+exact, and a name that a job can have stays as it is.
 """
 
 import re

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from host import lock as host_lock
+
 # A busy machine is no reason to fail: examples are bounded in number, tests by pytest-timeout.
 settings.register_profile("assay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("assay")
+
+# Keys of tests are the same everywhere: no process of another run, or of this one, is to be taken for a second daemon.
+host_lock.NAMESPACE = f"assay-test-{os.getpid()}"
 
 _HERE = Path(__file__).parent
 NETWORKS = ("e2e", "integration")

@@ -17,10 +17,12 @@ from typing import Any, TypeVar
 
 from chain.client import away
 from chain.client.client import ChainClient, TxReceipt
+from chain.client.clock import REMEDY, ClockCheck
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
 from host.files import write_whole
 from host.lanes import Lanes
+from host.lock import secret_held
 from host.metrics import Meters, MetricsServer
 from link.blobs import BlobStore
 from link.client import ClusterClient, Connections
@@ -35,11 +37,11 @@ from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendT
 from validator.decide.admission import Admission, Policy
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.outgoing import Outgo
-from validator.decide.view import Look
+from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
-from validator.store import COMPUTING, ValidatorStore, locked
+from validator.store import COMPUTING, StoreError, ValidatorStore, locked
 from validator.work import numerics
 from validator.work.files import clear
 from validator.work.outbox import Outbox
@@ -92,6 +94,17 @@ class WrongChain(ChainError):
         )
 
 
+PURPOSE = "validator"
+"""What an operator's key is in use for, as its lock has it."""
+
+
+def _in_use(pid: int) -> StoreError:
+    return StoreError(
+        f"another validator's daemon of this machine uses this key, as process {pid or '?'}",
+        "end one of the two, the one whose home is a copy: each would publish its own endpoint",
+    )
+
+
 class ValidatorDaemon:
     """A validator's daemon; :meth:`run` returns when ``stop`` is set."""
 
@@ -103,8 +116,10 @@ class ValidatorDaemon:
         # Before anything is opened: who opens the records sets aside what it cannot read.
         self._held = ExitStack()
         self._held.enter_context(locked(config.home))
+        self._held.enter_context(secret_held(key.secret, PURPOSE, _in_use))
         self._client = ChainClient(config.node)
         self._node = away.WatchedNode(config.node, stop, _log.warning)
+        self._clock = ClockCheck()
         self._sender = TxSender(self._client, key)
         self._store = ValidatorStore(config.home / "validator.db")
         self._store.set_aside_damaged()
@@ -165,6 +180,10 @@ class ValidatorDaemon:
         ]
         try:
             self._node.wait_for(self._connect)
+            # Before anything is signed: with a wrong clock the calls of others are refused.
+            self._clock.wait_until_right(
+                lambda: self._node.ask(self._client.status), self._stop, _log.warning
+            )
             # Looked at once, so that the first callers meet somebody who knows them.
             self._node.wait_for(self._look)
             if self._stop.is_set():
@@ -248,7 +267,12 @@ class ValidatorDaemon:
 
     def _check_chain(self) -> str:
         """Return the chain's id, which never changes for a home."""
-        chain_id = self._client.status().chain_id
+        status = self._client.status()
+        chain_id = status.chain_id
+        before = self._clock.problem
+        if self._clock.look(status) not in ("", before):
+            _log.warning("%s; %s", self._clock.problem, REMEDY)
+        self._told.clock = self._clock.problem
         known = self._store.chain(chain_id)
         if known != chain_id:
             raise WrongChain(self._config.node, chain_id, known)
@@ -314,7 +338,25 @@ class ValidatorDaemon:
             self._since = view.clock
         if view.whole:
             service.admission = Admission(self._config.admit, self._store.named())
+            self._watch_endpoint(view)
         service.see(view, asking)
+
+    def _watch_endpoint(self, view: ChainView) -> None:
+        """Say once that the chain has another endpoint or certificate than this daemon has published."""
+        own = view.validators.get(self._me)
+        mine = (self._config.endpoint, self._certificate.der)
+        before, self._told.rival = self._told.rival, ""
+        if (
+            self._ledger.standing.published
+            and own is not None
+            and (own.endpoint, own.certificate) != mine
+        ):
+            self._told.rival = (
+                f"another daemon with this operator's key has published {own.endpoint}, so that nobody calls this one;"
+                " end one of the two, and start the other anew"
+            )
+        if self._told.rival and not before:
+            _log.error("%s", self._told.rival)
 
     def _act(self) -> None:
         view = self._service.view

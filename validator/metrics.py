@@ -191,6 +191,8 @@ class DaemonLook:
     turned: float = 0.0
     looked: float = 0.0
     away: bool = True
+    clock: str = ""
+    rival: str = ""
     published: bool = False
 
     def look(self) -> None:
@@ -229,6 +231,8 @@ class DaemonLook:
         """Return what keeps the daemon from doing its duties."""
         if self.away:
             return [f"the node at {self.node} does not answer"]
+        if self.clock or self.rival:
+            return [said for said in (self.clock, self.rival) if said]
         return [] if self.published else ["its endpoint is not on chain yet"]
 
     def _show_duties(self, view: ChainView) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from assay.settings import kinds
-from assay.settings.kinds import Choice, Endpoint, Host, Kind, Text, Whole
+from assay.settings.kinds import Choice, Endpoint, Host, Kind, Peers, Text, Whole
 from domain.amount import ASSAY, MONEY_MAX, WORK_MAX, in_assay
 from domain.errors import Refusal
 from domain.limits import DURATION_MAX, ROUNDS_MAX
@@ -35,7 +35,7 @@ def click_type(kind: Kind) -> click.ParamType[Any]:
             return click.IntRange(low, high)
         case Text():
             return click.STRING
-        case Host() | Endpoint():
+        case Host() | Endpoint() | Peers():
             return Checked(kind)
 
 
@@ -207,6 +207,7 @@ ADDRESS = Address()
 BEACON_KEY = BeaconKey()
 ENDPOINT = click_type(Endpoint())
 HOST = click_type(Host())
+PEERS = click_type(Peers())
 AMOUNT = Amount()
 DURATION = Duration()
 SIZE = ByteSize()

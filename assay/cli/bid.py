@@ -10,10 +10,10 @@ from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS
 from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
-from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
 from domain.limits import PROVIDERS_BPS_MAX
 from domain.market.events import BidPlaced
+from domain.measures import duration
 from domain.vocabulary import changes_of
 
 if TYPE_CHECKING:

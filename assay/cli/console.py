@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.context import CommandContext, common_options
+from host.addresses import Address, is_host
 
 if TYPE_CHECKING:
     from console.server import Console
@@ -102,8 +103,18 @@ def console_beside(path: Path | None) -> "Console":
 
 
 def _url(value: str) -> str:
-    if value and not value.startswith(("http://", "https://")):
+    if not value:
+        return ""
+    scheme, _, rest = value.partition("://")
+    if scheme not in ("http", "https") or not rest:
         raise click.BadParameter(f"{value} is not a URL, such as http://127.0.0.1:26657")
+    place = rest.partition("/")[0]
+    has_port = ":" in place and not place.endswith("]")
+    try:
+        if has_port or not is_host(place):
+            Address.parse(place)
+    except ValueError as error:
+        raise click.BadParameter(f"{value}: {error}") from None
     return value.rstrip("/")
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from assay.cli.outlook import duration
-from assay.cli.output import cut, money
+from assay.cli.output import counted, cut, money
 from chain.app.comet_rpc import CometStanding, Votes
 from domain.ledger.queries import AccountResponse
+from domain.market.records import Bid
+from domain.measures import duration
 from domain.node.queries import StatusResponse
 from domain.registry.records import Provider, Validator
 from validator.decide.deadlines import OpenDuty
@@ -33,10 +34,12 @@ class Trouble(StrEnum):
     WRONG_CLOCK = "wrong_clock"
     NO_PEERS = "no_peers"
     JAILED = "jailed"
+    SIGNED_TWICE = "signed_twice"
     DAEMON_AWAY = "daemon_away"
     NO_COINS = "no_coins"
     OVERDUE = "overdue"
     PROVIDER_STOPPED = "provider_stopped"
+    PROVIDER_WARNED = "provider_warned"
     DISK_LOW = "disk_low"
 
 
@@ -51,13 +54,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSeen:
-    """The provider of a home: what its daemon wrote last, and what the chain has of it (None: not asked)."""
+    """The provider of a home: what its daemon wrote last, and what the chain has of it (None: not asked).
+
+    ``idle`` is why it has nothing to train, and since when; ``warning`` what its operator has to see to.
+    """
 
     address: str
     running: bool
     pid: int
     note: str
     on_chain: Provider | None
+    idle: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +73,11 @@ class Seen:
     """One look at a home and its node. ``now_ns`` is this machine's clock in Unix nanoseconds.
 
     ``away`` is why the node did not answer, ``own_chain`` the chain of the home's own node, ``has_comet`` whether it
-    is one of this home and has a CometBFT. ``me`` is the validator whose keys are here, ``listens`` where its daemon
-    does, ``answers`` whether it does so now. ``disk`` are bytes by folder of the home, ``free`` those left beside
+    is one of this home and has a CometBFT. ``wrong_clock`` says that this machine's clock is
+    ahead of the chain's. ``signed_twice`` is what its node has found of another node that signs with its key,
+    ``key_user`` the process of this machine, not its node, that does so now (0: it cannot be seen). ``me`` is the
+    validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``bids`` are
+    its own and ``providers`` those of its cluster. ``disk`` are bytes by folder of the home, ``free`` those left beside
     them.
     """
 
@@ -78,9 +89,14 @@ class Seen:
     has_comet: bool = False
     comet: CometStanding | None = None
     votes: Votes | None = None
+    wrong_clock: str = ""
+    signed_twice: str = ""
+    key_user: int | None = None
     me: Validator | None = None
     account: AccountResponse | None = None
     duties: tuple[OpenDuty, ...] = ()
+    bids: tuple[Bid, ...] = ()
+    providers: tuple[Provider, ...] = ()
     listens: str = ""
     answers: bool = False
     provider: ProviderSeen | None = None
@@ -112,6 +128,7 @@ def problems(seen: Seen) -> Iterator[Problem]:
             f"a node of {cut(seen.status.chain_id)} answers in the place of this home's, which is of {seen.own_chain}",
             "give this node ports of its own in config.toml, and start it (assay node start)",
         )
+    yield from _of_key(seen)
     yield from _of_blocks(seen)
     yield from _of_validator(seen)
     provider = seen.provider
@@ -123,6 +140,9 @@ def problems(seen: Seen) -> Iterator[Problem]:
             f"the provider {provider.address} is in a cluster, and its daemon does not run",
             "start it (assay provider join), or leave (assay provider leave)",
         )
+    if provider and provider.running and provider.warning:
+        text, _, remedy = provider.warning.rpartition("; ")
+        yield Problem(Trouble.PROVIDER_WARNED, text, remedy)
     if seen.free < FREE_BYTES:
         yield Problem(
             Trouble.DISK_LOW,
@@ -131,15 +151,67 @@ def problems(seen: Seen) -> Iterator[Problem]:
         )
 
 
+def _of_key(seen: Seen) -> Iterator[Problem]:
+    remedy = "end one of the two nodes for good, and see docs/operate/backup.md"
+    if seen.key_user is not None:
+        yield Problem(
+            Trouble.SIGNED_TWICE,
+            "the consensus key of this home is in use by another node of this machine, as process"
+            f" {seen.key_user or '?'}",
+            remedy,
+        )
+    if seen.signed_twice:
+        yield Problem(Trouble.SIGNED_TWICE, seen.signed_twice, remedy)
+
+
+def idle_validator(seen: Seen) -> str:
+    """Say what a validator without duties waits for, and what would help; nothing where it has some or is no one."""
+    me, status = seen.me, seen.status
+    if me is None or status is None or seen.duties:
+        return ""
+    if not me.endpoint:
+        return "it waits for its endpoint on chain: assay validator run publishes it"
+    standing = [bid for bid in seen.bids if bid.expires_at > status.clock]
+    if not standing:
+        return "it waits for a bid of its own: assay bid place"
+    measured = [
+        each
+        for each in seen.providers
+        if each.admitted and each.capability and each.capability.expires_at > status.clock
+    ]
+    if not measured:
+        return (
+            "it waits for a provider with a certified speed in its cluster: assay provider join"
+            f" {me.moniker or me.operator} on a machine that trains"
+        )
+    since = min(bid.placed_height for bid in standing)
+    if not any(bid.free for bid in standing):
+        return (
+            f"it waits until a leg ends, since no capacity of its {counted(len(standing), 'bid')} is left: assay bid"
+            " change --capacity gives more"
+        )
+    bids, price = counted(len(standing), "bid"), money(min(bid.offer.price for bid in standing))
+    return (
+        f"it waits for an order since height {since:,}, with {bids} from {price} a PFLOP and"
+        f" {counted(len(measured), 'provider')}: a lower price wins more (assay bid change)"
+    )
+
+
 def _of_blocks(seen: Seen) -> Iterator[Problem]:
     age, comet = seen.block_age, seen.comet
     if age is not None and age < -AHEAD_SECONDS:
         yield Problem(
             Trouble.WRONG_CLOCK,
-            f"the last block lies {duration(round(-age))} in this machine's future",
-            "set the clock (NTP)",
+            f"this machine's clock is {duration(round(-age))} behind the chain's last block",
+            "set the clock of this machine (as root: timedatectl set-ntp true)",
         )
-    if age is not None and age > LATE_SECONDS:
+    if seen.wrong_clock:
+        yield Problem(
+            Trouble.WRONG_CLOCK,
+            seen.wrong_clock,
+            "set the clock of this machine (as root: timedatectl set-ntp true)",
+        )
+    elif age is not None and age > LATE_SECONDS:
         if comet is not None and comet.catching_up:
             yield Problem(
                 Trouble.CATCHING_UP,

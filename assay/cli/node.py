@@ -3,18 +3,27 @@
 import json
 import tomllib
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from assay.cli.arguments import AMOUNT, BEACON_KEY, FLOPS, HOST, PORT, PORT_OR_NONE, SIZE
+from assay.cli.arguments import (
+    AMOUNT,
+    BEACON_KEY,
+    FLOPS,
+    HOST,
+    PEERS,
+    PORT,
+    PORT_OR_NONE,
+    SIZE,
+)
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
 from assay.cli.running import running_options
+from host.addresses import Address, bare, bracketed, ip_of
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
@@ -23,6 +32,7 @@ V = TypeVar("V")
 
 LOCAL = "127.0.0.1"
 GENESIS_BYTES_MAX = 64 << 20
+_ADDRESSES = ("host", "p2p_port", "rpc_port", "grpc_host", "grpc_port")
 UNAUDITED = "this chain has no auditors, by its genesis: rounds are paid that nobody but their validator has recomputed"
 
 
@@ -35,7 +45,8 @@ def command() -> None:
     help="""Make the home of a node: its keys, and the genesis of a new chain or of the chain that it joins.
 
     With neither --new-chain nor --genesis, only the keys: tell what it prints to whoever makes the chain, and run it
-    again with --genesis when the file is there.
+    again with --genesis when the file is there. In a home that has both already, ports, addresses and peers that are
+    given are changed, and the rest stays.
 
     \b
     Examples:
@@ -43,12 +54,19 @@ def command() -> None:
       assay node init alpha --new-chain assay-local-1 --from op --account assay1…=1000000000uassay
       assay node init beta --from op
       assay node init beta --genesis genesis.json --peers ID@10.0.0.1:26656
+      assay node init beta --genesis genesis.json --host :: --peers ID@[2001:db8::1]:26656
+      assay node init beta --p2p-port 26756 --rpc-port 26757 --grpc-port 9190
     """
 )
 @click.argument("moniker")
 @click.option("--new-chain", default="", metavar="CHAIN_ID", help="Start a chain.")
 @click.option("--genesis", "genesis_file", type=click.Path(path_type=Path), help="Join this chain.")
-@click.option("--peers", default="", help="ID@host:port of nodes to connect to, comma-separated.")
+@click.option(
+    "--peers",
+    type=PEERS,
+    default="",
+    help="ID@host:port of nodes to connect to, comma-separated; an IPv6 address in brackets.",
+)
 @click.option(
     "--stake", type=AMOUNT, default="100000000uassay", show_default=True, help="With --new-chain."
 )
@@ -104,8 +122,14 @@ def init(
     grpc_host: str,
 ) -> None:
     """Write keys, configuration and genesis."""
-    from chain.app.comet_files import Ports
-    from chain.app.homes import genesis_path, get_beacon_key, init_node
+    from chain.app.comet_files import Ports, change_addresses
+    from chain.app.homes import (
+        comet_home,
+        genesis_path,
+        get_beacon_key,
+        init_node,
+        write_node_table,
+    )
     from domain.genesis import AUDIT_RATE, AUDIT_SPEED, GenesisValidator
 
     if new_chain and genesis_file is not None:
@@ -118,6 +142,19 @@ def init(
     grpc_port = kept("grpc_port", grpc_port)
     ports = Ports(kept("p2p_port", p2p_port), kept("rpc_port", rpc_port), grpc_port)
     host, grpc_host = kept("host", host), kept("grpc_host", grpc_host)
+    if kept.names_addresses and genesis_path(context.home).exists() and not (new_chain or data):
+        found = peers if kept.is_given("peers") else None
+        change_addresses(comet_home(context.home), moniker, ports, host=host, peers=found)
+        table = {"moniker": moniker, "grpc_port": ports.grpc, "rpc_port": ports.rpc}
+        write_node_table(context.home, table)
+        _write_addresses(context.home, grpc_host, grpc_port)
+        changed = _identity(context)
+        lines = [
+            f"changed the addresses in {context.home}; the node takes them at its next start",
+            f"for peers it is {changed['peer']}",
+        ]
+        context.output.result(changed, lines)
+        return
     keys = init_node(context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host)
     elsewhere = _write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
@@ -312,9 +349,18 @@ class _Kept:
                 "grpc_port": context.setting("node.grpc_port").value,
             }
 
+    @property
+    def names_addresses(self) -> bool:
+        """Whether the command names an address, a port or peers."""
+        return any(map(self.is_given, ("peers", *_ADDRESSES)))
+
+    def is_given(self, name: str) -> bool:
+        """Return whether an option stands on the command line."""
+        return self._source(name) is not ParameterSource.DEFAULT
+
     def __call__(self, name: str, value: V) -> V:
         """Return ``value``, or the earlier one where it is only the default."""
-        if self._source(name) is not ParameterSource.DEFAULT:
+        if self.is_given(name):
             return value
         kept: V = self._values.get(name, value)
         return kept
@@ -327,7 +373,8 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
     path = home / "config.toml"
     config = tomllib.loads(path.read_text())
     config["node"]["grpc_host"] = grpc_host
-    before, address = config.get("node_address"), f"127.0.0.1:{grpc_port}"
+    # A node on all addresses is asked on this machine's own.
+    before, address = config.get("node_address"), str(Address(bare(grpc_host), grpc_port).reached)
     path.write_text(tomli_w.dumps(config | {"node_address": address}))
     return str(before) if before and before != address else ""
 
@@ -354,7 +401,8 @@ def _identity(context: CommandContext) -> dict[str, str]:
     keys = read_keys(comet_home(context.home))
     config = tomllib.loads((comet_home(context.home) / "config" / "config.toml").read_text())
     host, _, port = config["p2p"]["laddr"].removeprefix("tcp://").rpartition(":")
-    reached = "HOST" if ip_address(host).is_unspecified else host
+    found = ip_of(host)
+    reached = "HOST" if found and found.is_unspecified else bracketed(bare(host))
     genesis = genesis_path(context.home)
     return {
         "moniker": str(table["moniker"]),

@@ -11,6 +11,7 @@ from assay.cli.arguments import FLOPS
 from assay.cli.errors import CliError
 from assay.cli.output import counted, flops
 from domain.limits import SLOTS_MAX
+from domain.measures import duration
 
 if TYPE_CHECKING:
     from domain.market.records import JobTerms
@@ -105,11 +106,3 @@ def outlook_rows(found: "Outlook") -> list[tuple[str, str]]:
         ("an audit of a round", duration(found.audit)),
         ("a round is paid after its close in", duration(found.window)),
     ]
-
-
-def duration(seconds: int) -> str:
-    """Write seconds for people: 90 s, 15 min, 5.5 h, 12.3 days."""
-    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,} s"

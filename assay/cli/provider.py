@@ -1,5 +1,6 @@
 """``assay provider``."""
 
+import time
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import ID_SHOWN, flops, money, size, table
 from assay.cli.running import running_options
+from domain.measures import duration
 from host.daemon import on_stop_signal
 
 if TYPE_CHECKING:
@@ -47,9 +49,10 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
             "slowest": speed.slowest,
             "quickest": speed.quickest,
             "memory": speed.memory,
+            "limits": speed.limits,
         },
         [
-            f"{flops(speed.flops)}/s of exact work with {speed.backend} ({_spread(speed)})",
+            f"{flops(speed.flops)}/s of exact work with {speed.computing} ({_spread(speed)})",
             f"{size(speed.memory)} of memory",
         ],
     )
@@ -144,6 +147,8 @@ def status(context: CommandContext) -> None:
             _headline(found),
             *([_standing(found)] if found["validator"] else []),
             f"on chain: {found['on_chain']}",
+            *([idle_line(found["idle"])] if found["running"] and found.get("idle") else []),
+            *([f"! {found['warning']}"] if found["running"] and found.get("warning") else []),
             *([f"computing with {found['computing']}"] if found["computing"] else []),
             *([f"last trouble: {found['note']}"] if found["note"] else []),
             f"earned {money(found['earned'])}",
@@ -185,7 +190,7 @@ def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") 
         ("validator", f"{found.moniker} ({found.validator})"),
         (
             "speed",
-            f"{flops(found.speed.flops)}/s with {found.speed.backend} ({_spread(found.speed)})",
+            f"{flops(found.speed.flops)}/s with {found.speed.computing} ({_spread(found.speed)})",
         ),
         ("memory", size(found.speed.memory)),
         ("from the validator", f"{size(bandwidth)}/s" if bandwidth else "it does not answer"),
@@ -221,6 +226,12 @@ def _headline(found: dict[str, Any]) -> str:
     state += ", joined" if found["running"] and found["joined"] else ""
     where = f"in the cluster of {found['validator']}" if found["validator"] else "in no cluster"
     return f"{found['provider']} {where}: {state}"
+
+
+def idle_line(idle: dict[str, Any]) -> str:
+    """Say why a provider has nothing to train, and since when."""
+    since = duration(max(0, int(time.time()) - int(idle.get("since", 0))))
+    return f"nothing to train for {since}: {idle.get('why', '')}"
 
 
 def _standing(found: dict[str, Any]) -> str:

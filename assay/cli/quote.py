@@ -8,8 +8,9 @@ import click
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
-from assay.cli.outlook import duration, outlook_rows
+from assay.cli.outlook import outlook_rows
 from assay.cli.output import flops, money, short, table
+from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
 if TYPE_CHECKING:

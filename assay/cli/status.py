@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.context import CommandContext, common_options
-from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
 from domain.errors import Exit
+from domain.measures import duration
+from host.addresses import Address
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,7 +54,7 @@ _BLOCK = 512
 @click.pass_context
 def command(click_context: click.Context, context: CommandContext) -> None:
     """Look once, show it, and end with what it needs."""
-    from assay.cli.health import problems
+    from assay.cli.health import idle_validator, problems
 
     seen = _look(context)
     found = list(problems(seen))
@@ -79,6 +80,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
                 "balance": seen.account.balance if seen.account else None,
                 "bond": seen.account.bond.free if seen.account else None,
                 "listens": seen.listens,
+                "idle": idle_validator(seen),
                 "answers": seen.answers,
             },
             "duties": [
@@ -91,6 +93,8 @@ def command(click_context: click.Context, context: CommandContext) -> None:
                 "pid": seen.provider.pid,
                 "running": seen.provider.running,
                 "on_chain": seen.provider.on_chain,
+                "idle": seen.provider.idle,
+                "warning": seen.provider.warning,
             },
             "disk": {**seen.disk, "free": seen.free},
             "problems": [
@@ -111,6 +115,7 @@ def _look(context: CommandContext) -> "Seen":
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
+    from chain.client.clock import find_wrong_clock
     from chain.client.errors import ChainError
     from domain.registry.queries import ValidatorsRequest
 
@@ -125,6 +130,8 @@ def _look(context: CommandContext) -> "Seen":
     with ChainClient(node, timeout=ANSWER_SECONDS) as client:
         try:
             seen["status"] = client.status()
+            if seen["status"].time_ns < seen["now_ns"]:
+                seen["wrong_clock"] = find_wrong_clock(client.status)
             validators = client.query(ValidatorsRequest()).validators
             seen["validators"] = validators
             me = _own_validator(context, validators)
@@ -141,6 +148,8 @@ def _look(context: CommandContext) -> "Seen":
         seen["own_chain"] = _own_chain(home)
         if not is_solo:
             seen |= _of_comet(context)
+    if (home / "node").is_dir() and not is_solo:
+        seen |= _of_key(home)
     return Seen(**seen)
 
 
@@ -161,6 +170,18 @@ def _of_comet(context: CommandContext) -> dict[str, Any]:
     view = CometView(f"http://127.0.0.1:{context.setting('node.rpc_port').value}", ANSWER_SECONDS)
     comet = view.standing()
     return {"has_comet": True, "comet": comet, "votes": view.votes() if comet else None}
+
+
+def _of_key(home: Path) -> dict[str, Any]:
+    """Return what there is of another node that signs with the home's consensus key."""
+    from chain.app.homes import comet_home
+    from chain.app.signing import foreign_user, read_trouble
+
+    found = read_trouble(comet_home(home))
+    return {
+        "signed_twice": found.text if found else "",
+        "key_user": foreign_user(comet_home(home)),
+    }
 
 
 def _own_validator(
@@ -185,6 +206,8 @@ def _of_validator(
     context: CommandContext, client: "ChainClient", me: "Validator"
 ) -> dict[str, Any]:
     from domain.legs.queries import DutiesRequest
+    from domain.market.queries import BidsRequest
+    from domain.registry.queries import ProvidersRequest
     from validator.decide.deadlines import open_duties
 
     duties = client.query(DutiesRequest(me.operator))
@@ -196,6 +219,8 @@ def _of_validator(
         ),
         "listens": listens,
         "answers": answers,
+        "bids": client.query(BidsRequest(me.operator, _PAGE, b"")).bids,
+        "providers": client.query(ProvidersRequest(me.operator, _PAGE, "")).providers,
     }
 
 
@@ -213,6 +238,7 @@ def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
 
 def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":
     from assay.cli.health import ProviderSeen
+    from assay.cli.provider import idle_line
     from compute_provider import api
     from domain.registry.queries import ProviderRequest
 
@@ -226,8 +252,15 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
         return None
     address, pid = found["provider"], found["pid"]
     known = client.query(ProviderRequest(address)).provider if client else None
+    idle = found.get("idle") if pid else None
     return ProviderSeen(
-        address=address, running=bool(pid), pid=pid, note=found["note"], on_chain=known
+        address=address,
+        running=bool(pid),
+        pid=pid,
+        note=found["note"],
+        on_chain=known,
+        idle=idle_line(idle) if idle else "",
+        warning=found.get("warning") or "",
     )
 
 
@@ -239,10 +272,10 @@ def find_daemon(configured: str, published: str) -> tuple[str, bool]:
 
 def _answers(endpoint: str) -> bool:
     """Whether somebody listens at host:port."""
-    host, _, port = endpoint.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
-    except OSError:
+        where = Address.parse(endpoint).reached
+        socket.create_connection((where.host, where.port), ANSWER_SECONDS).close()
+    except (OSError, ValueError):
         return False
     return True
 
@@ -272,7 +305,7 @@ def _headline(seen: "Seen") -> str:
 
 
 def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
-    from assay.cli.health import LATE_SECONDS, percent
+    from assay.cli.health import LATE_SECONDS, idle_validator, percent
 
     rows: list[tuple[str, str]] = []
     if comet := seen.comet:
@@ -298,9 +331,13 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         if account := seen.account:
             rows.append(("coins", f"{money(account.balance)}, bond {money(account.bond.free)}"))
         rows += [("duties", line) for line in _duty_lines(seen.duties)] or [("duties", "none")]
+        if idle := idle_validator(seen):
+            rows.append(("its work", idle))
     if provider := seen.provider:
         doing = f"runs as process {provider.pid}" if provider.running else "is stopped"
         rows.append(("provider", f"{short(provider.address)} {doing}".strip()))
+        if provider.idle:
+            rows.append(("its work", provider.idle))
         if provider.note:
             rows.append(("its last trouble", provider.note))
     if seen.disk:

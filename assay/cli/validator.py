@@ -8,10 +8,11 @@ import click
 
 from assay.cli.arguments import ADDRESS, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import CommandContext, common_options
-from assay.cli.errors import CliError
+from assay.cli.errors import CliError, WrongUsage
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
 from assay.cli.running import running_options
+from host.addresses import Address, ip_of
 from host.daemon import on_stop_signal
 from validator.decide.admission import Policy
 
@@ -70,6 +71,7 @@ def run(
 
     listen = str(context.setting("validator.listen", listen).value)
     endpoint = str(context.setting("validator.endpoint", endpoint).value or listen)
+    _check_reachable(endpoint)
     policy = Policy(str(context.setting("validator.admit", admit).value))
     stop = Event()
     on_stop_signal(stop.set)
@@ -86,6 +88,17 @@ def run(
     daemon = ValidatorDaemon(config, context.key(), stop)
     ready = f"ready: serving on {listen}, published as {endpoint}"
     daemon.run(lambda: context.output.note(ready))
+
+
+def _check_reachable(endpoint: str) -> None:
+    """Raise WrongUsage where an endpoint says all addresses of a machine, which others cannot connect to."""
+    host = Address.parse(endpoint).host
+    found = ip_of(host)
+    if found is not None and found.is_unspecified:
+        raise WrongUsage(
+            f"{host} stands for all addresses of this machine, and goes on chain as where others reach the daemon: name"
+            " one with --endpoint, as validator.example:9191"
+        )
 
 
 @command.command(
@@ -168,7 +181,10 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
             from compute_provider.work.bench import measure_speed
 
             context.output.note("measuring the speed of exact work")
-            speed = max(1, measure_speed(backend).flops // SPEED_MARGIN)
+            measured = measure_speed(backend)
+            if measured.limits:
+                context.output.note(f"measured within {measured.limits}")
+            speed = max(1, measured.flops // SPEED_MARGIN)
         if rate is None:
             context.output.note("measuring the way from other validators")
             rate = max(1, _measure_rate(client, key) // RATE_MARGIN)

@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import ClassVar
+
+from host.addresses import Address, ip_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,11 @@ class Host:
 
     def check(self, value: str | int) -> None:
         """Check that the value is an IP address."""
-        try:
-            ip_address(value)
-        except ValueError:
+        if ip_of(str(value)) is None:
             raise ValueError(
-                f"{value} is not an IP address; 0.0.0.0 means all addresses of this machine"
-            ) from None
+                f"{value} is not an IP address; 0.0.0.0 means all IPv4 addresses of this machine, and :: the IPv6"
+                " addresses, too"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,29 @@ class Endpoint:
 
     def check(self, value: str | int) -> None:
         """Check that the value has a host and a port."""
-        host, _, port = str(value).rpartition(":")
-        if not host or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
-            raise ValueError(f"{value} is not host:port with a port from 1 to 65535")
+        Address.parse(str(value))
 
 
-Kind = Text | Choice | Whole | Host | Endpoint
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Other nodes, as ID@host:port, with commas between them."""
+
+    name: ClassVar[str] = "ID@host:port,..."
+
+    def check(self, value: str | int) -> None:
+        """Check that each peer has the id of a node and an address."""
+        for peer in filter(None, map(str.strip, str(value).split(","))):
+            node_id, at, address = peer.rpartition("@")
+            if not at or not _NODE_ID.fullmatch(node_id):
+                raise ValueError(
+                    f"{peer} is not ID@host:port with the node's id, 40 hex digits; `assay node show` prints it on the"
+                    " other machine"
+                )
+            Address.parse(address)
+
+
+_NODE_ID = re.compile("[0-9a-f]{40}")
+Kind = Text | Choice | Whole | Host | Endpoint | Peers
 
 PORT = Whole(1, 65_535)
 PORT_OR_NONE = Whole(0, 65_535)

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from benchmarks.catalogue.data import DATA
+from benchmarks.catalogue.families import FAMILIES
 from benchmarks.catalogue.layers import LAYERS
 from benchmarks.catalogue.networks import MODELS
 from benchmarks.catalogue.operations import OPERATIONS
+from benchmarks.catalogue.packages import PACKAGES
+from benchmarks.catalogue.people import PEOPLE
 from benchmarks.catalogue.rows import Make
 from benchmarks.catalogue.training import TRAINING
 
 CATALOGUE: Mapping[str, Make] = MappingProxyType(
-    dict((*LAYERS, *OPERATIONS, *TRAINING, *DATA, *MODELS))
+    dict((*LAYERS, *OPERATIONS, *TRAINING, *DATA, *MODELS, *FAMILIES, *PACKAGES, *PEOPLE))
 )
 """Name of a row to what makes its job."""

@@ -1,7 +1,6 @@
 """Whole networks: by hand, of torchvision, of transformers."""
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,21 +19,15 @@ from benchmarks.catalogue.rows import (
     Row,
     job,
     next_token,
+    package,
     words,
 )
-from pol.errors import JobError
 from pol.state.arrays import Array
-
-
-def _package(name: str, extra: str) -> Any:
-    if importlib.util.find_spec(name) is None:
-        raise JobError("case", f"needs {name}", f"install assay[{extra}]")
-    return importlib.import_module(name)
 
 
 def _vision(name: str, data: Callable[[], dict[str, Array]] = PHOTOS, **options: Any) -> Make:
     def make() -> JobSpec:
-        models = _package("torchvision", "models").models
+        models = package("torchvision").models
         return job(
             lambda: getattr(models, name)(num_classes=CLASSES, **options),
             data,
@@ -51,12 +44,12 @@ def _scores(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _vision_transformer() -> JobSpec:
-    kind = _package("torchvision", "models").models.VisionTransformer
+    kind = package("torchvision").models.VisionTransformer
     return job(lambda: kind(32, 8, 2, 2, 32, 64, num_classes=CLASSES), PHOTOS)()
 
 
 def _swin() -> JobSpec:
-    kind = _package("torchvision", "models").models.SwinTransformer
+    kind = package("torchvision").models.SwinTransformer
     return job(
         lambda: kind(
             [4, 4], 16, [2, 2], [2, 4], [4, 4], stochastic_depth_prob=0.0, num_classes=CLASSES
@@ -67,9 +60,7 @@ def _swin() -> JobSpec:
 
 def _convnext() -> JobSpec:
     module = (
-        importlib.import_module("torchvision.models.convnext")
-        if _package("torchvision", "models")
-        else None
+        importlib.import_module("torchvision.models.convnext") if package("torchvision") else None
     )
     assert module is not None
     blocks = [module.CNBlockConfig(16, 32, 1), module.CNBlockConfig(32, None, 1)]
@@ -92,28 +83,28 @@ _TINY = {
 }
 
 
-def _next_word(model: nn.Module, batch: Batch) -> torch.Tensor:
+def next_word(model: nn.Module, batch: Batch) -> torch.Tensor:
     found: torch.Tensor = model(input_ids=batch["x"], labels=batch["x"]).loss
     return found
 
 
-def _labelled(model: nn.Module, batch: Batch) -> torch.Tensor:
+def labelled(model: nn.Module, batch: Batch) -> torch.Tensor:
     found: torch.Tensor = model(input_ids=batch["x"], labels=batch["y"]).loss
     return found
 
 
-def _attended(model: nn.Module, batch: Batch) -> torch.Tensor:
+def attended(model: nn.Module, batch: Batch) -> torch.Tensor:
     mask = (batch["x"] > 3).long()
     found: torch.Tensor = model(input_ids=batch["x"], attention_mask=mask, labels=batch["x"]).loss
     return found
 
 
-def _pictures(model: nn.Module, batch: Batch) -> torch.Tensor:
+def pictures(model: nn.Module, batch: Batch) -> torch.Tensor:
     found: torch.Tensor = model(pixel_values=batch["x"], labels=batch["y"]).loss
     return found
 
 
-def _hugging_face(
+def hugging_face(
     kind: str,
     head: str,
     loss: Loss,
@@ -123,7 +114,7 @@ def _hugging_face(
     **options: Any,
 ) -> Make:
     def model() -> nn.Module:
-        library = _package("transformers", "models")
+        library = package("transformers")
         settings = {**_TINY, "attn_implementation": attention, **options}
         config = library.AutoConfig.for_model(kind, **settings)
         made: nn.Module = getattr(library, head).from_config(config)
@@ -133,16 +124,16 @@ def _hugging_face(
 
 
 def _adapted() -> JobSpec:
-    library, peft = _package("transformers", "models"), _package("peft", "models")
+    library, peft = package("transformers"), package("peft")
     torch.manual_seed(7)
     config = library.AutoConfig.for_model("gpt2", n_embd=32, n_layer=2, n_head=4, vocab_size=50)
     base = library.AutoModelForCausalLM.from_config(config)
     settings = peft.LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True)
-    return job(lambda: peft.get_peft_model(base, settings), words, _next_word)()
+    return job(lambda: peft.get_peft_model(base, settings), words, next_word)()
 
 
-_CAUSAL, _CLASSIFIER = "AutoModelForCausalLM", "AutoModelForSequenceClassification"
-_WORDS: Mapping[str, Any] = {"num_labels": CLASSES, "pad_token_id": 0}
+CAUSAL, CLASSIFIER = "AutoModelForCausalLM", "AutoModelForSequenceClassification"
+WORDS: Mapping[str, Any] = {"num_labels": CLASSES, "pad_token_id": 0}
 
 MODELS: tuple[Row, ...] = (
     ("GPT, written by hand", _ours_gpt),
@@ -164,52 +155,50 @@ MODELS: tuple[Row, ...] = (
     ("torchvision Swin", _swin),
     (
         "transformers GPT-2",
-        _hugging_face("gpt2", _CAUSAL, _next_word, n_embd=32, n_layer=2, n_head=4),
+        hugging_face("gpt2", CAUSAL, next_word, n_embd=32, n_layer=2, n_head=4),
     ),
     (
         "transformers GPT-2, mask",
-        _hugging_face("gpt2", _CAUSAL, _attended, n_embd=32, n_layer=2, n_head=4),
+        hugging_face("gpt2", CAUSAL, attended, n_embd=32, n_layer=2, n_head=4),
     ),
     (
         "transformers GPT-2, eager, mask",
-        _hugging_face(
-            "gpt2", _CAUSAL, _attended, attention="eager", n_embd=32, n_layer=2, n_head=4
-        ),
+        hugging_face("gpt2", CAUSAL, attended, attention="eager", n_embd=32, n_layer=2, n_head=4),
     ),
-    ("transformers Llama", _hugging_face("llama", _CAUSAL, _next_word, num_key_value_heads=2)),
-    ("transformers Llama, mask", _hugging_face("llama", _CAUSAL, _attended, num_key_value_heads=2)),
+    ("transformers Llama", hugging_face("llama", CAUSAL, next_word, num_key_value_heads=2)),
+    ("transformers Llama, mask", hugging_face("llama", CAUSAL, attended, num_key_value_heads=2)),
     (
         "transformers Llama, eager, mask",
-        _hugging_face("llama", _CAUSAL, _attended, attention="eager", num_key_value_heads=2),
+        hugging_face("llama", CAUSAL, attended, attention="eager", num_key_value_heads=2),
     ),
-    ("transformers Qwen2", _hugging_face("qwen2", _CAUSAL, _next_word, num_key_value_heads=2)),
+    ("transformers Qwen2", hugging_face("qwen2", CAUSAL, next_word, num_key_value_heads=2)),
     (
         "transformers Qwen3",
-        _hugging_face("qwen3", _CAUSAL, _next_word, num_key_value_heads=2, head_dim=8),
+        hugging_face("qwen3", CAUSAL, next_word, num_key_value_heads=2, head_dim=8),
     ),
-    ("transformers Mistral", _hugging_face("mistral", _CAUSAL, _next_word, num_key_value_heads=2)),
-    ("transformers BERT", _hugging_face("bert", _CLASSIFIER, _labelled, **_WORDS)),
-    ("transformers BERT, masked words", _hugging_face("bert", "AutoModelForMaskedLM", _attended)),
+    ("transformers Mistral", hugging_face("mistral", CAUSAL, next_word, num_key_value_heads=2)),
+    ("transformers BERT", hugging_face("bert", CLASSIFIER, labelled, **WORDS)),
+    ("transformers BERT, masked words", hugging_face("bert", "AutoModelForMaskedLM", attended)),
     (
         "transformers DistilBERT",
-        _hugging_face(
+        hugging_face(
             "distilbert",
-            _CLASSIFIER,
-            _labelled,
+            CLASSIFIER,
+            labelled,
             dim=32,
             n_heads=4,
             n_layers=2,
             hidden_dim=64,
-            **_WORDS,
+            **WORDS,
         ),
     ),
-    ("transformers RoBERTa", _hugging_face("roberta", _CLASSIFIER, _labelled, **_WORDS)),
+    ("transformers RoBERTa", hugging_face("roberta", CLASSIFIER, labelled, **WORDS)),
     (
         "transformers ViT",
-        _hugging_face(
+        hugging_face(
             "vit",
             "AutoModelForImageClassification",
-            _pictures,
+            pictures,
             PHOTOS,
             image_size=32,
             patch_size=8,
@@ -218,10 +207,10 @@ MODELS: tuple[Row, ...] = (
     ),
     (
         "transformers T5",
-        _hugging_face(
+        hugging_face(
             "t5",
             "AutoModelForSeq2SeqLM",
-            _next_word,
+            next_word,
             d_model=32,
             d_kv=8,
             d_ff=64,

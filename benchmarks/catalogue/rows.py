@@ -1,5 +1,7 @@
 """What the rows of the catalogue are made of: small jobs on data of the right shape."""
 
+import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from assay import SGD, JobSpec
+from pol.errors import JobError
 from pol.state.arrays import Array
 
 Batch = Mapping[str, torch.Tensor]
@@ -125,3 +128,10 @@ def next_token(model: nn.Module, batch: Batch) -> torch.Tensor:
     """Return the cross-entropy of the scores of what follows each element of ``x``, but 1."""
     scores = model(batch["x"])
     return F.cross_entropy(scores.flatten(0, 1), batch["x"].roll(-1, 1).flatten(), ignore_index=1)
+
+
+def package(name: str, remedy: str = "install assay[models]") -> Any:
+    """Return a library; JobError with the remedy where it is not installed."""
+    if importlib.util.find_spec(name.partition(".")[0]) is None:
+        raise JobError("case", f"needs {name}", remedy)
+    return importlib.import_module(name)

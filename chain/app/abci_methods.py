@@ -33,9 +33,14 @@ class AnswerQuery(Protocol):
 class Methods:
     """One function per ABCI method, from the request's message to a whole ``Response``."""
 
-    def __init__(self, app: Application, answer_query: AnswerQuery) -> None:
-        """Build the table of methods."""
-        self._app = app
+    def __init__(
+        self,
+        app: Application,
+        answer_query: AnswerQuery,
+        check_block: Callable[[Any], None] = lambda request: None,
+    ) -> None:
+        """Build the table of methods; ``check_block`` sees each FinalizeBlock first, and may raise to end the node."""
+        self._app, self._check_block = app, check_block
         self._answer_query = answer_query
         table: dict[str, Callable[[Any], Any]] = {
             "echo": lambda request: abci.Response(echo=abci.ResponseEcho(message=request.message)),
@@ -137,6 +142,7 @@ class Methods:
         return abci.Response(verify_vote_extension=abci.ResponseVerifyVoteExtension(status=status))
 
     def _finalize_block(self, request: Any) -> Any:
+        self._check_block(request)
         done = self._app.finalize_block(
             request.height,
             _nanoseconds(request.time),

@@ -60,8 +60,10 @@ class CometProcess:
         binary: Path | None = None,
         policy: RestartPolicy | None = None,
         on_start: Callable[[int], None] = lambda pid: None,
+        on_trouble: Callable[[Trouble], None] = lambda trouble: None,
     ) -> None:
-        """``on_start`` is called with the process id after each start."""
+        """``on_start`` is called with the process id after each start, ``on_trouble`` with what it says meanwhile."""
+        self._on_trouble = on_trouble
         self._command: list[str | Path] = [
             binary or find_binary(),
             "start",
@@ -108,7 +110,7 @@ class CometProcess:
         """Run CometBFT until it ends or is to be stopped; return its exit code and why it ended."""
         self._changed.clear()
         process = start_child(self._command, piped=True)
-        said = CometLog(process, self._log_path, self._home)
+        said = CometLog(process, self._log_path, self._home, self._on_trouble)
         log.info("CometBFT started as process %d", process.pid)
         self._on_start(process.pid)
         waiter = Thread(target=self._wait_for_end, args=(process,), name="comet-wait", daemon=True)

@@ -22,10 +22,18 @@ from domain.genesis import GENESIS, Genesis
 from domain.limits import TX_BYTES_MAX
 from domain.node.params import NodeParams
 from domain.plain import read
+from host.addresses import Address, bare, is_loopback
 
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 MEMPOOL_TXS_MAX = 20_000
 _LINK_BYTES_PER_SECOND = 20_000_000
+
+
+SIGNS_TWICE = (
+    "it may sign twice, of which every node keeps the evidence (this version of the chain cuts no stake for it);"
+    " see docs/operate/backup.md"
+)
+"""What there is to know of a validator that does not remember what it signed; one sentence for all who say it."""
 
 
 class HomeError(Expected):
@@ -67,7 +75,11 @@ def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
     """Make the validator's and the node's key; HomeError where there are some. ``seed`` is for tests only."""
     config, data = comet_home / "config", comet_home / "data"
     if (config / "priv_validator_key.json").exists():
-        raise HomeError(f"{comet_home} has a validator key already", "choose another --home")
+        raise HomeError(
+            f"{comet_home} has a validator key already",
+            "choose another --home; to change ports or addresses of this one, name them (--p2p-port, --rpc-port,"
+            " --grpc-port, --host, --grpc-host, --peers) without --new-chain and --genesis",
+        )
     for directory in (config, data):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     seeds = [None, None] if seed is None else [sha256(seed + tag).digest() for tag in (b"v", b"n")]
@@ -112,8 +124,9 @@ def check_signer(comet_home: Path) -> None:
     missing = [str(comet_home / name) for name in needed if not (comet_home / name).exists()]
     if missing:
         raise HomeError(
-            f"{' and '.join(missing)} is missing: without it a validator is somebody else, or signs twice",
-            "bring back the newest one; docs/operate/backup.md says what to do where it is lost",
+            f"{' and '.join(missing)} is missing: without the key this is another validator, and without the state"
+            f" {SIGNS_TWICE}",
+            "bring back the newest one; that page says what to do where it is lost",
         )
 
 
@@ -129,9 +142,9 @@ def read_addresses(comet_home: Path) -> dict[str, tuple[str, int]]:
     if told.get("prometheus"):
         laddrs["metrics"] = told.get("prometheus_listen_addr", "")
     for name, laddr in laddrs.items():
-        host, _, port = str(laddr).rpartition(":")
+        host, _, port = str(laddr).removeprefix("tcp://").rpartition(":")
         if port.isdecimal():
-            found[name] = (host.removeprefix("tcp://").strip("[]"), int(port))
+            found[name] = (bare(host), int(port))
     return found
 
 
@@ -145,7 +158,7 @@ def write_config(
     persistent_peers: str = "",
 ) -> None:
     """Write ``config.toml``. On a loopback host, peers may share an address and the address book is not strict."""
-    local = host.startswith("127.")
+    local = is_loopback(host)
     config: dict[str, Any] = {
         "moniker": moniker,
         "abci": "socket",
@@ -153,7 +166,7 @@ def write_config(
         "log_level": "info",
         "rpc": {"laddr": f"tcp://127.0.0.1:{ports.rpc}"},
         "p2p": {
-            "laddr": f"tcp://{host}:{ports.p2p}",
+            "laddr": f"tcp://{Address(bare(host), ports.p2p)}",
             "persistent_peers": persistent_peers,
             "flush_throttle_timeout": "10ms",
             "send_rate": _LINK_BYTES_PER_SECOND,
@@ -180,13 +193,36 @@ def write_config(
             "timeout_commit": f"{timing.commit}ms",
             "peer_gossip_sleep_duration": f"{timing.gossip_sleep}ms",
             "create_empty_blocks": True,  # the chain clock and its deadlines live on blocks
-            "double_sign_check_height": 0,
+            "double_sign_check_height": 0,  # ``signing`` looks, and knows its own votes
         },
         "storage": {"discard_abci_responses": False},
         "tx_index": {"indexer": "kv"},  # CosmJS looks transactions up by tx_search
         "instrumentation": {"prometheus": False},  # ``set_comet_ports`` switches it on
     }
     (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
+
+
+def change_addresses(
+    comet_home: Path, moniker: str, ports: Ports, *, host: str, peers: str | None
+) -> None:
+    """Change where CometBFT listens, and its ``peers`` unless they are None; the rest of its file stays."""
+    path = comet_home / "config" / "config.toml"
+    try:
+        config = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HomeError(f"{path} cannot be read ({error})", "restore it from a copy") from None
+    local = is_loopback(host)
+    p2p = {
+        **config.get("p2p", {}),
+        "laddr": f"tcp://{Address(bare(host), ports.p2p)}",
+        "addr_book_strict": not local,
+        "allow_duplicate_ip": local,
+        "pex": not local,
+    }
+    if peers is not None:
+        p2p["persistent_peers"] = peers
+    rpc = {**config.get("rpc", {}), "laddr": f"tcp://127.0.0.1:{ports.rpc}"}
+    path.write_text(tomli_w.dumps({**config, "moniker": moniker, "p2p": p2p, "rpc": rpc}))
 
 
 def set_comet_ports(comet_home: Path, rpc_port: int, metrics_port: int) -> None:

@@ -7,12 +7,14 @@ come: while it runs, what an operator has to mend is logged once; when it ends, 
 import logging
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from threading import Thread
 from typing import Final
 
+from chain.app.comet_files import SIGNS_TWICE
 from domain.errors import printable
 from host.daemon import bounded_file
 
@@ -28,6 +30,7 @@ class Kind(StrEnum):
     """What follows from something that CometBFT says."""
 
     RUNS = "runs"  # it goes on, and an operator has to know
+    TWICE = "twice"  # it goes on, and another one signs with its key
     ENDS = "ends"  # it ends, and may do better when it is started again
     LASTS = "lasts"  # it ends, and does so each time
 
@@ -64,8 +67,8 @@ class Saying:
 
 
 _WHOLE_COPY = (
-    "restore {home}/data whole from a copy of one moment, but keep its priv_validator_state.json: a validator that"
-    " forgets what it signed may sign twice, which costs its stake"
+    "restore {home}/data whole from a copy of one moment, but keep its priv_validator_state.json: with an older one"
+    f" {SIGNS_TWICE}"
 )
 SAYINGS: Final = tuple(
     Saying(words=re.compile(words), kind=kind, reason=reason, remedy=remedy)
@@ -75,6 +78,19 @@ SAYINGS: Final = tuple(
             Kind.ENDS,
             "{address} is taken by another program",
             "end that program, or have CometBFT listen elsewhere ({home}/config/config.toml)",
+        ),
+        (
+            r"(?:address|peer)?\s*\((?P<peer>[^()]*)\) does not contain ID",
+            Kind.LASTS,
+            "{peer} among the peers in {home}/config/config.toml is not ID@host:port",
+            "correct it: `assay node init MONIKER --peers ID@host:port`, with what `assay node show` prints there",
+        ),
+        (
+            r"(?:address )?(?P<address>\S*): (?P<what>too many colons in address|missing port in address"
+            r"|missing ']' in address)",
+            Kind.LASTS,
+            "{address} in {home}/config/config.toml is no address ({what})",
+            "write host:port, an IPv6 address in brackets, as tcp://[::]:26656",
         ),
         (
             r"resource temporarily unavailable",
@@ -98,8 +114,15 @@ SAYINGS: Final = tuple(
             r"Error reading PrivValidator (?P<what>\w+)",
             Kind.LASTS,
             "the validator's {what} in {home} cannot be read",
-            "restore priv_validator_key.json from a copy; priv_validator_state.json only as this validator wrote it"
-            " last, for with an older one it may sign twice, which costs its stake",
+            "restore priv_validator_key.json from a copy, and priv_validator_state.json only as this validator wrote it"
+            f" last: with an older one {SIGNS_TWICE}",
+        ),
+        (
+            r"found signature from the same key",
+            Kind.LASTS,
+            "double_sign_check_height in {home}/config/config.toml finds votes of this validator in the last blocks, as"
+            " after every restart",
+            "set it to 0: the node itself looks for votes that this home did not sign",
         ),
         (
             r"failed to load or gen node key",
@@ -164,9 +187,9 @@ SAYINGS: Final = tuple(
         ),
         (
             r"found conflicting vote from ourselves",
-            Kind.RUNS,
+            Kind.TWICE,
             "another CometBFT signs with this validator's key, or its priv_validator_state.json is an old one",
-            "end one of the two at once: every node keeps the evidence, see docs/operate/backup.md",
+            "end one of the two at once: " + SIGNS_TWICE,
         ),
         (
             r"CONSENSUS FAILURE!!!.*?err=\"?(?P<what>[^\"]*)",
@@ -183,8 +206,18 @@ _LAST_WORDS = ("ERROR:", "panic:", "fatal error:", "Error")
 class CometLog:
     """Reads what one process of CometBFT writes, until it ends."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", path: Path, home: Path) -> None:
-        """Begin to read in a thread; every line goes to ``path``, of which old files are kept up to a bound."""
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        path: Path,
+        home: Path,
+        on_trouble: Callable[[Trouble], None] = lambda trouble: None,
+    ) -> None:
+        """Begin to read in a thread; every line goes to ``path``, of which old files are kept up to a bound.
+
+        ``on_trouble`` hears of what an operator has to know while CometBFT goes on.
+        """
+        self._on_trouble = on_trouble
         if process.stdout is None:
             raise ValueError("the process does not write into a pipe")
         self._pipe, self._path, self._home = process.stdout, path, home
@@ -216,11 +249,12 @@ class CometLog:
             trouble = saying.read(line, self._home)
             if trouble is None:
                 continue
-            if trouble.kind is not Kind.RUNS:
+            if trouble.kind not in (Kind.RUNS, Kind.TWICE):
                 self._found = self._found or trouble
             elif trouble.reason not in self._told and len(self._told) < len(SAYINGS):
                 self._told.add(trouble.reason)
                 log.error("%s", printable(str(trouble)))
+                self._on_trouble(trouble)
             return
         if line.startswith(_LAST_WORDS):
             self._last_words = printable(line)[:TOLD_MAX]

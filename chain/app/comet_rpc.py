@@ -116,6 +116,17 @@ class CometView:
         except (requests.RequestException, ValueError, LookupError, TypeError, ZeroDivisionError):
             return None
 
+    def precommit(self, height: int, address: bytes) -> tuple[int, bytes] | None:
+        """Return round and signature of a validator's vote in the commit of a block; None where there is none."""
+        try:
+            commit = self._ask(f"commit?height={height}")["signed_header"]["commit"]
+            for vote in commit["signatures"]:
+                if bytes.fromhex(vote["validator_address"]) == address and vote["signature"]:
+                    return int(commit["round"]), base64.b64decode(vote["signature"])
+            return None
+        except (requests.RequestException, ValueError, LookupError, TypeError):
+            return None
+
     def _voters(self, count: int) -> list[bytes]:
         """Return the consensus addresses of those who vote, in the order of their votes."""
         found: list[bytes] = []

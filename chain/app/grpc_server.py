@@ -12,6 +12,7 @@ from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
 from chain.app.services import build_table
 from domain.errors import NOT_FOUND, Code, Refusal
 from domain.limits import TX_BYTES_MAX
+from host.addresses import Address
 from wire.results import code_metadata
 
 log = logging.getLogger(__name__)
@@ -62,13 +63,13 @@ class GrpcServer:
             ),
             maximum_concurrent_rpcs=CONCURRENT_MAX,
         )
-        host = address.rpartition(":")[0]
         try:
+            host = Address.parse(address, any_port=True).host
             port = self._server.add_insecure_port(address)
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             self._pool.shutdown()
             raise OSError(f"cannot listen on {address}: choose another gRPC address") from None
-        self.address = f"{host}:{port}"
+        self.address = str(Address(host, port))
 
     def start(self) -> None:
         """Begin to serve."""

@@ -27,6 +27,7 @@ from chain.app.comet_files import (
     read_keys,
     set_comet_ports,
 )
+from chain.app.comet_log import Kind, Trouble
 from chain.app.homes import (
     beacon_keys_path,
     check_genesis,
@@ -36,11 +37,13 @@ from chain.app.homes import (
 )
 from chain.app.interfaces import Broadcaster
 from chain.app.ports import Port, check_ports, comet_ports, own_ports
+from chain.app.signing import SigningCheck, key_held
 from chain.app.solo import SoloEngine
 from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
 from domain.proof.params import ProofParams
+from host.addresses import Address, bare
 from host.daemon import calm_collector, log_to_file, on_stop_signal
 from host.files import write_whole
 from wire.canonical import IMPLEMENTATION, implementation
@@ -94,6 +97,11 @@ class NodeConfig:
             metrics_port=int(table.get("metrics_port", 0)),
             comet_metrics_port=int(table.get("comet_metrics_port", 0)),
         )
+
+    @property
+    def grpc(self) -> str:
+        """Where the node answers clients, as host:port."""
+        return str(Address(bare(self.grpc_host), self.grpc_port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +172,21 @@ class _Node:
             BeaconKeys(path=beacon_keys_path(config.home)),
             self.telling.watcher if self.telling else None,
         )
+        self.signing: SigningCheck | None = None
+        self.comet: CometProcess | None = None
+        self.ended: HomeError | None = None
         self.announcing = Lock()
         self.is_over = False
         if config.consensus is Consensus.MANAGED:
-            check_signer(comet_home(config.home))
+            self._hold_key()
         self._check_genesis()
+
+    def _hold_key(self) -> None:
+        """Be the one node that signs with the home's key; HomeError where it is missing or another one does."""
+        comet = comet_home(self.config.home)
+        check_signer(comet)
+        self.stack.enter_context(key_held(comet))
+        self.signing = SigningCheck(comet, read_keys(comet).cons_key, self._end)
 
     def _check_genesis(self) -> None:
         """Raise HomeError where the store and the genesis file are not of one chain, or no chain can start."""
@@ -210,7 +228,8 @@ class _Node:
         self.stop.wait()
 
     def _run_comet(self) -> None:
-        from chain.app.comet_rpc import CometBroadcaster  # its HTTP client is not needed for solo
+        # Their HTTP client is not needed for solo.
+        from chain.app.comet_rpc import CometBroadcaster, CometView
 
         managed, home = self.config.consensus is Consensus.MANAGED, comet_home(self.config.home)
         if managed:
@@ -234,16 +253,32 @@ class _Node:
                 " of this machine is wrong",
                 timedelta(seconds=wait // 10**9 + 1),
             )
-        comet = CometProcess(
+        self.comet = comet = CometProcess(
             home,
             self.socket_path,
             binary=find_binary(),
             log_path=log_path(self.config.home).with_name("cometbft.log"),
             policy=self.config.restart_policy,
             on_start=self._comet_started,
+            on_trouble=self._hear,
         )
+        if self.signing is not None:
+            self.signing.watch(CometView(url), self.stop)
+            self.stack.callback(self.stop.set)
         on_stop_signal(comet.request_stop)
         comet.run()
+        if self.ended is not None:
+            raise self.ended
+
+    def _hear(self, trouble: Trouble) -> None:
+        if self.signing is not None and trouble.kind is Kind.TWICE:
+            self.signing.found(trouble.reason)
+
+    def _end(self, error: HomeError) -> None:
+        """Stop CometBFT, and with it the node, for a reason."""
+        self.ended = self.ended or error
+        if self.comet is not None:
+            self.comet.request_stop()
 
     def _own_ports(self) -> dict[str, Port]:
         config = self.config
@@ -253,7 +288,8 @@ class _Node:
         from chain.app.services import route  # one table for gRPC and ABCI
 
         _own_directory(self.socket_path.parent)
-        methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
+        check = self.signing.check_block if self.signing else lambda request: None
+        methods = Methods(self.app, AbciQueries(self.app, route(self.app)), check)
         table = self.telling.timed(methods.table) if self.telling else methods.table
         server = AbciServer(table, self.socket_path, prefetch=self.app.prefetch)
         server.start()
@@ -262,9 +298,8 @@ class _Node:
     def _serve_grpc(self, broadcaster: Broadcaster) -> None:
         from chain.app.grpc_server import GrpcServer
 
-        address = f"{self.config.grpc_host}:{self.config.grpc_port}"
         try:
-            server = GrpcServer(self.app, broadcaster, address)
+            server = GrpcServer(self.app, broadcaster, self.config.grpc)
         except OSError as error:
             raise HomeError(str(error), "it is in the table `node` of config.toml") from None
         server.start()
@@ -301,7 +336,7 @@ class _Node:
             moniker=self.config.moniker,
             chain_id=self.app.chain_id,
             height=self.app.head.block.height,
-            grpc=f"{self.config.grpc_host}:{self.config.grpc_port}",
+            grpc=self.config.grpc,
             rpc=rpc,
             socket="" if self.app.solo else str(self.socket_path),
             auditors=self.genesis.params.of(ProofParams).auditors,
@@ -333,9 +368,13 @@ class _Telling:
 
         view = CometView(comet) if comet else None
         look = self._metrics.NodeLook(self._meters, node.app, node.storage, view, waiting)
+
+        def ready() -> list[str]:
+            return [*look.readiness(), *(node.signing.troubles() if node.signing else ())]
+
         try:
             server = MetricsServer(
-                node.config.metrics_port, self._meters, health=look.health, ready=look.readiness
+                node.config.metrics_port, self._meters, health=look.health, ready=ready
             )
         except OSError as error:
             raise HomeError(str(error.strerror), field=str(error.filename)) from None

@@ -50,7 +50,10 @@ def comet_ports(home: Path) -> dict[str, Port]:
 
 
 def check_ports(ports: Mapping[str, Port]) -> None:
-    """Raise HomeError where a port serves twice or cannot be had; one of a node that was killed is waited for."""
+    """Raise HomeError where ports serve twice or cannot be had, all of them in one sentence.
+
+    The port of a node that was killed is waited for.
+    """
     first: dict[tuple[str, int], str] = {}
     for name, port in ports.items():
         other = first.setdefault((port.host, port.number), name)
@@ -59,16 +62,26 @@ def check_ports(ports: Mapping[str, Port]) -> None:
                 f"port {port.number} is named for {other} and for {name}", f"change {port.setting}"
             )
     ends = time.monotonic() + _SECONDS
+    taken: dict[str, Port] = {}
     for name, port in ports.items():
         try:
-            free = wait_until_free(port.host, port.number, max(0.0, ends - time.monotonic()))
+            if not wait_until_free(port.host, port.number, max(0.0, ends - time.monotonic())):
+                taken[name] = port
         except OSError as error:
             raise HomeError(
                 f"{port}, for {name}, cannot be listened on ({error.strerror})",
                 f"change {port.setting}",
             ) from None
-        if not free:
-            raise HomeError(
-                f"{port}, for {name}, is taken by another program",
-                f"end that program, or change {port.setting}",
-            )
+    if not taken:
+        return
+    named = " and ".join(f"{port}, for {name}," for name, port in taken.items())
+    settings = "; ".join(port.setting for port in taken.values())
+    if len(taken) == 1:
+        raise HomeError(
+            f"{named} is taken by another program", f"end that program, or change {settings}"
+        )
+    raise HomeError(
+        f"{named} are taken by other programs",
+        f"end these programs, or give this node other ports: {settings}; `assay node init MONIKER` with --p2p-port,"
+        " --rpc-port and --grpc-port changes them together and keeps the keys",
+    )

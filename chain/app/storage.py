@@ -304,8 +304,10 @@ def _open(path: Path) -> Any:
         return plyvel.DB(str(path), create_if_missing=True)
     except plyvel.CorruptionError as error:
         raise StorageError(
-            f"{path} is damaged ({error})",
-            "restore it from a copy, or start from an empty home and let the node replay the chain",
+            f"{path} is damaged ({_words(error)})",
+            f"move it away (mv {path} {path}.damaged) and start the node: it computes its state again from the blocks"
+            " that CometBFT has, see docs/operate/upkeep.md; a node started with --solo has no others, and begins anew"
+            " in an empty home or from a copy",
         ) from None
     except (plyvel.Error, OSError) as error:
         if "lock" in str(error).lower():
@@ -314,6 +316,12 @@ def _open(path: Path) -> Any:
                 "stop the node that runs with this home, or give another --home",
             ) from None
         raise StorageError(f"{path} cannot be opened ({error})", "check its permissions") from None
+
+
+def _words(error: Exception) -> str:
+    """Return what LevelDB says of an error, which it says in bytes."""
+    said = error.args[0] if error.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(error)
 
 
 def _end_of(prefix: bytes) -> bytes:

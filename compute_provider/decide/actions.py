@@ -94,6 +94,13 @@ class Watch(Base):
 
 
 @dataclass(frozen=True, slots=True)
+class Glance(Base):
+    """See that the node answers and that this machine's clock is the chain's, while no share is on the chain."""
+
+    lane: ClassVar = Lane.CHAIN
+
+
+@dataclass(frozen=True, slots=True)
 class Status(Base):
     """Write the status file."""
 
@@ -172,6 +179,7 @@ Action = (
     Join
     | Poll
     | Watch
+    | Glance
     | Status
     | CheckTask
     | Bond

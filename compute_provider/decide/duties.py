@@ -67,8 +67,7 @@ def by_deadline(shares: Shares, picture: Picture | None) -> list[ShareWork]:
 def _standing(shares: Shares, look: Look) -> Iterator[Action]:
     """Yield what there is to do whatever the shares are."""
     yield do.Poll() if look.joined else do.Join()
-    if any(work.signed for work in shares.works):
-        yield do.Watch()
+    yield do.Watch() if any(work.signed for work in shares.works) else do.Glance()
     yield do.Status()
 
 

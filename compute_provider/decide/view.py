@@ -24,9 +24,12 @@ class Look:
     """One look at the validator and this machine.
 
     ``joined``: the validator has taken this provider; ``picture`` is the last one since then. ``training`` is the share
-    that a worker of this process was given and whose end is not in the record yet.
+    that a worker of this process was given and whose end is not in the record yet. ``idle`` is why the validator has
+    nothing to train, ``warning`` what it wants this provider's operator to know.
     """
 
     joined: bool = False
     picture: Picture | None = None
     training: ShareKey | None = None
+    idle: str = ""
+    warning: str = ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_provider.interfaces import ProviderError
 from host import sandbox
+from host.confines import read_confines
 from link.client import ClusterClient
 from link.types import BANDWIDTH, CHUNK_BYTES_MAX, BandwidthRequest
 from pol.executor.names import NATIVE
@@ -43,6 +44,31 @@ class Speed:
     # FLOP/s of the slowest and the quickest part: far apart on a machine that has other things to do.
     slowest: int = 0
     quickest: int = 0
+    # What the process was confined to, in words; empty where it had the whole machine.
+    limits: str = ""
+
+    @property
+    def computing(self) -> str:
+        """What computes, and within which limits."""
+        return within(self.backend, self.limits)
+
+
+_WITHIN = " within "
+
+
+def within(computing: str, limits: str) -> str:
+    """Return what computes, in words, with the limits that it was measured within."""
+    return computing + (_WITHIN + limits if limits else "")
+
+
+def limits_of(computing: str) -> str:
+    """Return the limits that :func:`within` has added."""
+    return computing.partition(_WITHIN)[2]
+
+
+def limits_here() -> str:
+    """Return what this process is confined to, in words."""
+    return str(read_confines())
 
 
 def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
@@ -53,18 +79,17 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
     return Speed(
         backend=told["backend"],
         flops=middle,
-        memory=sandbox.physical_memory(),
+        memory=sandbox.usable_memory(),
         slowest=parts[0],
         quickest=parts[-1],
+        limits=limits_here(),
     )
 
 
 def what_computes(backend: str, stop: Event | None = None) -> str:
-    """Say which executor and instruction set computes here, and why if it is another; ProviderError as above."""
-    if backend != NATIVE:
-        return backend
-    found: str = _ask(backend, 0, stop)["backend"]
-    return found
+    """Say what computes here, and within which limits; ProviderError as above."""
+    found: str = backend if backend != NATIVE else _ask(backend, 0, stop)["backend"]
+    return within(found, limits_here())
 
 
 def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
@@ -115,7 +140,7 @@ def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     """Say what computes and, with seconds for it, run what a validator's probe asks for, and count."""
-    sandbox.enter(parent, folder, sandbox.physical_memory())
+    sandbox.enter(parent, folder, sandbox.usable_memory())
     from pol.errors import ExecutionError
     from pol.executor.backend import backend, computing
 

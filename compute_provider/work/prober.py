@@ -80,7 +80,7 @@ def _gone() -> ProviderError:
 
 
 def _main(backend_name: str, parent: int, folder: Path) -> None:
-    sandbox.enter(parent, folder, sandbox.physical_memory())
+    sandbox.enter(parent, folder, sandbox.usable_memory())
     from pol.executor.backend import backend
     from pol.work.probe import work_pieces
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pol.tracing import bags, resampling
+from pol.tracing import bags, resampling, scattered
 
 Table = dict[Any, Callable[..., Any]]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -21,7 +21,11 @@ OURS = (
     _aten.index_fill.int_Tensor,
 )
 """What has a handler that is better than what torch makes of it."""
-_MORE: Table = {**resampling.DECOMPOSITIONS, **bags.DECOMPOSITIONS}
+_MORE: Table = {
+    **resampling.DECOMPOSITIONS,
+    **bags.DECOMPOSITIONS,
+    **scattered.DECOMPOSITIONS,
+}
 
 
 def adjust(table: Table) -> None:
@@ -184,6 +188,23 @@ def _multi_margin_backward(
     parts = torch.where(is_other, parts, -parts.sum(1, keepdim=True)) / rows_.shape[1]
     outer = grad.reshape(-1, 1) / (rows_.shape[0] if reduction == 1 else 1)
     return (parts * outer).reshape(x.shape)
+
+
+# --- counts ---
+
+
+@_of(_aten.histc.default)
+def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+    """How many elements are in each of so many parts of an interval, the last of which has its end."""
+    values = x.reshape(-1)
+    low, high = torch.tensor(float(min)), torch.tensor(float(max))
+    if min == max:
+        low, high = values.amin(), values.amax()
+        is_one = low == high
+        low, high = torch.where(is_one, low - 1, low), torch.where(is_one, high + 1, high)
+    is_in = (values >= low) & (values <= high)
+    place = ((values - low) * (bins / (high - low))).floor().long().clamp(0, bins - 1)
+    return torch.zeros(bins, dtype=x.dtype).index_add(0, place, is_in.to(x.dtype))
 
 
 # --- by a mask ---

@@ -155,6 +155,8 @@ class JobFunctions:
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
         self._optimizer = InnerOptimizer(groups)
         self._rates = [group.lr for group in groups]
+        self.values: Tensors = {}
+        """What inputs of a step that no optimizer moves begin with: see :func:`trace_program`."""
 
     @property
     def trained(self) -> list[str]:
@@ -255,7 +257,9 @@ class JobFunctions:
         model = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
         others = {name: current[name].detach() for name in model if name not in buffers}
         constants = {**named("global", others), BATCH_NUMBER: number}
-        trace = partial(trace_program, precisions=spec.precisions, own=model)
+        trace = partial(
+            trace_program, precisions=spec.precisions, own=model, values=self.values
+        )
         found = accumulated(part, carried, sequences, constants, trace)
         share = 1.0 / count
         current.update(under("global", found))

@@ -11,10 +11,12 @@ from torch._ops import HigherOrderOperator
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pol.tracing.known import known_value, plainly
 from pol.tracing.reasons import NotInAJob
 
 _NARROW = (torch.bfloat16, torch.float16)
 _EMBEDDING, _TO, _TYPE = functional.embedding, Tensor.to, Tensor.type
+_NUMPY, _ARRAY, _SPLIT = Tensor.numpy, Tensor.__array__, torch.tensor_split
 
 
 def _backward(*_arguments: Any, **_options: Any) -> None:
@@ -40,12 +42,26 @@ def _fractional(*_arguments: Any, **_options: Any) -> None:
     raise NotInAJob(reason, "use AdaptiveMaxPool of the same output_size, or MaxPool")
 
 
-def _grouped(*_arguments: Any, **_options: Any) -> None:
-    reason = (
-        "grouped_mm gives each expert as many rows as the values say, and a step has fixed shapes"
-    )
-    remedy = 'take the other way of transformers, from_config(…, experts_implementation="batched_mm"), or masks'
-    raise NotInAJob(reason, remedy)
+def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give NumPy what is known while a job is built."""
+
+    def given(x: Tensor, *arguments: Any, **options: Any) -> Any:
+        value = known_value(x)
+        if value is None:
+            return function(x, *arguments, **options)
+        with plainly():
+            return function(value, *arguments, **options)
+
+    return given
+
+
+def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
+    """Torch looks at the memory of a tensor of places."""
+    places = known_value(sections) if isinstance(sections, Tensor) else None
+    if isinstance(sections, Tensor) and places is not None:
+        with plainly():
+            sections = places.tolist()
+    return _SPLIT(x, sections, dim)
 
 
 def _with_data(x: Tensor, value: Tensor) -> None:
@@ -104,7 +120,10 @@ HABITS: dict[Any, Callable[..., Any]] = {
     functional.fractional_max_pool2d_with_indices: _fractional,
     functional.fractional_max_pool3d: _fractional,
     functional.fractional_max_pool3d_with_indices: _fractional,
-    functional.grouped_mm: _grouped,
+    Tensor.numpy: _of_value(_NUMPY),
+    Tensor.__array__: _of_value(_ARRAY),
+    torch.tensor_split: _tensor_split,
+    Tensor.tensor_split: _tensor_split,
     torch._pack_padded_sequence: _packed,
     torch.view_as_complex: _complex,
     torch.polar: _complex,

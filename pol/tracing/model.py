@@ -8,6 +8,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim.swa_utils import AveragedModel
 
 from pol.errors import JobError
+from pol.tracing.sparse import make_buffers_dense
 
 _WRAPPERS = {
     "DataParallel": "module",
@@ -37,6 +38,8 @@ def prepare_model(model: object, tell: Callable[[str], None]) -> nn.Module:
     if isinstance(model, torch.jit.ScriptModule):
         reason = "is compiled by torch.jit, which cannot be traced"
         raise JobError("model", reason, "give the module from which it was made")
+    if isinstance(model, nn.Module):
+        make_buffers_dense(plain_model(model), tell)
     plain = module_with_values(model)
     devices = sorted({t.device.type for t in own_tensors(plain).values()} - {"cpu"})
     if devices:
@@ -61,9 +64,9 @@ def module_with_values(model: object) -> nn.Module:
         if tensor.is_meta or is_lazy(tensor):
             remedy = "make the model with values; a lazy layer gets them from a batch, model(x)"
             raise JobError(f"model.{name}", "has no values yet", remedy)
-        if tensor.is_complex() or tensor.is_quantized or tensor.is_sparse:
+        if tensor.is_complex() or tensor.is_quantized or tensor.layout != torch.strided:
             reason = f"is {tensor.dtype} ({tensor.layout})"
-            raise JobError(f"model.{name}", reason, "use plain real numbers")
+            raise JobError(f"model.{name}", reason, "use plain real numbers, as x.to_dense() has")
     return plain
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from pol.tracing import scattered
 from pol.tracing.habits import HABITS
 from pol.tracing.repeating import repeat
 
@@ -176,11 +177,36 @@ def _dimensions(part: object) -> int:
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
+def grouped_mm(
+    left: Tensor, right: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:  # fmt: skip
+    """Return a product by group, where ``offs`` are the ends of the groups along the dimension that both lists share.
+
+    Every group takes all rows, or columns, and what is not its own is zero: as many products as there are groups.
+    """
+    del out_dtype
+    if offs is None:
+        found = torch.bmm(left, right)
+        return found if bias is None else found + bias
+    sizes = {(2, 3): left.shape[0], (3, 2): right.shape[-1], (2, 2): left.shape[-1]}
+    place, ends = torch.arange(sizes[left.dim(), right.dim()]), offs.unsqueeze(1)
+    is_own = (place < ends) & (place >= functional.pad(ends, (0, 0, 1, 0))[:-1])
+    if left.dim() == right.dim():
+        return (left * is_own.unsqueeze(1)) @ right
+    beside = is_own.unsqueeze(2 if left.dim() == 2 else 1)
+    found = torch.where(beside, left @ right, 0.0).sum(0)
+    return found if bias is None else found + bias
+
+
 REWRITTEN: dict[Any, Callable[..., Any]] = {
     **HABITS,
+    **scattered.FUNCTIONS,
     functional.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,
+    functional.grouped_mm: grouped_mm,
+    torch._grouped_mm: grouped_mm,
     torch.take: take,
     Tensor.take: take,
     Tensor.__getitem__: getitem,

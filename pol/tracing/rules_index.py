@@ -208,27 +208,6 @@ def _scatter_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> 
     return _plus(emitter, x, emitter.reshape(emitter.permute(moved, _back(last)), site.shape))
 
 
-@rule("aten.scatter_reduce.two")
-def _scatter_reduce(
-    site: TraceSite,
-    x: Ref,
-    dim: int,
-    index: Ref,
-    source: Ref,
-    reduce: str,
-    include_self: bool = True,
-) -> int:
-    if reduce not in ("sum", "mean") or not include_self:
-        raise Unsupported("only sum and mean are scattered, with include_self=True")
-    total = _scatter_add(site, x, dim, index, source)
-    if reduce == "sum":
-        return total
-    emitter = site.emitter
-    ones = Ref(emitter.full(1, "f32", emitter.shape(source)))
-    begin = Ref(emitter.full(1, "f32", site.shape))
-    return emitter.emit("div", total, _scatter_add(site, begin, dim, index, ones))
-
-
 def at_least_1d(shape: Sequence[int]) -> tuple[int, ...]:
     """Return a shape with at least one dimension."""
     return tuple(shape) or (1,)

@@ -7,9 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from pol.tracing.emitter import Emitter
 from pol.tracing.formula import Value
 from pol.tracing.functions_fp32 import log1p
+from pol.tracing.known import COUNTS
 from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 from pol.tracing.rules_index import at_least_1d, gathered
 from pol.tracing.rules_reduce import opposite
@@ -340,12 +343,23 @@ def _unfold(site: TraceSite, x: Ref, dim: int, size: int, step: int) -> int:
     return emitter.permute(taken, [*rest[:axis], 0, *rest[axis:], 1])
 
 
+_MASKED_SOFTMAX = "it is a part of torch's own layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
 _REFUSED = {
     "aten._local_scalar_dense.default": "no value is known before a step; leave .item() and .tolist() out",
-    "aten.nonzero.default": "how many elements are not zero depends on values; use a mask and torch.where",
-    "aten.masked_select.default": "how many elements a mask selects depends on values; use torch.where",
-    "aten._unique2.default": "how many elements differ depends on values; count with a mask for each class",
-    "aten.bincount.default": "how many bins there are depends on values; add up F.one_hot",
+    **{
+        str(overload): "; ".join(said)
+        for packet, said in COUNTS.items()
+        for overload in (getattr(packet, name) for name in packet.overloads())
+        if packet is not torch.ops.aten.index
+    },
+    "aten._masked_softmax.default": _MASKED_SOFTMAX,
+    "aten._masked_softmax_backward.default": _MASKED_SOFTMAX,
+    "aten._masked_scale.default": "it is a part of torch's own layers; use x * mask * scale",
+    "aten._segment_reduce_backward.default": "it is a part of torch's own gradients; differentiate torch.segment_reduce",
+    "aten._gather_sparse_backward.default": "its gradient would be sparse; leave sparse_grad=True out",
+    "aten._sparse_mm_reduce_impl.default": "it is for sparse matrices; use torch.mm, or scatter_reduce of the rows",
+    "aten._sparse_mm_reduce_impl_backward.default": "it is for sparse matrices; use torch.mm",
+    "aten.batch_norm_backward_reduce.default": "it is a part of batch norm on several devices; use nn.BatchNorm2d",
     "aten.fractional_max_pool2d.default": "its windows are drawn by torch; use nn.MaxPool2d",
     "aten.fractional_max_pool3d.default": "its windows are drawn by torch; use nn.MaxPool3d",
     "aten._fft_r2c.default": "jobs have no complex numbers; multiply by a matrix of cosines and sines",

@@ -19,6 +19,7 @@ from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from domain.errors import Expected
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
@@ -39,11 +40,13 @@ from pol.tracing import (
 from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
 from pol.tracing.garbage import collected_later
+from pol.tracing.known import Known
 from pol.tracing.origin import Places, begins_with, place_of_error, place_of_node
 from pol.tracing.precision import bits_of_products
-from pol.tracing.reasons import in_words
+from pol.tracing.reasons import VALUES, called, in_words
 from pol.tracing.reruns import rerun_of
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
+from pol.tracing.sparse import Dense
 from pol.tracing.spec import Precision
 
 Tensors = Mapping[str, torch.Tensor]
@@ -66,6 +69,8 @@ NOTHING: Tensors = {}
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 """Prints the stack of every error of a function under tracing, which ends as one sentence here."""
 _KEEP = "keep it in a buffer (register_buffer) and change that, or carry it in assay.repeat"
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+"""Numbers that no trace knows."""
 _aten = torch.ops.aten
 _DECOMPOSED = (
     _aten._log_softmax,
@@ -123,17 +128,46 @@ def trace_program(
     limits: Limits = LIMITS,
     precisions: Mapping[str, Precision] = ORDINARY,
     own: Tensors = NOTHING,
+    values: Tensors = NOTHING,
+    kept: bool = False,
 ) -> Program:
     """Trace ``function`` once and return it as a program, whose products have the bits of ``precisions``.
 
     It gets name to tensor and returns name to tensor, which the program calls as :func:`input_name` says, and may call
     ``torch.autograd.grad``. Of the example ``inputs`` only dtypes and shapes matter. ``own`` are those of the model's
-    tensors that are inputs: where one is read past the inputs, a constant would take its place for good.
+    tensors that are inputs: where one is read past the inputs, a constant would take its place for good. ``values`` are
+    what inputs hold as long as the function returns them unchanged, or for good where they are ``kept`` by what else
+    runs; what is made of these alone may decide shapes.
 
     Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
+    program, relied_on = _traced(function, inputs, limits, precisions, own, values)
+    changed = set() if kept else {name for name in relied_on if is_changed(program, name)}
+    if not changed:
+        return program
+    others = {name: value for name, value in values.items() if name not in changed}
+    return trace_program(function, inputs, limits, precisions, own, others)
+
+
+def is_changed(program: Program, name: str) -> bool:
+    """Whether a program returns something else for an input, or does not return it at all."""
+    (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == input_name(name))
+    return program.outputs.get(input_name(name)) != number
+
+
+def _traced(
+    function: Function,
+    inputs: Tensors,
+    limits: Limits,
+    precisions: Mapping[str, Precision],
+    own: Tensors,
+    values: Tensors,
+) -> tuple[Program, set[str]]:
+    """Return the program, and the names of ``values`` that have decided something in it."""
+    known = Known(values, own)
     # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
-    graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
+    apart = {name: tensor.clone() for name, tensor in inputs.items()}
+    graph, names = _graph(function, apart, known)
     bits = bits_of_products(graph, inputs, names, precisions)
     writer = _Writer(Emitter(limits), bits)
     placeholders = iter(inputs.items())
@@ -155,17 +189,19 @@ def trace_program(
             for name, result in zip(names, results, strict=True):
                 assert isinstance(result, Node)
                 writer.emitter.output(input_name(name), writer.value(result))
-    return writer.emitter.build()
+    return writer.emitter.build(), known.relied_on
 
 
-def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]:
+def _graph(function: Function, inputs: Tensors, known: Known) -> tuple[GraphModule, list[str]]:
     """Return the flat graph of ``function`` without anything in place, and the names of its results."""
     names: list[str] = []
     places = Places()
 
     def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        with places:
-            outputs = function(dict(zip(inputs, tensors, strict=True)))
+        given = dict(zip(inputs, tensors, strict=True))
+        known.stand_in(given)
+        with known, places, Dense():
+            outputs = function(given)
         names[:] = list(outputs)
         return list(outputs.values())
 
@@ -184,7 +220,7 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
         raise
     except Exception as error:
         other = "write it in another way there (docs/jobs.md lists what works)"
-        reason, remedy = in_words(error, other)
+        reason, remedy = known.why_not(error) or in_words(error, other)
         place = place_of_error(error)
         if not place:
             place = places.place_of_gradient(error)
@@ -310,6 +346,8 @@ class _Writer:
             return args[0][args[1]]
         with _Located(node):
             handler = RULES.get(str(node.target))
+            if handler is None and isinstance(node.meta.get("val"), _SYMBOLS):
+                raise Unsupported(*VALUES)
             if handler is None:
                 raise Unsupported("it has no form in Assay's primitives")
             kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
@@ -332,9 +370,14 @@ class _Located:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, Exception):
             return
-        why = error.reason if isinstance(error, JobError) else str(error) or type(error).__name__
-        remedy = error.remedy if isinstance(error, JobError) else ""
-        reason = f"the operation {self._node.target} cannot be part of a job: {why.rstrip('.')}"
-        other = "use another layer or function there (docs/jobs.md lists what works)"
-        remedy = "; ".join(part for part in (other, remedy) if part)
+        if isinstance(error, Expected):
+            why, remedy = error.reason, error.remedy
+        else:
+            why, remedy = str(error) or type(error).__name__, ""
+        if not remedy:
+            why, _, remedy = why.partition("; ")
+        reason = why.rstrip(".")
+        if self._node.op == "call_function":
+            reason = f"{called(self._node.target)} cannot be part of a job: {reason}"
+        remedy = remedy or "use another layer or function there (docs/jobs.md lists what works)"
         raise JobError(str(place_of_node(self._node)), reason, remedy) from error

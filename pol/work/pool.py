@@ -170,7 +170,7 @@ class ReplayPool:
         self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
         self._folder = self._own or folder or Path()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._memory_bytes = memory_bytes or sandbox.physical_memory() * 3 // 4
+        self._memory_bytes = memory_bytes or sandbox.usable_memory() * 3 // 4
         self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
         self._numbers = count()
         self._closed = threading.Event()

@@ -7,13 +7,14 @@ import pytest
 import requests
 
 from chain.app.comet_rpc import CometBroadcaster
-from chain.app.homes import genesis_path
+from chain.app.homes import comet_home, genesis_path
+from chain.app.signing import read_signed, read_trouble
 from domain.params import local_params
 from domain.registry.params import RegistryParams
 from tests.support.node_process import START_SECONDS, Node, free_ports
 from tests.support.small_chain import CHAIN_ID, COINS, key, transfer
 from tests.support.waiting import wait_until
-from tests.unit.assay.support import assay
+from tests.unit.assay.support import assay, in_process
 
 
 def init(home: Path, *words: object) -> dict[str, Any]:
@@ -51,15 +52,23 @@ def change_beacon_key(home: Path, node: Node) -> None:
     assert proposed_since(revoked["height"] + 1) == 0
 
 
+def give_key(source: Path, target: Path) -> None:
+    """Copy a validator's consensus key into another home, which has signed nothing."""
+    name = "node/config/priv_validator_key.json"
+    (target / name).write_bytes((source / name).read_bytes())
+
+
 @pytest.mark.network
 def test_two_found_a_chain_and_a_third_follows_it(tmp_path: Path) -> None:
-    alpha, beta, gamma = (tmp_path / name for name in ("alpha", "beta", "gamma"))
+    alpha, beta, gamma, copy = (tmp_path / name for name in ("alpha", "beta", "gamma", "copy"))
     assert assay("keys", "add", "op", "--keyring", "test", home=alpha).code == 0
     told = init(beta)
     founder = f"beta,{key(3).address},{told['key']},{told['beacon_key']},100000000"
     rich = f"{key(2).address}={COINS}"  # the third account of this genesis
     words = ("--new-chain", CHAIN_ID, "--keyring", "test", "--validator", founder)
-    made = init(alpha, *words, "--account", rich)
+    # Of the two families of addresses, both: peers and clients reach this one over IPv6.
+    made = init(alpha, *words, "--account", rich, "--host", "::1", "--grpc-host", "::1")
+    assert "@[::1]:" in made["peer"]
     for home in (beta, gamma):
         init(home, "--genesis", genesis_path(alpha), "--peers", made["peer"])
     nodes = []
@@ -75,6 +84,20 @@ def test_two_found_a_chain_and_a_third_follows_it(tmp_path: Path) -> None:
         third.wait_for_height(first.height())
         wait_until(lambda: third.balance(1) == 100, "the transfer at the node that joined")
         change_beacon_key(alpha, first)
+        init(copy, "--genesis", genesis_path(alpha), "--peers", made["peer"])
+        # The validator whose blocks it fetches goes on; the copy of the other one ends before it signs.
+        give_key(beta, copy)
+        here = in_process("node", "start", home=copy)
+        assert "another node of this machine signs with this validator's key" in here.refusal
+        second.close()
+        elsewhere = in_process("node", "start", home=copy)
+        assert elsewhere.code != 0
+        # It has half of the power, so CometBFT signs without fetching first: at a height that is long over.
+        assert "another CometBFT signs with this validator's key" in elsewhere.refusal
+        assert read_trouble(comet_home(copy)) is not None
+        signed = read_signed(comet_home(copy))
+        assert signed is not None
+        assert signed.height < first.height()
     finally:
         for node in nodes:
             node.close()

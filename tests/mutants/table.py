@@ -1561,8 +1561,8 @@ MUTANTS = (
         "parts-forget-their-sums",
         "what a part changes begins anew with each part",
         "pol/tracing/accumulation.py",
-        "    changed = [name for name in carried if program.outputs.get(name, inputs[name]) != inputs[name]]\n",
-        "    changed = [name for name in carried if program.outputs.get(name, inputs[name]) == inputs[name]]\n",
+        "    changed = [name for name in carried if outputs[name] != inputs[name]]\n",
+        "    changed = [name for name in carried if outputs[name] == inputs[name]]\n",
         ("tests/unit/pol/tracing/test_accumulation.py",),
     ),
     Mutant(
@@ -2811,9 +2811,25 @@ MUTANTS = (
         "port-of-another-program",
         "a node starts although somebody else has its port",
         "chain/app/ports.py",
-        "        if not free:\n",
-        "        if False:\n",
+        "                taken[name] = port\n",
+        "                pass\n",
         ("tests/unit/chain/app/test_ports.py",),
+    ),
+    Mutant(
+        "copied-validator",
+        "a copy of a validator signs beside the first one",
+        "chain/app/signing.py",
+        "            raise HomeError(text, END_ONE)\n",
+        "            pass\n",
+        ("tests/unit/chain/app/test_signing.py",),
+    ),
+    Mutant(
+        "two-daemons-one-key",
+        "two daemons with one provider's key are both served",
+        "validator/serve/callers.py",
+        "            if holder != session and now - heard < TAKEN_SECONDS:\n",
+        "            if False:\n",
+        ("tests/unit/validator/test_service.py",),
     ),
     # --- the console ---
     Mutant(

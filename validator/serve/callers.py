@@ -11,8 +11,17 @@ LIVE_SECONDS = 15.0
 """A provider that has not polled for this long gets no new work; a busy machine may keep it from that for seconds."""
 
 
+TAKEN_SECONDS = 3.0
+"""A process that has not polled for this long has ended: another one with its key may take its place."""
+RIVAL_SECONDS = 30.0
+"""How long the process that is served hears of another one that asked."""
+
+
 class Presence:
-    """When each provider was heard last, and what it says of its machine. Thread-safe."""
+    """When each provider was heard last, and what it says of its machine. Thread-safe.
+
+    Of several processes with one key the one that came first is served, as long as it polls.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """Nobody is there."""
@@ -20,6 +29,36 @@ class Presence:
         self._lock = Lock()
         self._seen: dict[str, float] = {}
         self._machines: dict[str, Machine] = {}
+        self._sessions: dict[str, tuple[bytes, float]] = {}
+        self._rivals: dict[str, float] = {}
+        self._speeds: dict[str, int] = {}
+
+    def claim(self, address: str, session: bytes) -> bool:
+        """Serve a process of a provider; False while another one with its key is served."""
+        with self._lock:
+            now = self._now()
+            holder, heard = self._sessions.get(address, (session, now))
+            if holder != session and now - heard < TAKEN_SECONDS:
+                self._rivals[address] = now
+                return False
+            self._sessions[address] = (session, now)
+            return True
+
+    def has_rival(self, address: str) -> bool:
+        """Return whether another process with this provider's key asked to be served a moment ago."""
+        with self._lock:
+            return self._now() - self._rivals.get(address, -RIVAL_SECONDS) < RIVAL_SECONDS
+
+    def speak(self, address: str, speed: int) -> None:
+        """Take note of the speed that a provider measured itself; 0 where it did not."""
+        with self._lock:
+            if speed:
+                self._speeds[address] = speed
+
+    def speeds(self) -> dict[str, int]:
+        """Return the speeds that providers measured themselves."""
+        with self._lock:
+            return dict(self._speeds)
 
     def join(self, address: str, machine: Machine) -> bool:
         """Take note of a provider; False if it said the same before."""
@@ -48,7 +87,13 @@ class Presence:
     def keep(self, addresses: Collection[str]) -> None:
         """Forget everybody else: they left the cluster."""
         with self._lock:
-            for known in (self._seen, self._machines):
+            for known in (
+                self._seen,
+                self._machines,
+                self._sessions,
+                self._rivals,
+                self._speeds,
+            ):
                 for address in [a for a in known if a not in addresses]:
                     del known[address]
 

@@ -1,5 +1,6 @@
 """What the validator answers on the link: one method per call, each reads or changes a record and returns at once."""
 
+import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from threading import Event
@@ -13,6 +14,7 @@ from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
 from validator.decide.admission import Admission
+from validator.decide.idle import why_idle
 from validator.decide.pace import doubted
 from validator.decide.plan import Worker
 from validator.decide.quotas import Allowance, payload_quota, provider_quota
@@ -27,16 +29,23 @@ from validator.decide.receive import (
 )
 from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
 from validator.decide.retention import served_rounds
+from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
 from validator.ledger import Ledger
 from validator.serve.callers import Asking, Grants, Presence
 from validator.serve.prober import Prober
 
+_log = logging.getLogger("assay.validator")
 POLL_MS = 300
+RIVAL = (
+    "another daemon asks to be served with this provider's key, and is refused as long as this one polls; end one of"
+    " the two"
+)
 REFUSED_MS = 10_000
 """When somebody may ask again who is not admitted."""
 SLOTS_GRANTED = 64
+MEASURED_AGAIN = "; its speed is far below that of the others, or what it measured itself, and is measured again soon"
 _FILE_BYTES = 64
 """What a file takes in a message beside its path."""
 
@@ -59,11 +68,16 @@ class Service:
         self.admission = Admission()
         self.doubted: frozenset[str] = frozenset()
         self.presence, self.asking, self.prober = Presence(), Asking(), Prober()
+        self._suspects: dict[str, Suspect] = {}
+        self._warned: set[str] = set()
+        self._idle: dict[str, str] = {}
         self._verify, self._wake = verify, wake
         self._grants = Grants()
 
     def see(self, view: ChainView, asked: Collection[str]) -> None:
         """Answer from what the chain says now, for which these were asked about."""
+        if view.clock != self.view.clock:
+            self._idle = {}
         self.view = view
         self.asking.drop(name for name in asked if name not in view.applicants)
         due = {name for name, member in view.providers.items() if member.due}
@@ -73,6 +87,10 @@ class Service:
             for local, on_chain in self._records()
             for name in doubted(local, on_chain.order.terms, view.providers, view.clock)
         )
+        self._suspects, again = second_looks(
+            self._suspects, view.providers, self.presence.speeds(), view.clock
+        )
+        self.doubted |= again
         self.prober.want(due | allowed | self.doubted)
 
     # Who
@@ -178,6 +196,8 @@ class Service:
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
         """Take a provider of this cluster into work, and tell others what they wait for."""
         address = caller.address
+        if address in self.view.providers or address in self.view.applicants:
+            self._claim(address, request.session)
         if address in self.view.providers:
             if self.presence.join(address, request.machine):
                 self._wake.set()
@@ -219,7 +239,9 @@ class Service:
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
         """Tell a provider everything it has to do now."""
+        self._claim(caller.address, request.session)
         self.presence.poll(caller.address)
+        self.presence.speak(caller.address, request.speed)
         clock = self.view.clock
         train: list[t.TrainTask] = []
         opening: list[t.OpenTask] = []
@@ -231,9 +253,47 @@ class Service:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
         idle = not (train or opening)
         probe = idle and not self.prober.why_not(caller.address)
+        warning = RIVAL if self.presence.has_rival(caller.address) else ""
         return t.PollReply(
-            train=tuple(train), open=tuple(opening), retry_after_ms=POLL_MS, probe=probe
+            train=tuple(train),
+            open=tuple(opening),
+            retry_after_ms=POLL_MS,
+            probe=probe,
+            idle="" if train else self._why_idle(caller.address),
+            warning=warning,
         )
+
+    def _claim(self, address: str, session: bytes) -> None:
+        """Serve this process of a provider; ClusterError TAKEN while another one with its key is served."""
+        if self.presence.claim(address, session):
+            return
+        if address not in self._warned:
+            self._warned.add(address)
+            _log.warning(
+                "two daemons use the key of provider %s: the one that came first is served", address
+            )
+        raise ClusterError(
+            ClusterErrorKind.TAKEN,
+            "another daemon with this provider's key is joined here and polls",
+            "end one of the two (after a restart this one is served in a moment)",
+        )
+
+    def _why_idle(self, address: str) -> str:
+        """Return why a provider has nothing to train, as long as a sentence of the link may be.
+
+        It is found once for each second of the chain: all providers of an idle cluster ask several times a second.
+        """
+        if address not in self._idle:
+            known = self.view.providers
+            certified = [
+                Worker(name, each.speed, each.newcomer)
+                for name, each in known.items()
+                if each.speed
+            ]
+            why = why_idle(address, self._records(), certified, self.prober.why_not(address))
+            again = MEASURED_AGAIN if address in self._suspects else ""
+            self._idle[address] = (why + again)[: t.SENTENCE_MAX]
+        return self._idle[address]
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
         """Take a signed commitment to a share; one that is wrong on its face ends the issue at once."""

@@ -1,17 +1,15 @@
-"""The table of models: rows of several kinds train as plain torch does, and one that cannot says why."""
+"""The table of models: every ninth row trains as plain torch does, and one that cannot says why."""
 
 import pytest
 
 from benchmarks import models
 from benchmarks.catalogue import CATALOGUE
+from benchmarks.catalogue.packages import PACKAGES
 
-ROWS = (
-    "BatchNorm2d, conv net",
-    "attention, dropout",
-    "torchvision ConvNeXt",
-    "transformers GPT-2, mask",
-    "PEFT: LoRA on GPT-2",
-)
+PLAIN = [name for name in CATALOGUE if name not in dict(PACKAGES)]
+"""Rows that need no more than a set-up installs."""
+ROWS = PLAIN[4::9]
+"""A tenth of the table; all of it is tried at night."""
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -20,12 +18,13 @@ ROWS = (
 def test_a_row_trains_as_plain_torch_does(name: str) -> None:
     found = models.outcome(name)
     assert not found.error
-    assert found.nodes > 50
+    assert found.nodes > 20
     assert found.difference < models.TOLERANCE
 
 
 def test_the_list_is_long_and_a_row_that_fails_says_why() -> None:
-    assert len(CATALOGUE) >= 80
+    assert len(CATALOGUE) >= 220
+    assert len(ROWS) >= len(CATALOGUE) / 10
     found = models.run(["if on a tensor's value"])
     (row,) = found.rows
     assert row.columns["ok"] == 0

@@ -1,6 +1,7 @@
 """A small chain in a folder, and what a provider is asked to do there."""
 
 import json
+import os
 import sys
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -10,6 +11,7 @@ from typing import Any
 from chain.client.errors import ChainError, ErrorKind
 from compute_provider.interfaces import ProviderConfig
 from compute_provider.store import Measured, Store
+from compute_provider.work.bench import limits_here, within
 from domain import codec
 from domain.keys import ShareKey
 from domain.ledger.queries import AccountResponse
@@ -20,6 +22,7 @@ from domain.messages import Message
 from domain.node.queries import StatusResponse
 from domain.proof.queries import OrderResponse
 from domain.registry.records import Provider, Validator
+from host import lock as host_lock
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
 from wire.keys import Key
@@ -176,7 +179,8 @@ def config(home: Path) -> ProviderConfig:
     """A provider that does not measure itself, which takes a second."""
     home.mkdir(exist_ok=True)
     store = Store(home)
-    store.put_measured("numpy", Measured(10**9, 1 << 30, at=10**11))
+    computing = within("numpy", limits_here())
+    store.put_measured("numpy", Measured(10**9, 1 << 30, at=10**11, computing=computing))
     store.close()
     return ProviderConfig(
         home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, memory_bytes=8 << 30
@@ -190,6 +194,7 @@ def main() -> None:
 
     from compute_provider.daemon import Daemon
 
+    host_lock.NAMESPACE = f"assay-test-{os.getppid()}"
     home, folder = Path(sys.argv[1]), Path(sys.argv[2])
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -1,6 +1,7 @@
 """The provider with a real node and a real validator: it waits for them, outlives their absence, and stops at once."""
 
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Queue
 from threading import Event, Thread
+from typing import Any
 
 import psutil
 import pytest
@@ -19,13 +21,15 @@ from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from compute_provider import api
 from compute_provider.interfaces import ProviderConfig, ProviderError
-from compute_provider.store import Store
+from compute_provider.store import Store, read_status
 from domain.genesis import Genesis, GenesisAccount
 from domain.ledger.records import Coin
 from domain.market.records import JobTerms
 from domain.proof.records import Share, ShareState
 from domain.registry.messages import MsgSetEndpoint
+from domain.registry.queries import ProviderRequest
 from link import types as t
+from link.errors import ClusterError, ClusterErrorKind
 from tests.support import solo_node
 from tests.support.solo_node import OPERATOR, SoloNode, making_blocks
 from tests.support.waiting import wait_until
@@ -157,16 +161,17 @@ def test_a_provider_waits_for_its_node_and_outlives_a_restart_of_it(
             with making_blocks(solo.engine):
                 assert answers.joined.wait(WAIT)
                 answers.polls.get(timeout=WAIT)
-        # The node is gone in the middle: the provider goes on, and finds it when it is back.
+        # The node is gone in the middle: the provider goes on, says so once, and finds it when it is back.
+        away = f"waiting for the node at {address}: no node answers at {address}"
+        wait_until(lambda: caplog.text.count(away) == 2, "the word that it is away")
         answers.polls = Queue()
-        for _ in range(3):
-            answers.polls.get(timeout=WAIT)
+        answers.polls.get(timeout=WAIT)
         with node(tmp_path / "chain", address):
             answers.polls.get(timeout=WAIT)
+            there = f"the node at {address} answers"
+            wait_until(lambda: caplog.text.count(there) == 2, "the word that it is back")
         running.ends_soon()
-    assert (
-        caplog.text.count(f"waiting for the node at {address}: no node answers at {address}") == 1
-    )
+    assert caplog.text.count(away) == 2
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -298,7 +303,7 @@ def test_an_unknown_validator_ends_it_at_once(
 
 
 def test_a_validator_goes_by_its_moniker(validator: Running, tmp_path: Path) -> None:
-    with node(tmp_path / "chain") as solo:
+    with node(tmp_path / "chain", "[::1]:0") as solo:
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address, validator="one")
         with making_blocks(solo.engine), provider(settings) as running:
@@ -358,3 +363,80 @@ def test_two_providers_do_not_share_a_home(validator: Running, tmp_path: Path) -
                 error = second.error()
     assert isinstance(error, ProviderError)
     assert "runs in" in str(error)
+
+
+def test_two_providers_of_one_machine_do_not_share_a_key(
+    validator: Running, tmp_path: Path
+) -> None:
+    """As in a copy of a home: it is another folder and another number of a process, and the same key."""
+    with node(tmp_path / "chain") as solo:
+        publish(solo, validator)
+        with making_blocks(solo.engine), provider(config(tmp_path / "home", solo.address)):
+            assert answers_of(validator).joined.wait(WAIT)
+            with provider(config(tmp_path / "copy", solo.address)) as second:
+                error = second.error()
+    assert isinstance(error, ProviderError)
+    assert f"another provider of this machine uses this key, as process {os.getpid()}" in str(error)
+
+
+def test_a_provider_whose_key_another_machine_uses_waits_and_says_so(
+    validator: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is served as soon as the other one is silent."""
+    answers = answers_of(validator)
+    sessions, taken = set[bytes](), Event()
+    taken.set()
+
+    def join(self: Validator, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
+        sessions.add(request.session)
+        if taken.is_set():
+            raise ClusterError(
+                ClusterErrorKind.TAKEN, "another daemon is joined", "end one of both"
+            )
+        return super(Validator, self).join(caller, request)
+
+    monkeypatch.setattr(Validator, "join", join)
+    home = tmp_path / "home"
+
+    def status() -> dict[str, Any]:
+        return read_status(home) or {}
+
+    with node(tmp_path / "chain") as solo:
+        publish(solo, validator)
+        with making_blocks(solo.engine), provider(config(home, solo.address)):
+            said = "another daemon is joined; end one of both"
+            wait_until(lambda: status().get("warning") == said, "the warning")
+            assert not status()["joined"]
+            taken.clear()
+            answers.polls.get(timeout=WAIT)
+            wait_until(lambda: status()["joined"] and not status()["warning"], "its place")
+    (session,) = sessions
+    assert len(session) == 16
+
+
+def test_a_bond_that_is_not_there_is_said_before_anything_is_on_chain(
+    validator: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "assay.provider")
+    too_much = 2 * 10**15
+    with node(tmp_path / "chain") as solo:
+        publish(solo, validator)
+        settings = config(tmp_path / "home", solo.address, bond=too_much)
+        with making_blocks(solo.engine):
+            said = "--bond wants 2000000000ASSAY in the bond account, where 0ASSAY are free, and"
+            with provider(settings) as running:
+                wait_until(lambda: said in caplog.text, "the sentence")
+                running.ends_soon()
+            with ChainClient(solo.address) as client:
+                assert client.query(ProviderRequest(s.PROVIDER.address)).provider is None
+            # One that is in the cluster works with the bond that it has, and says so once.
+            with provider(replace(settings, bond=0)) as running:
+                answers_of(validator).polls.get(timeout=WAIT)
+                running.ends_soon()
+            caplog.clear()
+            with provider(settings) as running:
+                for _ in range(5):
+                    answers_of(validator).polls.get(timeout=WAIT)
+                running.ends_soon()
+            assert caplog.text.count(said) == 1
+            assert "it works with the bond that is there" in caplog.text

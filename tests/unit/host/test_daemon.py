@@ -1,10 +1,14 @@
 """Logs: one line for each record, in the form and from the level that was asked for, and old files are bounded."""
 
+import errno
+import io
 import json
 import logging
+import os
 import re
+import sys
+import traceback
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -79,8 +83,24 @@ def test_a_full_disk_is_said_once_without_a_trace(capsys: pytest.CaptureFixture[
     lines = daemon.bounded_file(Path("/dev/full"))
     for _ in range(3):
         lines.handle(logging.makeLogRecord({"msg": "line"}))
-    with suppress(OSError):
-        lines.close()
+    lines.close()
     assert capsys.readouterr().err == (
         "/dev/full cannot be written: [Errno 28] No space left on device\n"
     )
+
+
+class Full(io.StringIO):
+    """A file that takes no line."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_terminal_on_a_full_disk_gets_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[object] = []
+    monkeypatch.setattr(traceback, "print_exception", lambda *parts: traced.append(parts))
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", Full())
+        begin_log()
+        log.error("a line that has no room")
+    assert traced == []

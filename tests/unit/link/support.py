@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from host.addresses import Address
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
@@ -107,14 +108,18 @@ class Running:
 
 @contextmanager
 def running(
-    directory: Path, *, limits: ServerLimits | None = None, certificate: Certificate | None = None
+    directory: Path,
+    *,
+    limits: ServerLimits | None = None,
+    certificate: Certificate | None = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[Running]:
     certificate = certificate or make_certificate(directory / "tls")
     answers = Answers(BlobStore(directory / "blobs", quota=64 << 20))
-    server = ClusterServer("127.0.0.1:0", certificate, answers, CHAIN, limits=limits)
+    server = ClusterServer(str(Address(host, 0)), certificate, answers, CHAIN, limits=limits)
     server.start()
     try:
-        yield Running(server, answers, certificate, f"127.0.0.1:{server.port}")
+        yield Running(server, answers, certificate, str(Address(host, server.port).reached))
     finally:
         server.stop(0)
         answers.blobs.close()

@@ -62,8 +62,9 @@ def refused_by(presented: Certificate, trusted_der: bytes, directory: Path) -> C
     return refused.value.kind
 
 
-def test_the_certificate_of_the_chain_is_accepted(tmp_path: Path) -> None:
-    with running(tmp_path) as up, up.client() as client:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
+def test_the_certificate_of_the_chain_is_accepted(tmp_path: Path, host: str) -> None:
+    with running(tmp_path, host=host) as up, up.client() as client:
         assert client.call(t.POLL, t.PollRequest("1", ())).retry_after_ms == 100
 
 

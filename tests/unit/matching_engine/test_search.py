@@ -10,6 +10,7 @@ from domain.amount import PFLOP
 from domain.market.records import Bid, Conditions, Offer
 from matching_engine import search as module
 from matching_engine.book import Book, Sold
+from matching_engine.conditions import CONDITIONS, STOOD
 from matching_engine.match import Reads, match
 from matching_engine.records import Asked, Standing
 from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Search
@@ -200,3 +201,38 @@ def test_what_earlier_fills_made_unfit_is_counted_the_same_whatever_the_pages() 
             for most in (20, 60, 150, 400):
                 matched = match(asked, grown, SEED, 0, 99, Reads(most))
                 assert matched == match(asked, Book(rows), SEED, 0, 99, Reads(most))
+
+
+def test_columns_count_anew_after_every_change() -> None:
+    """A column keeps its last answer, which reads are charged by; a node that starts anew has none."""
+    random = Random(5)
+    asked = replace(
+        ORDER, excluded=("v1",), conditions=Conditions(memory=5, regions=("eu",)), seconds_left=12
+    )
+    rows: dict[bytes, Standing] = {}
+    grown = Book()
+    for _ in range(300):
+        number = random.randrange(8)
+        bid_id = number.to_bytes(4, "big")
+        if bid_id in rows and random.random() < 0.5:
+            del rows[bid_id]
+            grown.remove(bid_id)
+        else:
+            rows[bid_id] = bid(
+                number,
+                random.choice((1, 200)),
+                by=f"v{number % 3}",
+                memory=random.randint(0, 9),
+                slots=random.randint(1, 3),
+                regions=random.choice((("eu",), ("us",))),
+            )
+            grown.put(rows[bid_id])
+        fresh = Book(rows.values())
+        for condition, column, anew in zip(
+            (*CONDITIONS, STOOD), grown.columns(asked), fresh.columns(asked), strict=True
+        ):
+            want = condition.want(asked, 0)
+            wish, expected = column.wish(want), anew.wish(want)
+            # An equal want takes the answer that the column kept.
+            assert column.wish(want) is wish
+            assert (wish.values, wish.failing) == (expected.values, expected.failing), column.name

@@ -20,6 +20,8 @@ from chain.app.grpc_server import GrpcServer
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from chain.client.sender import TxSender
+from domain.registry.messages import MsgSetEndpoint
 from domain.registry.queries import ValidatorsRequest
 from domain.registry.records import Validator
 from pol.executor.names import NATIVE, NUMPY
@@ -244,3 +246,25 @@ def test_two_daemons_of_one_home_are_refused(tmp_path: Path) -> None:
         Running(tmp_path / "validator", free_address())
     with daemon(tmp_path / "validator", free_address()) as next_one:
         assert next_one.thread.is_alive()
+
+
+def test_two_daemons_with_one_key_are_refused_here_and_named_elsewhere(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    address = free_address()
+    with (
+        running(tmp_path / "node", address) as node,
+        making_blocks(node.engine),
+        daemon(tmp_path / "validator", address) as made,
+    ):
+        assert made.ready.wait(WAIT)
+        with pytest.raises(StoreError, match=f"this key, as process {os.getpid()}"):
+            Running(tmp_path / "copy", address)
+        # On another machine nothing keeps it from publishing where it is.
+        with ChainClient(address) as client:
+            TxSender(client, OPERATOR).send(
+                MsgSetEndpoint(OPERATOR.address, "copy.example:9191", b"another certificate")
+            )
+        words = "another daemon with this operator's key has published copy.example:9191"
+        wait_until(lambda: any(words in each for each in said.messages), "the sentence", WAIT)
+        assert any(words in each for each in made.daemon._told.readiness())

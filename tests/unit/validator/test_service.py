@@ -36,6 +36,7 @@ from tests.unit.validator.support import (
     view,
     works,
 )
+from validator.decide.idle import NO_ORDER
 from validator.decide.orders import decide_order as decide
 from validator.decide.plan import Worker
 from validator.decide.quotas import SPARE_BOUNDARIES
@@ -49,10 +50,11 @@ from validator.decide.receive import (
 from validator.decide.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
 from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
+from validator.decide.second_look import FIRST_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel
 from validator.ledger import Ledger
-from validator.serve.callers import Grants
-from validator.serve.service import Service
+from validator.serve.callers import RIVAL_SECONDS, TAKEN_SECONDS, Grants, Presence
+from validator.serve.service import MEASURED_AGAIN, RIVAL, Service
 from validator.store import ValidatorStore
 
 CONTENT = {
@@ -569,6 +571,130 @@ def test_who_is_there_gets_work_at_its_certified_speed(setting: Setting) -> None
     assert not setting.wake.is_set()  # nothing new: no reason to look at the chain
 
 
+# Two daemons with one key, and providers without work
+
+
+class Clock:
+    """A steady clock that tests set."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(setting: Setting) -> Clock:
+    made = Clock()
+    setting.service.presence = Presence(made)
+    return made
+
+
+def poll(setting: Setting, session: bytes, who: t.Caller = P0) -> t.PollReply:
+    setting.service._idle.clear()  # as when the chain's clock goes on
+    return setting.service.poll(who, t.PollRequest("1", (), session))
+
+
+def test_one_of_two_daemons_with_a_key_is_served_and_both_are_told(
+    setting: Setting, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = t.JoinRequest("1", t.Machine("cpu", 1), (), b"first")
+    second = replace(first, session=b"second")
+    assert setting.service.join(P0, first).accepted
+    for _ in range(9):
+        clock.now += TAKEN_SECONDS / 2
+        assert poll(setting, b"first").warning == (RIVAL if caplog.records else "")
+        with refused(ClusterErrorKind.TAKEN):
+            setting.service.join(P0, second)
+        with refused(ClusterErrorKind.TAKEN):
+            poll(setting, b"second")
+    (said,) = caplog.records
+    assert "two daemons use the key of provider p0" in said.getMessage()
+    assert setting.service.join(P1, second).accepted, "another key is another provider"
+    clock.now += RIVAL_SECONDS
+    assert poll(setting, b"first").warning == "", "the other one was ended"
+
+
+def test_a_daemon_that_was_killed_makes_way_soon(setting: Setting, clock: Clock) -> None:
+    """And one that only slept does not take its place back."""
+    poll(setting, b"killed")
+    clock.now += TAKEN_SECONDS
+    assert poll(setting, b"started anew").warning == ""
+    clock.now += 0.3
+    with refused(ClusterErrorKind.TAKEN):
+        poll(setting, b"killed")
+
+
+def test_strangers_hold_no_place_of_a_provider(setting: Setting, clock: Clock) -> None:
+    joining = t.JoinRequest("1", t.Machine("cpu", 1), (), b"stranger")
+    for number in range(3):
+        assert not setting.service.join(caller(f"stranger{number}"), joining).accepted
+    assert setting.service.presence._sessions == {}
+
+
+def test_a_provider_hears_why_it_has_no_work(setting: Setting, clock: Clock) -> None:
+    setting.service.prober.want({"p0"})
+    unmeasured = {"p0": Member(0, due=True, newcomer=True)}
+    setting.service.view = replace(setting.service.view, providers=unmeasured)
+    assert "not certified yet" in poll(setting, b"").idle
+    setting.see(assigned={"state": LegState.MATCHED})
+    assert "begins when its files are here" in poll(setting, b"").idle
+    setting.train()
+    assert poll(setting, b"").idle == "", "it has work"
+    local = setting.record()
+    (current,) = local.rounds
+
+    def reason(*providers: str, **changes: object) -> str:
+        given = zip(current.works, providers, strict=True)
+        works_ = tuple(replace(work, provider=name, **changes) for work, name in given)  # type: ignore[arg-type]
+        setting.ledger.store.save(replace(local, rounds=(replace(current, works=works_),)))
+        return poll(setting, b"").idle
+
+    speeds = {
+        "p0": Member(TERMS.step_work, False, False),
+        "p1": Member(10**3 * TERMS.step_work, False, False),
+    }
+    setting.service.view = replace(setting.service.view, providers=speeds)
+    assert "the 2 slots of round 0 of order" in reason("p1", "p1")
+    assert "are with faster providers: a share takes about" in reason("p1", "p1")
+    assert "a share of it in round 0" in reason("p0", "p1", verdict=ShareReason.LATE)
+    others = tuple(replace(work, provider="p1") for work in current.works)
+    out = replace(local, excluded=("p0",), rounds=(replace(current, works=others),))
+    setting.ledger.store.save(out)
+    assert "goes on without this provider" in poll(setting, b"").idle
+    assert len(poll(setting, b"").idle) <= t.SENTENCE_MAX
+    setting.see(ordered={"state": OrderState.CLOSED})
+    assert poll(setting, b"").idle == NO_ORDER
+
+
+def test_a_speed_that_is_far_off_is_measured_again_and_not_without_end(setting: Setting) -> None:
+    service, members = (
+        setting.service,
+        {
+            name: Member(speed, due=False, newcomer=False, measured_at=100)
+            for name, speed in (("p0", 10), ("p1", 100), ("p2", 90), ("p3", 110))
+        },
+    )
+
+    def doubted_at(clock: int, **speeds: Member) -> set[str]:
+        service.see(replace(service.view, clock=clock, providers={**members, **speeds}), ())
+        return set(service.doubted)
+
+    assert doubted_at(100 + FIRST_SECONDS - 1) == set()
+    assert doubted_at(100 + FIRST_SECONDS) == {"p0"}
+    assert MEASURED_AGAIN in service._why_idle("p0")
+    # Again far off: it is a slow machine, and the pause doubles.
+    again = Member(11, due=False, newcomer=False, measured_at=300)
+    assert doubted_at(300 + 2 * FIRST_SECONDS - 1, p0=again) == set()
+    assert doubted_at(300 + 2 * FIRST_SECONDS, p0=again) == {"p0"}
+    # What it measures itself is a hint, too.
+    service.presence.speak("p2", 10**6)
+    assert doubted_at(300 + FIRST_SECONDS, p0=again) == {"p2"}
+    fine = Member(80, due=False, newcomer=False, measured_at=900)
+    assert doubted_at(10**6, p0=fine, p2=replace(fine, speed=10**6)) == set()
+    assert service._suspects == {}
+
+
 # Auditors and the result
 
 
@@ -646,7 +772,9 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     assert setting.service.get_chunk(CAROL, t.GetChunkRequest(blob.sha256, 0, 9)).data == b"sealed"
     # Nothing else is kept, and nobody gets work on it.
     assert not any(setting.ledger.blobs.has(file.blob.sha256) for file in FILES)
-    assert setting.service.poll(P0, t.PollRequest("1", ())) == t.PollReply((), (), 300)
+    assert setting.service.poll(P0, t.PollRequest("1", ())) == t.PollReply(
+        (), (), 300, idle=NO_ORDER
+    )
     setting.ledger.forget(setting.record().key)
     assert not setting.ledger.blobs.has(blob.sha256)
 

@@ -49,3 +49,5 @@ def test_a_port_that_is_taken_and_an_address_that_is_none_are_a_sentence(
     assert "name another port, or 0" in said
     assert run(command, ["--rpc", "here", "--home", str(tmp_path)]) == 2
     assert "here is not a URL, such as http://127.0.0.1:26657" in capsys.readouterr().err
+    assert run(command, ["--rpc", "http://::1:26657", "--home", str(tmp_path)]) == 2
+    assert "write [::1]:9090" in " ".join(capsys.readouterr().err.split())

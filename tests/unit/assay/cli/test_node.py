@@ -94,6 +94,51 @@ def test_addresses_are_written_down(tmp_path: Path) -> None:
     assert comet["p2p"]["laddr"] == "tcp://0.0.0.0:1"
 
 
+def test_ipv6_addresses_are_written_as_sockets_take_them(tmp_path: Path) -> None:
+    make_key(tmp_path, "op")
+    hosts = ("--host", "::", "--grpc-host", "::", "--peers", f"{'a' * 40}@[2001:db8::7]:26656")
+    found = made(tmp_path, "a", "--new-chain", "assay-local-1", "--grpc-port", 3, *hosts)
+    assert found["peer"].endswith("@HOST:26656")
+    assert tomllib.loads((tmp_path / "config.toml").read_text())["node_address"] == "[::1]:3"
+    comet = tomllib.loads((tmp_path / "node/config/config.toml").read_text())
+    assert comet["p2p"]["laddr"] == "tcp://[::]:26656"
+
+
+def test_addresses_of_a_home_change_and_the_rest_stays(tmp_path: Path) -> None:
+    make_key(tmp_path, "op")
+    first = made(tmp_path, "a", "--new-chain", "assay-local-1", "--grpc-port", 3)
+    path = tmp_path / "node/config/config.toml"
+    path.write_text(
+        path.read_text().replace('timeout_commit = "1000ms"', 'timeout_commit = "77ms"')
+    )
+    second = made(tmp_path, "a", "--host", "::1", "--p2p-port", 9)
+    assert second["key"] == first["key"]
+    assert second["peer"].endswith("@[::1]:9")
+    comet = tomllib.loads(path.read_text())
+    assert comet["consensus"]["timeout_commit"] == "77ms", "what an operator wrote stays"
+    assert (comet["rpc"]["laddr"], comet["p2p"]["pex"]) == ("tcp://127.0.0.1:26657", False)
+    assert tomllib.loads((tmp_path / "config.toml").read_text())["node"]["grpc_port"] == 3
+    made(tmp_path, "a", "--peers", f"{'a' * 40}@b:1")
+    kept = tomllib.loads(path.read_text())["p2p"]
+    assert (kept["persistent_peers"], kept["laddr"]) == (f"{'a' * 40}@b:1", "tcp://[::1]:9")
+    assert "to change ports or addresses" in run(tmp_path, "node", "init", "a").refusal
+
+
+@pytest.mark.parametrize(
+    ("peers", "says"),
+    [
+        ("foo", "foo is not ID@host:port with the node's id"),
+        (f"{'A' * 40}@h:1", "is not ID@host:port"),
+        (f"{'a' * 40}@::1:1", "write [::1]:9090"),
+        (f"{'a' * 40}@h:1,{'a' * 40}@h", "h is not host:port"),
+    ],
+)
+def test_what_is_no_peer_is_refused(tmp_path: Path, peers: str, says: str) -> None:
+    ran = run(tmp_path, "node", "init", "a", "--peers", peers)
+    assert ran.code == 2
+    assert says in " ".join(ran.err.split())
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

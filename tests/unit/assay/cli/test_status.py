@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from assay.cli.health import FREE_BYTES, LATE_SECONDS, ProviderSeen, Seen, Trouble, problems
+from assay.cli.health import (
+    FREE_BYTES,
+    LATE_SECONDS,
+    ProviderSeen,
+    Seen,
+    Trouble,
+    idle_validator,
+    problems,
+)
 from assay.cli.status import find_daemon
 from chain.app.comet_files import genesis_document
 from chain.app.comet_rpc import CometStanding, Votes
@@ -20,8 +29,9 @@ from compute_provider.store import locked, write_status
 from domain.errors import Exit
 from domain.ledger.queries import AccountResponse
 from domain.ledger.records import Account, BondAccount
+from domain.market.records import Bid, Offer
 from domain.node.queries import StatusResponse
-from domain.registry.records import Provider, Validator
+from domain.registry.records import Capability, Provider, Validator
 from tests.support import solo_node
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider.support import STATUS
@@ -67,9 +77,12 @@ def test_a_home_that_is_well_has_none() -> None:
         (LATE, Trouble.HALTED),
         (replace(LATE, comet=replace(COMET, time_ns=0, catching_up=True)), Trouble.CATCHING_UP),
         (replace(WELL, now_ns=NOW - 60 * SECOND), Trouble.WRONG_CLOCK),
+        (replace(LATE, wrong_clock="the clock is ahead"), Trouble.WRONG_CLOCK),
         (replace(WELL, comet=replace(COMET, peers=())), Trouble.NO_PEERS),
         (replace(WELL, me=replace(ME, jailed=True)), Trouble.JAILED),
         (replace(WELL, answers=False), Trouble.DAEMON_AWAY),
+        (replace(WELL, signed_twice="block 9 has a vote"), Trouble.SIGNED_TWICE),
+        (replace(WELL, key_user=4711), Trouble.SIGNED_TWICE),
         (replace(WELL, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, -1),)), Trouble.OVERDUE),
         (replace(WELL, account=replace(ACCOUNT, balance=0)), Trouble.NO_COINS),
         (replace(WELL, free=FREE_BYTES - 1), Trouble.DISK_LOW),
@@ -100,6 +113,37 @@ def test_a_halt_names_whose_votes_lack() -> None:
     assert "votes of 66.6 % of the power are there" in halted.text
     (halted,) = problems(replace(LATE, votes=Votes(Fraction(1), ())))
     assert halted.text == "no block for 2.0 min"
+
+
+OFFER = Offer(price=900_000 * 10**6, slot_speed=1)
+BID = Bid(bytes(32), ME.operator, OFFER, capacity=10, expires_at=99, placed_height=1_234)
+MEMBER = Provider(
+    "assay1p", ME.operator, b"", Capability("cpu", 5, 1, 1, expires_at=99), 0, 0, admitted=True
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"me": replace(ME, endpoint="")}, "assay validator run publishes it"),
+        ({"bids": ()}, "it waits for a bid of its own: assay bid place"),
+        ({"bids": (replace(BID, expires_at=20),)}, "it waits for a bid of its own"),
+        ({"providers": ()}, "assay provider join val0"),
+        ({"providers": (replace(MEMBER, capability=None),)}, "a provider with a certified speed"),
+        ({"bids": (replace(BID, reserved=10),)}, "no capacity of its 1 bid is left"),
+        (
+            {},
+            "it waits for an order since height 1,234, with 1 bid from 900,000 ASSAY a PFLOP and 1",
+        ),
+    ],
+)
+def test_a_validator_without_duties_says_what_it_waits_for(
+    changes: dict[str, Any], says: str
+) -> None:
+    seen = replace(WELL, **{"bids": (BID,), "providers": (MEMBER,), **changes})
+    assert says in idle_validator(seen)
+    assert idle_validator(replace(seen, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, 9),))) == ""
+    assert idle_validator(replace(seen, me=None)) == ""
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +187,9 @@ def test_the_home_of_a_solo_node(node: str, tmp_path: Path) -> None:
     ran = assay("status", home=tmp_path)
     assert "(solo: for development)" in ran.out
     rows = [line.split("│")[1].strip() for line in ran.out.splitlines() if line.startswith("│")]
-    assert rows[:7] == [
-        "validator", "its daemon", "stake", "missed stages of panels", "coins", "duties", "disk",
+    assert rows[:8] == [
+        "validator", "its daemon", "stake", "missed stages of panels", "coins", "duties", "its work",
+        "disk",
     ]  # fmt: skip
     told = assay("status", "--output", "json", home=tmp_path)
     assert told.json["node"] is None
@@ -163,13 +208,39 @@ def test_a_node_in_the_place_of_the_homes_own(node: str, tmp_path: Path, chain_i
     assert told.code == (Exit.NEEDS_CARE if found else Exit.DONE)
 
 
+def test_a_provider_without_work_and_one_with_a_warning(node: str, tmp_path: Path) -> None:
+    home = tmp_path / "provider"
+    home.mkdir()
+    idle = {"why": "no order is being trained", "since": int(time.time()) - 750}
+    write_status(home, {**STATUS, "provider": solo_node.ALICE.address, "idle": idle})
+    with locked(home):
+        ran = assay("status", "--node", node, home=tmp_path)
+        alone = assay("provider", "status", "--node", node, home=tmp_path)
+    assert ran.code == 0, "it is no trouble"
+    for told in (ran, alone):
+        assert "nothing to train for 12.5 min: no order is being trained" in told.out
+    warned = {**STATUS, "provider": solo_node.ALICE.address, "warning": "another asks; end one"}
+    write_status(home, warned)
+    with locked(home):
+        told = assay("status", "--node", node, "--output", "json", home=tmp_path)
+        alone = assay("provider", "status", "--node", node, home=tmp_path)
+    assert told.code == Exit.NEEDS_CARE
+    (problem,) = told.json["problems"]
+    assert problem == {
+        "code": "provider_warned", "text": "another asks", "remedy": "end one",
+    }  # fmt: skip
+    assert "! another asks; end one" in alone.out
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
 def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(text)
     told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
     assert told.code == Exit.NEEDS_CARE
-    assert told.json["provider"] == {"address": "", "pid": 0, "running": False, "on_chain": None}
+    assert told.json["provider"] == {
+        "address": "", "pid": 0, "running": False, "on_chain": None, "idle": "", "warning": "",
+    }  # fmt: skip
     ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
     assert "is stopped" in ran.out
     assert "status.json is not what a provider's daemon writes" in ran.out

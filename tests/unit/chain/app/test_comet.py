@@ -67,6 +67,16 @@ def test_it_gives_up_after_a_bounded_number_of_failures(tmp_path: Path) -> None:
             "it may sign twice",
         ),
         (
+            "panic: failed to dial peers from config: netaddress (foo) does not contain ID",
+            "foo among the peers in {home}/config/config.toml is not ID@host:port",
+            "--peers ID@host:port",
+        ),
+        (
+            "ERROR: failed to start node: address :::26656: too many colons in address",
+            ":::26656 in {home}/config/config.toml is no address (too many colons in address)",
+            "tcp://[::]:26656",
+        ),
+        (
             "* error decoding 'p2p.flush_throttle_timeout': time: invalid duration x",
             "config.toml is wrong: error decoding 'p2p.flush_throttle_timeout'",
             "correct it",

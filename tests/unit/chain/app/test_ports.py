@@ -9,6 +9,7 @@ from chain.app import ports
 from chain.app.comet_files import HomeError, Ports
 from chain.app.homes import init_node
 from chain.app.ports import Port, check_ports, comet_ports, own_ports
+from host.addresses import bare
 from tests.support.node_process import free_ports
 
 HERE = "127.0.0.1"
@@ -39,6 +40,24 @@ def test_a_taken_port_names_what_it_is_for_and_the_setting(monkeypatch: pytest.M
         with pytest.raises(HomeError, match=f"port {port} on {HERE}, for gRPC, is taken") as error:
             check_ports({"gRPC": Port(HERE, port, "node.grpc_port")})
     assert error.value.remedy == "end that program, or change node.grpc_port"
+
+
+@pytest.mark.parametrize("host", [HERE, "::1", "[::1]", "::"])
+def test_all_taken_ports_are_named_at_once(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_SECONDS", 0.0)
+    family = socket.AF_INET if host == HERE else socket.AF_INET6
+    with (
+        socket.create_server((bare(host), 0), family=family) as one,
+        socket.create_server((bare(host), 0), family=family) as two,
+    ):
+        first, second = (each.getsockname()[1] for each in (one, two))
+        with pytest.raises(
+            HomeError, match=f"port {first} on .*, for gRPC, and port {second}"
+        ) as error:
+            check_ports(
+                {"gRPC": Port(host, first, "node.grpc_port"), "metrics": Port(host, second, "-m")}
+            )
+    assert "node.grpc_port; -m; `assay node init MONIKER`" in error.value.remedy
 
 
 def test_one_port_cannot_serve_twice() -> None:

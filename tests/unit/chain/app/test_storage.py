@@ -162,3 +162,14 @@ def test_a_temporary_store_starts_empty_and_disappears() -> None:
     assert storage.snapshot().head == NO_HEAD
     storage.close()
     assert not path.exists()
+
+
+def test_a_damaged_database_names_the_better_way_first(tmp_path: Path) -> None:
+    path = tmp_path / "assay.db"
+    Storage(path).close()
+    (manifest,) = path.glob("MANIFEST-*")
+    manifest.write_bytes(b"no manifest")
+    with pytest.raises(StorageError, match=r"assay\.db is damaged") as error:
+        Storage(path)
+    assert "b'" not in str(error.value)
+    assert error.value.remedy.startswith(f"move it away (mv {path} {path}.damaged) and start")

@@ -23,7 +23,7 @@ ONE = task()
 KEY = ONE.key
 TWO = replace(ONE, key=ShareKey(ORDER_ID, 1, 0, 1, 1))
 THREE = replace(ONE, key=ShareKey(ORDER_ID, 1, 1, 0, 1))
-STANDING = (do.Join, do.Poll, do.Watch, do.Status)
+STANDING = (do.Join, do.Poll, do.Watch, do.Glance, do.Status)
 
 
 def seen(*tasks: TrainTask, opening: tuple[OpenTask, ...] = (), began: float = 0.0) -> Look:
@@ -55,8 +55,8 @@ def at(stage: Stage, known: TrainTask = ONE, **more: object) -> Shares:
 
 
 def test_it_joins_until_it_has_joined_and_polls_from_then_on() -> None:
-    assert decide(Shares(), Look())[1] == (do.Join(), do.Status())
-    assert decide(Shares(), Look(joined=True))[1] == (do.Poll(), do.Status())
+    assert decide(Shares(), Look())[1] == (do.Join(), do.Glance(), do.Status())
+    assert decide(Shares(), Look(joined=True))[1] == (do.Poll(), do.Glance(), do.Status())
 
 
 def test_the_chain_is_watched_while_a_signature_is_out() -> None:
