@@ -1,6 +1,7 @@
-"""What the chain waits for from somebody, and until when (chain clock)."""
+"""What the chain waits for from an address, until when (chain clock), and what a provider has in hand."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from console.story import LegStory, RoundStory, Story
 from console.words import round_number
@@ -61,3 +62,28 @@ def _of_seat(story: Story, round: RoundStory, address: str) -> Iterator[tuple[st
             yield f"recompute {_round(round.number, story)}, and commit", stage.commits_end
         elif not seat.revealed:
             yield f"show the answers on {_round(round.number, story)}", stage.reveals_end
+
+
+def work_of(story: Story, address: str) -> Iterator[dict[str, Any]]:
+    """Yield the shares that a provider has in the open round of an order, and in the last one that closed."""
+    current = story.current
+    if current is None or story.state is not OrderState.RUNNING:
+        return
+    for number in (current.open_round, current.open_round - 1):
+        found = current.rounds.get(number)
+        for share in found.shares.values() if found else ():
+            if share.provider != address or share.skipped:
+                continue
+            if share.state not in (ShareState.COMMITTED, ShareState.ACCEPTED):
+                continue
+            yield {
+                "order": story.order.id.hex(),
+                "job": story.order.terms.job_id.hex(),
+                "leg": current.number,
+                "round": number,
+                "rounds": story.order.terms.rounds,
+                "slot": share.slot,
+                "issue": share.issue,
+                "in_hand": share.state is ShareState.COMMITTED,
+                "height": share.height,
+            }

@@ -107,9 +107,10 @@ CREATE TABLE traces (
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
+# Names of jobs stay: a job is the same on every chain.
 _TABLES: Final = (
     "meta", "events", "blocks", "orders", "validators_of", "earnings", "earned_of", "providers", "seen",
-    "jobs", "pots", "traces",
+    "pots", "traces",
 )  # fmt: skip
 
 
@@ -707,14 +708,13 @@ class Index:
         change = read_event(_event(rows[0])) if rows else None
         return change.record if isinstance(change, OrderSubmitted) else None
 
-    def unnamed_jobs(self, limit: int) -> list[bytes]:
-        """Return jobs of which no name is known, those that were ordered last first."""
-        rows = self._all(
-            "SELECT job_id FROM orders WHERE job_id NOT IN (SELECT job_id FROM jobs) "
-            "GROUP BY job_id ORDER BY MAX(number) DESC LIMIT ?",
+    def unnamed_orders(self, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return the newest orders of whose job no name is known: id and job."""
+        return self._all(
+            "SELECT order_id, job_id FROM orders WHERE job_id NOT IN (SELECT job_id FROM jobs) "
+            "ORDER BY number DESC LIMIT ?",
             limit,
         )
-        return [job_id for (job_id,) in rows]
 
     def name_jobs(self, names: Mapping[bytes, str]) -> None:
         """Keep the names of jobs."""

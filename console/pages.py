@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from console import words
 from console.blocks import show_block, show_blocks, show_transaction
-from console.duties import duties_of
+from console.duties import duties_of, work_of
 from console.errors import ConsoleError, NotThere
 from console.find import find
 from console.index import EARNINGS, OrderRow
@@ -37,6 +37,8 @@ from pol.rules.tiers.table import all_tiers
 PAGE: Final = 50
 """Rows of a list on one page."""
 EVENTS_SHOWN: Final = 15
+ROWS_SHOWN: Final = 200
+"""Bids, providers or shares in a table at most: nobody reads more, and pages are made again as things happen."""
 WAITING: Final = 1_000
 """Orders in the book that are looked at for what keeps them there."""
 STORIES_KEPT: Final = 24
@@ -364,7 +366,7 @@ class Pages:
         """Return validators and providers with their record and what they earned."""
         snapshot = self._known.snapshot
         earned, shares = self._index.earnings(), self._index.providers()
-        alive = dict(snapshot.alive)
+        alive, seen = dict(snapshot.alive), self._index.seen()
         cluster = Counter(p.validator for p in snapshot.providers if p.admitted)
         validators = [
             {
@@ -397,6 +399,8 @@ class Pages:
                 "accepted": p.shares_accepted,
                 "rejected": p.shares_rejected,
                 "wrong": shares[p.address].wrong if p.address in shares else 0,
+                "seen_height": seen.get(p.address, 0),
+                "seen_ns": self._index.block_time(seen.get(p.address, 0)),
                 "earned": sum(earned.get(p.address, {}).values()),
             }
             for p in sorted(snapshot.providers, key=lambda p: (-p.shares_accepted, p.address))
@@ -413,9 +417,18 @@ class Pages:
         paid, locked = self._index.spent(address)
         served, served_count = self._index.orders(validator=address, limit=PAGE)
         earned = self._index.earnings().get(address, {})
-        if not (validator or provider or ordered or served or earned):
-            raise NotThere("Nobody with this address has done anything that is known here.")
+        account = self._account(address)
+        has_coins = account is not None and (account["balance"] or account["bond"])
+        if not (validator or provider or ordered or served or earned or has_coins):
+            raise NotThere("Nothing is known here of this address.")
+        duties, work = self._due(address)
+        height, deed = self._index.last_seen(address)
         return {
+            "account": account,
+            "seen_height": height,
+            "seen_ns": self._index.block_time(height),
+            "seen_by": deed,
+            "work": work,
             "address": address,
             "validator": validator,
             "provider": provider,
@@ -432,25 +445,50 @@ class Pages:
             "served": self._rows(served),
             "served_count": served_count,
             "bids": [self._bid(bid) for bid in snapshot.bids if bid.validator == address],
-            "duties": self._duties(address),
+            "duties": duties,
         }
 
-    def _duties(self, address: str) -> list[dict[str, Any]]:
-        """Return what somebody has to do in orders that go on, what ends first being first."""
-        with self._lock:
-            return self._find_duties(address)
+    def _account(self, address: str) -> dict[str, Any] | None:
+        """Return balance and bond account of an address as the node has them; None where it does not tell."""
+        status = self._known.snapshot.status
+        if self.node is None or status is None or self._known.snapshot.away:
+            return None
+        found = self.node.account(address, status.height)
+        if found is None:
+            return None
+        waiting = sum(withdrawal.amount for withdrawal in found.bond.withdrawals)
+        return {
+            "balance": found.balance,
+            "bond_free": found.bond.free,
+            "bond_withdrawing": waiting,
+            "bond": found.bond.free + waiting,
+        }
 
-    def _find_duties(self, address: str) -> list[dict[str, Any]]:
-        found = []
+    def _due(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return what an address has to do in orders that go on, what ends first being first, and its shares there."""
+        with self._lock:
+            return self._find_due(address)
+
+    def _find_due(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        found, work = [], []
         for state in (OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN):
             rows, _ = self._index.orders(state=int(state), limit=100)
             for row in rows:
-                due = duties_of(self.story(row.order_id), address)
+                story = self.story(row.order_id)
+                due = duties_of(story, address)
                 found += [
                     {"order": row.order_id.hex(), "what": what, "until": until}
                     for what, until in due
                 ]
-        return sorted(found, key=lambda duty: duty["until"])
+                work += [
+                    {
+                        **share,
+                        "job_name": self._index.job_name(row.job_id),
+                        "time_ns": self._index.block_time(share["height"]),
+                    }
+                    for share in work_of(story, address)
+                ]
+        return sorted(found, key=lambda duty: duty["until"]), work[:ROWS_SHOWN]
 
 
 def _by_stake(validators: Iterable[Validator]) -> list[Validator]:

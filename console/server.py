@@ -36,7 +36,7 @@ from console.follower import Follower
 from console.index import Index
 from console.known import Known
 from console.node import Node
-from console.pages import Pages
+from console.pages import ROWS_SHOWN, Pages
 from console.rows import Query
 from console.stream import Streams
 from domain.keys import ShareKey
@@ -79,8 +79,6 @@ _TYPES: Final = {
     ".txt": "text/plain; charset=utf-8",
 }
 _SAID: Final = {502: "This page cannot be made of what the node says: it does not fit together."}
-ROWS_SHOWN: Final = 200
-"""Bids or providers in a table at most: nobody reads more, and pages are made again as things happen."""
 _EXACT: Final = 2**53
 _FOR_GOOD: Final = "private, max-age=31536000, immutable"
 
@@ -143,6 +141,8 @@ class Console:
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         self.index = Index(path)
+        if job is not None:
+            self.index.name_jobs({job.id: job.document.name})
         self.known = Known(self.index)
         self.pages = Pages(self.known, job)
         self.streams = Streams(self.known, self.pages.head)
