@@ -385,17 +385,16 @@ def _account(account: Account) -> dict[str, Any]:
     }
 
 
-def loss_of(
-    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
-) -> dict[str, Any] | None:
-    """Return the loss by training steps, of each slot and the mean over all of them.
+def _rounds_of(shown: LegStory, traces: Mapping[ShareKey, Trace]) -> list[int]:
+    return sorted({*shown.rounds, *(key.round for key in traces)})
 
-    The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
-    there where a validator or provider of this machine has it.
-    """
+
+def points_of(
+    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
+) -> dict[int, dict[int, float]]:
+    """Return the loss of a leg by step, by slot."""
     slots: dict[int, dict[int, float]] = {}
-    known = sorted({*shown.rounds, *(key.round for key in traces)})
-    for number in known:
+    for number in _rounds_of(shown, traces):
         found = shown.rounds.get(number, RoundStory(number))
         for slot, issue in _standing(found, traces).items():
             points = slots.setdefault(slot, {})
@@ -406,6 +405,19 @@ def loss_of(
             if share is not None and share.metrics:
                 ends = share.segments * terms.segment_steps
                 points[first_step(terms, number) + ends] = share.metrics[0]
+    return slots
+
+
+def loss_of(
+    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
+) -> dict[str, Any] | None:
+    """Return the loss by training steps, of each slot and the mean over all of them.
+
+    The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
+    there where a validator or provider of this machine has it.
+    """
+    slots = points_of(shown, terms, traces)
+    known = _rounds_of(shown, traces)
     steps = sorted({step for points in slots.values() for step in points})
     if not steps:
         return None

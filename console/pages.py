@@ -16,6 +16,7 @@ from console.errors import ConsoleError, NotThere
 from console.find import find
 from console.index import EARNINGS, OrderRow
 from console.known import BLOCKS_SHOWN, Known, Snapshot
+from console.losses import csv_lines, read_orders, show_losses
 from console.node import Node
 from console.order import OrderPage
 from console.programs import show_job
@@ -236,6 +237,21 @@ class Pages:
         found = find(self._index, self._known.snapshot, self.node, text) if text else []
         return {"text": text, "hits": found}
 
+    # --- losses --------------------------------------------------------------------------------
+
+    def losses(self, query: Query) -> dict[str, Any]:
+        """Return the losses of some orders, to compare them."""
+        with self._lock:
+            return show_losses(self._index, self.find_order, self.story, query)
+
+    def losses_csv(self, query: Query) -> str:
+        """Return the losses of some orders as CSV; NotThere where none is named."""
+        ids, _ = read_orders(self.find_order, query)
+        if not ids:
+            raise NotThere("Name orders: /losses.csv?orders=ID,ID.")
+        with self._lock:
+            return "".join(csv_lines(self._index, [self.story(order_id) for order_id in ids]))
+
     # --- blocks --------------------------------------------------------------------------------
 
     def blocks(self, query: Query) -> dict[str, Any]:
@@ -326,7 +342,13 @@ class Pages:
             "form": read_form(query, None if asked else self.job),
             "form_job": self.job.document.name if self.job and not asked else "",
             "fields": [
-                {"name": field.name, "label": field.label, "unit": field.unit} for field in FIELDS
+                {
+                    "name": field.name,
+                    "label": field.label,
+                    "unit": field.unit,
+                    "first": field.first,
+                }
+                for field in FIELDS
             ],
             "quote": quote(self.ask, self._known.snapshot.params, query),
             "open_orders": count,

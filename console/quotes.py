@@ -34,12 +34,16 @@ _DECIMAL: Final = re.compile(rf"([0-9]{{0,24}})(?:\.([0-9]{{0,{_PLACES}}}))?", r
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number of the form: its name, what stands beside it, what is there at first, and what it is a multiple of."""
+    """A number of the form: its name, what stands beside it, what is there at first, and what it is a multiple of.
+
+    Those that are not ``first`` are folded: what is there fits most jobs.
+    """
 
     name: str
     label: str
     default: int
     unit: int = 1
+    first: bool = False
 
     def read(self, text: str) -> int:
         """Return what a text of decimals is of what the unit is made of, rounded up; ConsoleError."""
@@ -68,16 +72,16 @@ class Field:
 
 
 FIELDS: Final = (
-    Field("rounds", "Rounds", 10),
-    Field("slots", "Slots", 2),
-    Field("steps", "Steps of a slot in a round", 100),
-    Field("segment", "Steps in a segment", 10),
-    Field(name="work", label="Work of a step, MFLOP", default=100, unit=10**6),
+    Field(name="rounds", label="Rounds", default=10, first=True),
+    Field(name="slots", label="Slots", default=2, first=True),
+    Field(name="steps", label="Steps of a slot in a round", default=100, first=True),
+    Field(name="work", label="Work of a step, MFLOP", default=100, unit=10**6, first=True),
+    Field(name="segment", label="Steps in a segment", default=10),
     Field(name="outer", label="Work between rounds, MFLOP", default=1, unit=10**6),
     Field(name="state", label="State of a slot, KiB", default=512, unit=_KIB),
     Field(name="files", label="Job and data, KiB", default=2_048, unit=_KIB),
     Field(name="memory", label="Memory of a device, MiB", default=256, unit=_KIB * _KIB),
-    Field(name="pays", label="Costs at most, ASSAY", default=0, unit=UASSAY),
+    Field(name="pays", label="Costs at most, ASSAY (0: any)", default=0, unit=UASSAY, first=True),
     Field(name="minutes", label="Done within, minutes", default=1_440, unit=60),
 )
 

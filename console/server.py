@@ -230,6 +230,7 @@ class Console:
             "/blocks": ("blocks", pages.blocks),
             "/blocks/{height:int}": ("block", pages.block),
             "/transactions/{tx_hash}": ("transaction", pages.transaction),
+            "/losses": ("losses", pages.losses),
             "/members/{address}": ("member", self._member),
             "/orders/{order}": ("order", self._order),
             "/orders/{order}/{leg:int}/{round:int}/{slot:int}/{issue:int}": (
@@ -246,6 +247,7 @@ class Console:
             Route("/api/head", self._json(lambda query: pages.head())),
             Route("/stream", self._stream),
             Route("/assets/{digest}/{name}", _asset),
+            Route("/losses.csv", self._csv),
             Route("/find", self._find),
             Route("/api/find", self._json(pages.find)),
         ]
@@ -309,6 +311,14 @@ class Console:
         text = page.render(self._common("find"), hits=hits, text=query.text("q"), query=query)
         return HTMLResponse(text, 200 if hits else 404)
 
+    def _csv(self, request: Request) -> Response:
+        try:
+            text = self.pages.losses_csv(_query(request))
+        except _UNFIT as error:
+            raise _unfit(request, error) from None
+        named = {"Content-Disposition": 'attachment; filename="losses.csv"'}
+        return Response(text, media_type="text/csv; charset=utf-8", headers=named)
+
     async def _stream(self, request: Request) -> Response:
         if self.streams.full:
             return PlainTextResponse("Too many pages listen.\n", 503, {"Retry-After": "5"})
@@ -357,10 +367,18 @@ def _values(view: Callable[..., dict[str, Any]], request: Request) -> dict[str, 
     """Return what a page shows; 502 where that cannot be made of what the node said."""
     try:
         return view(_query(request), **request.path_params)
-    except (LookupError, ValueError, ArithmeticError, TypeError, StopIteration) as error:
-        # It lies, or is of another version: other pages go on.
-        log.warning("%s cannot be shown: %r", request.url.path, error)
-        raise HTTPException(502) from None
+    except _UNFIT as error:
+        raise _unfit(request, error) from None
+
+
+_UNFIT: Final = (LookupError, ValueError, ArithmeticError, TypeError, StopIteration)
+"""What reading a story raises that does not fit together."""
+
+
+def _unfit(request: Request, error: Exception) -> HTTPException:
+    """Log what cannot be shown: the node lies, or is of another version. Other pages go on."""
+    log.warning("%s cannot be shown: %r", request.url.path, error)
+    return HTTPException(502)
 
 
 def _query(request: Request) -> Query:

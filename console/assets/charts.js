@@ -76,6 +76,27 @@ function loss(data) {
   };
 }
 
+// Several orders, each with steps of its own; a logarithm has no place for what is not above zero.
+function losses(data) {
+  const steps = [...new Set(data.runs.flatMap((run) => run.points.map(([step]) => step)))].sort((a, b) => a - b);
+  const scale = data.log ? { distr: 3 } : {};
+  const series = [STEPS];
+  const rows = [steps];
+  data.runs.forEach((run, at) => {
+    const known = new Map(run.points);
+    series.push({ label: run.label, stroke: colour(at ? PALETTE[(at - 1) % PALETTE.length] : MEAN), width: 2, dash: at > PALETTE.length ? DASHES[1] : undefined, spanGaps: true, points: { show: run.points.length < 60, size: 5 }, value: (_, y) => digits(y) });
+    rows.push(steps.map((step) => { const y = known.get(step); return y === undefined || (data.log && !(y > 0)) ? null : y; }));
+  });
+  return {
+    rows,
+    options: {
+      series,
+      scales: { x: { time: false }, y: scale },
+      axes: [axis({ label: "training steps of each slot", labelFont: LABEL, labelSize: 20, ...WHOLE }), axis({ size: 64, label: data.log ? "loss, logarithmic" : "loss", labelFont: LABEL, labelSize: 18, values: (_, ticks) => ticks.map(digits) })],
+    },
+  };
+}
+
 function curve(data) {
   return {
     rows: [data.map(([step]) => step), data.map(([, value]) => value)],
@@ -121,7 +142,7 @@ function depth(data) {
   };
 }
 
-const KINDS = { loss, curve, blocks, depth };
+const KINDS = { loss, losses, curve, blocks, depth };
 
 export function drawCharts(anew = false) {
   for (const part of document.querySelectorAll("[data-chart]")) {

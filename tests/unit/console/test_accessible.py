@@ -70,6 +70,8 @@ def all_pages(told: Told) -> list[str]:
         "/members/carol",
         *(f"/orders/{order_id}" for order_id in (settled, running, waiting)),
         f"/orders/{settled}/1/0/0/1",
+        f"/losses?orders={settled},{running}&scale=log&smooth=some",
+        "/losses",
         "/blocks",
         f"/blocks/{told.market.chain.height}",
         "/find?q=v",
