@@ -12,6 +12,7 @@ from console.rows import Query, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import LegStory, RoundStory, ShareStory, Story
 from console.traces import Trace
+from console.waits import waiting_of
 from domain.keys import ShareKey
 from domain.market.records import JobTerms, OrderState
 from domain.params import Params
@@ -39,11 +40,16 @@ class OrderPage:
     """Tells stories, with what an index knows of times, the names of validators, and the number of bids."""
 
     def __init__(
-        self, index: Index, names: Mapping[str, str], bids: int, params: Params | None = None
+        self,
+        index: Index,
+        names: Mapping[str, str],
+        bids: int,
+        params: Params | None = None,
+        clock: int = 0,
     ) -> None:
-        """``names`` are monikers by operator address."""
+        """``names`` are monikers by operator address, and ``clock`` is the chain's."""
         self._index, self._names, self._bids = index, names, bids
-        self._params = params
+        self._params, self._clock = params, clock
 
     def show(self, query: Query, story: Story) -> dict[str, Any]:
         """Return all about an order."""
@@ -68,6 +74,7 @@ class OrderPage:
             "status": words.order_state(story.state, story.close_reason),
             "close_reason": story.close_reason,
             "told": self._told(story),
+            "waiting": waiting_of(story, self._clock, self._name),
             "next_event": story.next,
             "steps": self._steps(story),
             "terms": {
@@ -197,6 +204,9 @@ class OrderPage:
         order, price = story.order, story.current.price if story.current else 0
         return cost_of(order.terms, order.conditions, price, order.price_limit, self._params)
 
+    def _name(self, operator: str) -> str:
+        return words.cut(self._names.get(operator, "")) or words.short(operator)
+
     def _told(self, story: Story) -> str:
         """Say in a sentence where the order stands."""
         current, terms = story.current, story.order.terms
@@ -209,7 +219,7 @@ class OrderPage:
                 return f"Over: {words.close_reason(story.close_reason)}."
         if current is None:
             return ""
-        name = words.cut(self._names.get(current.validator, "")) or words.short(current.validator)
+        name = self._name(current.validator)
         if story.state is OrderState.MATCHED:
             return f"{name} has it, receives the job's files and tries the job before it accepts."
         waiting = current.closed - current.verified

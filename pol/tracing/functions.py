@@ -14,8 +14,10 @@ from pol.job.document import BATCH_NUMBER, STEP
 from pol.tracing.accumulation import accumulated
 from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import EVALUATION, SeededDropout
-from pol.tracing.groups import trained_groups
+from pol.tracing.exchange import exchanged
+from pol.tracing.groups import Group, trained_groups
 from pol.tracing.habits import refusing
+from pol.tracing.model import own_tensors
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
 from pol.tracing.origin import Measuring
 from pol.tracing.precision import gradient
@@ -43,7 +45,7 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-class _Measured(Measuring):
+class Measured(Measuring):
     """A measure as the forward of a module, so that ``functional_call`` can put other weights into the model."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
@@ -51,6 +53,7 @@ class _Measured(Measuring):
         self._measure, self._field = measure, field
 
     def forward(self, batch: Batch) -> torch.Tensor:
+        """Return what is measured, as FP32 of shape ()."""
         value: object = self._measure(self.model, batch)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             raise JobError(
@@ -61,7 +64,7 @@ class _Measured(Measuring):
         return value.float().reshape(())
 
 
-class _Differentiated(_Measured):
+class _Differentiated(Measured):
     """A measure and its gradients, while the other weights are in the model: checkpointed parts run again for them."""
 
     def __init__(
@@ -83,7 +86,7 @@ def measured(
     model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str
 ) -> torch.Tensor:
     """Return ``measure`` of the model with other weights and buffers."""
-    part = _Measured(model, measure, field)
+    part = Measured(model, measure, field)
     try:
         value, _ = _called(part, weights, batch)
     except RuntimeError as error:
@@ -99,15 +102,13 @@ def measured(
     return value
 
 
-def _called(part: _Measured, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return what a measure gives with other weights and buffers, and what became of the buffers."""
-    own = {*dict(part.model.named_parameters()), *dict(part.model.named_buffers())}
-    known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
-    with _as_written(), refusing():
-        # it puts the tensors that are assigned to buffers into this very dictionary
-        value = torch.func.functional_call(part, known, (batch,))
-    after = under("model", known)
-    return value, {n: after[n].detach() for n, _ in part.model.named_buffers() if n in after}
+def _called(part: Measured, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Return what a measure gives with other weights and buffers, and what became of these."""
+    given = {name: weights[name] for name in own_tensors(part.model) if name in weights}
+    with as_written(), refusing(), exchanged(part.model, given) as read:
+        value = part(batch)
+        after = read()
+    return value, {name: tensor.detach() for name, tensor in after.items()}
 
 
 def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
@@ -119,7 +120,7 @@ def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _as_written() -> Iterator[None]:
+def as_written() -> Iterator[None]:
     """Run parts that ``torch.compile`` made as they were written, also while they are traced."""
     traced = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
     with traced, torch.compiler.set_stance("force_eager"):
@@ -127,10 +128,38 @@ def _as_written() -> Iterator[None]:
 
 
 @contextmanager
-def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Set the mode of a model and all its parts, and put the modes back."""
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Set a model and all its parts to the mode of evaluation, and put the modes back."""
+    with _modes_put_back(model):
+        model.eval()
+        yield
+
+
+@contextmanager
+def training(model: nn.Module) -> Iterator[None]:
+    """Set a model to the mode of training, but for :func:`parts_in_eval`, and put the modes back."""
+    with _modes_put_back(model):
+        parts = parts_in_eval(model)
+        # a model may have a train() of its own that keeps some parts in the other mode
+        model.train()
+        for _, part in parts:
+            part.training = False
+        yield
+
+
+def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the parts that a training step leaves in the mode of evaluation, because ``job()`` has set them to it.
+
+    A model that is in that mode as a whole, as ``from_pretrained`` returns it, has none: a training loop begins with
+    ``model.train()``.
+    """
+    parts = [(name, part) for name, part in model.named_modules() if not part.training]
+    return parts if any(part.training for part in model.modules()) else []
+
+
+@contextmanager
+def _modes_put_back(model: nn.Module) -> Iterator[None]:
     before = [(module, module.training) for module in model.modules()]
-    model.train(training)
     try:
         yield
     finally:
@@ -153,8 +182,10 @@ class JobFunctions:
         groups = trained_groups(spec, steps, rows, first)
         chosen = {name for group in groups for name in group.names}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
-        self._optimizer = InnerOptimizer(groups)
+        self.optimizer = InnerOptimizer(groups)
+        """What moves the parameters in a step."""
         self._rates = [group.lr for group in groups]
+        self._groups = groups
         self.values: Tensors = {}
         """What inputs of a step that no optimizer moves begin with: see :func:`trace_program`."""
 
@@ -164,13 +195,18 @@ class JobFunctions:
         return self._trained
 
     @property
+    def groups(self) -> Sequence[Group]:
+        """Parameters by the rule that moves them."""
+        return self._groups
+
+    @property
     def course(self) -> Sequence[float]:
         """Learning rates by step, of the first group whose rate is not the same in all."""
         return next((rate.values.tolist() for rate in self._rates if not rate.is_constant), [])
 
     def initial_local(self, state: Tensors) -> dict[str, torch.Tensor]:
         """Return the local state of a slot before its first step."""
-        return self._optimizer.initial({name: state[name] for name in self._trained})
+        return self.optimizer.initial({name: state[name] for name in self._trained})
 
     def step(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """One training step: forward, backward, clipping, schedule and optimizer."""
@@ -187,11 +223,12 @@ class JobFunctions:
             gradients = clip_values(gradients, spec.clip_value)
         if spec.clip_norm is not None:
             gradients = clip(gradients, spec.clip_norm)
-        weights = {name: leaf.detach() for name, leaf in leaves.items()}
-        moved, kept = self._optimizer.update(weights, gradients, local, inputs[STEP])
-        buffers = {name: current[name] for name in self._buffers() if name in current}
+        # what a forward pass writes into a weight is there before the optimizer moves it
+        weights = {name: current[name].detach() for name in self._trained}
+        moved, kept = self.optimizer.update(weights, gradients, local, inputs[STEP])
+        after = {name: current[name].detach() for name in self._handed_on() if name in current}
         return {
-            **named("global", {**buffers, **moved, **averages(spec.ema, state, moved)}),
+            **named("global", {**after, **moved, **averages(spec.ema, state, moved)}),
             **named("local", kept),
             "metric.loss": loss,
         }
@@ -199,7 +236,7 @@ class JobFunctions:
     def forward(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """The loss of a step alone."""
         state, batch = under("global", inputs), under("batch", inputs)
-        with training_mode(self._spec.model, True), SeededDropout(inputs[BATCH_NUMBER]):
+        with training(self._spec.model), SeededDropout(inputs[BATCH_NUMBER]):
             return {
                 "metric.loss": measured(self._spec.model, self._spec.loss, state, batch, "loss")
             }
@@ -213,14 +250,14 @@ class JobFunctions:
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Return the loss of a batch and its gradient for each parameter that has one; draws are of ``number``.
 
-        Buffers in ``current`` become what the forward pass makes of them.
+        Tensors of the model in ``current`` become what the forward pass makes of them.
         """
         spec = self._spec
         draws = SeededDropout(number)
         part = _Differentiated(spec.model, spec.loss, "loss", list(leaves.values()))
-        with training_mode(spec.model, True), draws, repeatable_checkpoints(draws):
-            (loss, found), buffers = _called(part, current, batch)
-        current.update(buffers)
+        with training(spec.model), draws, repeatable_checkpoints(draws):
+            (loss, found), after = _called(part, current, batch)
+        current.update(after)
         parameters = dict(spec.model.named_parameters())
         slopes = zip(leaves, found, strict=True)
         return loss.detach(), {
@@ -230,12 +267,12 @@ class JobFunctions:
     def _accumulated(
         self, current: dict[str, torch.Tensor], batch: Tensors, number: torch.Tensor
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the mean loss of a batch's parts, and its gradients; buffers become what all parts made of them."""
+        """Return the mean loss of a batch's parts, and its gradients; ``current`` becomes what all parts made of it."""
         spec, count = self._spec, self._spec.accumulate
-        buffers = [name for name in self._buffers() if name in current]
+        handed_on = [name for name in self._handed_on() if name in current]
         sums = named(_SUM, {name: torch.zeros_like(current[name]) for name in self._trained})
-        kept = {name: current[name] for name in buffers}
-        carried = {_LOSS: torch.zeros(()), **sums, **named("global", kept)}
+        before = {name: current[name].detach() for name in handed_on}
+        carried = {_LOSS: torch.zeros(()), **sums, **named("global", before)}
         parts = {
             name: column.reshape(count, -1, *column.shape[1:]) for name, column in batch.items()
         }
@@ -250,16 +287,14 @@ class JobFunctions:
                 f"{_SUM}.{name}": values[f"{_SUM}.{name}"] + gradient(slope, name)
                 for name, slope in found.items()
             }
-            after = {name: state[name] for name in buffers}
+            after = {name: state[name].detach() for name in handed_on}
             return {_LOSS: values[_LOSS] + loss, **added, **named("global", after)}
 
         sequences = {**named("batch", parts), _PART: torch.arange(count)}
-        model = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
-        others = {name: current[name].detach() for name in model if name not in buffers}
+        model = own_tensors(spec.model)
+        others = {name: current[name].detach() for name in model if name not in handed_on}
         constants = {**named("global", others), BATCH_NUMBER: number}
-        trace = partial(
-            trace_program, precisions=spec.precisions, own=model, values=self.values
-        )
+        trace = partial(trace_program, precisions=spec.precisions, own=model, values=self.values)
         found = accumulated(part, carried, sequences, constants, trace)
         share = 1.0 / count
         current.update(under("global", found))
@@ -267,11 +302,12 @@ class JobFunctions:
             name: value * share for name, value in under(_SUM, found).items()
         }
 
-    def _buffers(self) -> list[str]:
-        """Names of buffers, which a forward pass may have changed; who counts batches needs no other count."""
+    def _handed_on(self) -> list[str]:
+        """Names of the tensors that a forward pass may change: all but the counts of batches, which nothing needs."""
         model = self._spec.model
         counters = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
-        return [name for name, _ in model.named_buffers() if name not in counters]
+        buffers = [name for name, _ in model.named_buffers() if name not in counters]
+        return [*buffers, *dict(model.named_parameters())]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """The end of a round: global state and the slots' mean update to the next global state."""
@@ -284,7 +320,7 @@ class JobFunctions:
         spec = self._spec
         state, batch = under("global", inputs), under("batch", inputs)
         number = torch.tensor(EVALUATION)
-        with training_mode(spec.model, False), SeededDropout(number):
+        with evaluating(spec.model), SeededDropout(number):
             return {
                 f"metric.{name}": measured(spec.model, measure, state, batch, f"metrics.{name}")
                 for name, measure in {"loss": spec.loss, **spec.metrics}.items()

@@ -1,9 +1,10 @@
 """Which parameters a job trains, by which rule, and with what learning rate in each step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -12,6 +13,7 @@ from pol.tracing import updates
 from pol.tracing.schedules import Course, courses
 from pol.tracing.spec import SGD, AdamW, JobSpec, Lion
 from pol.tracing.tables import Table, share_tables
+from pol.tracing.taken import Taken, taken_by_steps
 from pol.tracing.updates import Rule
 
 _Optimizer = torch.optim.Optimizer
@@ -39,12 +41,13 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that one rule moves; ``varying`` are its options that have a table."""
+    """Parameters that one rule moves; ``varying`` are its options that have a table, ``taken`` its state so far."""
 
     names: tuple[str, ...]
     rule: Rule
     lr: Table
     varying: Mapping[str, Table]
+    taken: Taken = field(default_factory=Taken)
 
 
 def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0) -> list[Group]:
@@ -67,10 +70,32 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0) -> list
     if not all(table.is_finite for table in rates):
         raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
     return [
-        Group(names=names, rule=rule, lr=rate, varying=_varying(rule, course, steps, first))
+        Group(
+            names=some,
+            rule=rule,
+            lr=rate,
+            varying=_varying(rule, course, steps, first, taken.steps),
+            taken=taken,
+        )
         for (names, _, rule), course, rate in zip(parts, found, rates, strict=True)
-        if names
+        for some, taken in _taken(spec, names, rule)
+        if some
     ]
+
+
+def _taken(
+    spec: JobSpec, names: tuple[str, ...], rule: Rule
+) -> Iterator[tuple[tuple[str, ...], Taken]]:
+    """Yield the names of a group with what the optimizer has of them already."""
+    if not isinstance(spec.optimizer, _Optimizer):
+        yield names, Taken()
+        return
+    for some, taken in taken_by_steps(spec.model, spec.optimizer, names, rule):
+        if taken.steps and spec.weights == "seed":
+            reason = "it has state of steps that it has made, and the weights are drawn anew"
+            remedy = "leave weights= out, which keeps the weights, or make a new optimizer"
+            raise JobError("optimizer", reason, remedy)
+        yield some, taken
 
 
 _Part = tuple[tuple[str, ...], Mapping[str, Any], Rule]
@@ -150,13 +175,18 @@ def _plain(value: object) -> object:
     return tuple(map(_plain, value)) if isinstance(value, Sequence) else value
 
 
-def _varying(rule: Rule, course: Course, steps: int, first: int) -> dict[str, Table]:
+def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, Table]:
+    """Return the tables of a rule in the steps from ``first`` on, before which it has made ``done`` others."""
     tables = {
         # after its end, a table stays at its last number
-        name: Table(values[first:] or values[-1:], steps=steps - first, first=first)
-        for name, values in rule.tables(steps).items()
+        name: Table(values[done + first :] or values[-1:], steps=steps - first, first=first)
+        for name, values in rule.tables(done + steps).items()
     }
+    options = dict(course.options)
+    if done and "correction1" in options:
+        momenta = options["beta1"]
+        options["correction1"] = 1.0 - momenta ** (done + first + np.arange(1, len(momenta) + 1))
     return {
         **tables,
-        **{name: Table(values, first=first) for name, values in course.options.items()},
+        **{name: Table(values, first=first) for name, values in options.items()},
     }

@@ -27,8 +27,8 @@ class InnerOptimizer:
         """Return the local state before the first step."""
         state = {}
         for index, group in enumerate(self._groups):
-            for name, number in group.rule.numbers().items():
-                state[_of_group(name, index)] = torch.tensor(number)
+            for name, number in {**group.rule.numbers(), **group.taken.numbers}.items():
+                state[number_name(name, index)] = torch.tensor(number)
             for kind, number in group.rule.kept().items():
                 for name in group.names:
                     shape = group.rule.shapes(parameters[name].shape).get(kind)
@@ -36,6 +36,7 @@ class InnerOptimizer:
                         state[f"{kind}.{name}"] = torch.full(
                             shape, number, dtype=parameters[name].dtype
                         )
+            state.update(group.taken.tensors)
         return state
 
     def update(
@@ -46,10 +47,11 @@ class InnerOptimizer:
         kept: dict[str, torch.Tensor] = {}
         for index, group in enumerate(self._groups):
             varying = {name: table.at(step) for name, table in group.varying.items()}
-            now = Now(step, group.lr.at(step), varying)
-            numbers = {name: local[_of_group(name, index)] for name in group.rule.numbers()}
+            done = group.taken.steps
+            now = Now(step + done if done else step, group.lr.at(step), varying)
+            numbers = {name: local[number_name(name, index)] for name in group.rule.numbers()}
             numbers, common = group.rule.begin(numbers, now)
-            kept.update({_of_group(name, index): number for name, number in numbers.items()})
+            kept.update({number_name(name, index): number for name, number in numbers.items()})
             for name in group.names:
                 if name not in gradients:
                     continue
@@ -61,7 +63,7 @@ class InnerOptimizer:
         return moved, kept
 
 
-def _of_group(name: str, index: int) -> str:
+def number_name(name: str, index: int) -> str:
     """Return the name of a group's number in the local state."""
     return f"{name}.{index}" if index else name
 

@@ -9,11 +9,13 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pol.errors import JobError
 from pol.job.checkpoint import FIELD, Checkpoint, Position, checked, read_training
+from pol.job.sampling import Sampling
 from pol.names import column_name, model_name
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
 from pol.tracing.optimizers import AVERAGE, VELOCITY
 from pol.tracing.spec import JobSpec
+from pol.tracing.taken import steps_of
 
 _ANEW = 'or begin anew from its weights: assay.load_result(model, …), weights="keep", and no resume'
 _FIRST = "that the first job had"
@@ -30,7 +32,11 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
         return None
     found = _read(given)
     _check_counts(spec, found.position)
-    if isinstance(spec.optimizer, torch.optim.Optimizer) and spec.optimizer.state:
+    if isinstance(spec.optimizer, torch.optim.Optimizer) and any(
+        # Adagrad has state from the beginning
+        steps_of(state)
+        for state in spec.optimizer.state.values()
+    ):
         reason = "has state of its own, and resume= brings that of the result"
         raise JobError("optimizer", reason, "give one that was just made, or leave out resume")
     if isinstance(spec.schedule, LRScheduler) and getattr(spec.schedule, "last_epoch", 0) > 0:
@@ -68,8 +74,11 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
             raise JobError(name, reason, f"give {name}={there}, {_ANEW}")
 
 
-def check_data(position: Position, columns: Mapping[str, Array]) -> None:
+def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
     """Refuse other data than those in whose order the training stands; JobError."""
+    if sampling != position.sampling:
+        reason = f"takes rows {sampling.words}, and the result that it goes on from {position.sampling.words}"
+        raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")
     rows = len(next(iter(columns.values())))
     same = f"give the same columns and rows, {_ANEW}"
     if rows != position.rows:

@@ -1,12 +1,15 @@
 """What a consumer's job file returns: model, loss, data and hyper-parameters (this module does not import torch)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from numpy.typing import NDArray
+
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
+from domain.readable import Readable
 from pol.errors import JobError
 from pol.job.checkpoint import HasTraining
 from pol.limits import MAX_INTEGER
@@ -49,7 +52,7 @@ def _check_betas(betas: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SGD:
+class SGD(Readable):
     """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0).
 
     Example::
@@ -69,7 +72,7 @@ class SGD:
 
 
 @dataclass(frozen=True, slots=True)
-class AdamW:
+class AdamW(Readable):
     """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state.
 
     Example::
@@ -88,7 +91,7 @@ class AdamW:
 
 
 @dataclass(frozen=True, slots=True)
-class Lion:
+class Lion(Readable):
     """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients.
 
     Example::
@@ -105,7 +108,7 @@ class Lion:
 
 
 @dataclass(frozen=True, slots=True)
-class Average:
+class Average(Readable):
     """Outer optimizer: the new weights are the average of the slots' weights.
 
     Example::
@@ -115,7 +118,7 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True)
-class Nesterov:
+class Nesterov(Readable):
     """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update.
 
     Example::
@@ -131,8 +134,34 @@ class Nesterov:
         _check_range("outer.momentum", self.momentum)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedRows(Readable):
+    """Rows that are drawn with replacement, each as often as its weight says, by the job's seed.
+
+    ``weights`` is the name of a column of ``train``, or one number per row, 0 or more; they need not add up to 1. Whole
+    numbers are taken as they are, others as whole numbers in their proportion, to 62 bits.
+
+    Example::
+
+        often = 1 / np.bincount(classes)[classes]
+        job = assay.JobSpec(..., sampling=assay.WeightedRows(often))
+    """
+
+    weights: "str | Sequence[float] | NDArray[Any] | torch.Tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInOrder(Readable):
+    """Rows in the order of the data, which begins again after the last one.
+
+    Example::
+
+        job = assay.JobSpec(..., sampling=assay.RowsInOrder())
+    """
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Precision:
+class Precision(Readable):
     """Bits of the integers that products are made of (8, 15 or 22), apart for each kind of product.
 
     ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
@@ -158,14 +187,15 @@ def _everywhere(bits: int) -> Precision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSpec:
+class JobSpec(Readable):
     """One training job, as the consumer writes it; ``name`` is what people see it by.
 
-    ``model`` is any module whose operations are supported; its parameters and buffers are the global state, and
-    ``weights`` says whether they are drawn from the seed (``seed``) or taken as they are (``keep``). ``loss`` is
-    ``(model, batch) -> scalar``, such as :func:`cross_entropy`. ``train`` is column name to tensor, array
+    ``model`` is any module whose operations are supported; its parameters and buffers are the global state.
+    ``weights`` says whether all weights are drawn from the seed (``seed``) or taken as they are (``keep``); left out,
+    those are drawn that are as their layers' defaults made them, and all others are kept. ``loss`` is
+    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``. ``train`` is column name to tensor, array
     or file, whose first dimension is the row, or a file or a data set; ``holdout`` has the same columns and stays on
-    this machine, for evaluation by ``loss`` and further ``metrics``, such as :func:`accuracy`.
+    this machine, for evaluation by ``loss`` and further ``metrics``, such as ``assay.accuracy()``.
 
     How long it trains is ``steps`` of the whole job, each with ``batch`` rows a slot, or ``epochs``, how often it goes
     through the data. With one of the ``slots`` a job is ordinary training. With more, each trains on batches of its
@@ -181,6 +211,8 @@ class JobSpec:
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
 
+    When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
+
     ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
     ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
     the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
@@ -188,6 +220,9 @@ class JobSpec:
 
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
+
+    Each epoch takes every row once, in an order of its own. ``sampling`` is another order: :class:`WeightedRows` or
+    :class:`RowsInOrder`. Where ``train`` is a ``DataLoader``, batch and order are the loader's if they are left out.
 
     Example::
 
@@ -208,7 +243,7 @@ class JobSpec:
     loss: Measure
     train: Any
     holdout: Any
-    batch: int
+    batch: int = 0
     steps: int | None = None
     epochs: float | None = None
     slots: int = 1
@@ -224,11 +259,14 @@ class JobSpec:
     ema: float | None = None
     metrics: Mapping[str, Measure] = field(default_factory=dict)
     outer: Average | Nesterov = field(default_factory=Average)
-    weights: Literal["seed", "keep"] = "seed"
+    weights: Literal["seed", "keep"] | None = None
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    sampling: WeightedRows | RowsInOrder | None = None
     resume: Path | str | HasTraining | None = None
+    check: bool = True
 
     def __post_init__(self) -> None:
+        self._take_batch_of_loader()
         self._check_length()
         if "loss" in self.metrics:
             raise JobError("metrics", "`loss` is always measured", "leave it out")
@@ -242,6 +280,20 @@ class JobSpec:
         if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
             remedy = "give the share that the average keeps in a step, such as 0.999"
             raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
+
+    def _take_batch_of_loader(self) -> None:
+        """Let ``batch`` be the ``batch_size`` of a DataLoader if it is left out."""
+        size: object = getattr(getattr(self.train, "batch_sampler", None), "batch_size", None)
+        if not self.batch and size is None:
+            reason = "it is not given how many rows a step takes"
+            raise JobError(
+                "batch", reason, "give it, such as batch=32, or a DataLoader that has one"
+            )
+        if size is not None and self.batch not in (0, size):
+            reason = f"{self.batch} rows, and the DataLoader of train has batch_size={size}"
+            raise JobError("batch", reason, "leave batch out, or give the same to both")
+        if not self.batch:
+            object.__setattr__(self, "batch", size)
 
     def _check_length(self) -> None:
         for name in ("batch", "steps", "slots", "round_steps", "segment_steps", "accumulate"):
@@ -275,8 +327,16 @@ class JobSpec:
         if not isinstance(outer, Average | Nesterov):
             reason = f"{type(outer).__name__} is not known"
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
-        if self.weights not in ("seed", "keep"):
-            raise JobError("weights", f"{self.weights!r} is not known", 'give "seed" or "keep"')
+        sampling: object = self.sampling
+        if not isinstance(sampling, WeightedRows | RowsInOrder | None):
+            given = sampling.__name__ if isinstance(sampling, type) else type(sampling).__name__
+            remedy = (
+                'give assay.WeightedRows("w") or assay.RowsInOrder(), or leave it out to shuffle'
+            )
+            raise JobError("sampling", f"{given} is no order of rows", remedy)
+        if self.weights not in (None, "seed", "keep"):
+            remedy = 'give "seed" or "keep", or leave it out'
+            raise JobError("weights", f"{self.weights!r} is not known", remedy)
         for name, value in self._precision_by_module.items():
             module: object = name
             if not isinstance(module, str):
@@ -324,58 +384,3 @@ class JobSpec:
             raise JobError(
                 "schedule", reason, "give a number, or a function that returns one"
             ) from None
-
-
-def cross_entropy(features: str = "x", labels: str = "y") -> Measure:
-    """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``.
-
-    Classes are the second dimension of the outputs, or the last one, as sequences have them.
-
-    Example::
-
-        job = assay.JobSpec(..., loss=assay.cross_entropy(features="tokens", labels="next"))
-    """
-
-    def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-        from torch.nn.functional import cross_entropy as function
-
-        outputs: torch.Tensor = model(batch[features])
-        target = batch[labels]
-        if _class_dim(outputs, target) == 1:
-            return function(outputs, target)
-        return function(outputs.flatten(0, -2), target.flatten())
-
-    return measure
-
-
-def accuracy(features: str = "x", labels: str = "y") -> Measure:
-    """Return the share of samples whose largest output is at the class in ``batch[labels]``.
-
-    Example::
-
-        job = assay.JobSpec(..., metrics={"accuracy": assay.accuracy()})
-    """
-
-    def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-        outputs: torch.Tensor = model(batch[features])
-        target = batch[labels]
-        dim = _class_dim(outputs, target)
-        return (outputs.argmax(-1 if dim == outputs.dim() - 1 else dim) == target).float().mean()
-
-    return measure
-
-
-def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
-    """Return the dimension of classes: the one that labels lack; torch's own where none fits, so that it says why."""
-    last = outputs.dim() - 1
-    fits = [
-        dim
-        for dim in dict.fromkeys((1, last))
-        if 0 < dim <= last and (*outputs.shape[:dim], *outputs.shape[dim + 1 :]) == labels.shape
-    ]
-    if len(fits) == 2:
-        raise ValueError(
-            f"classes of outputs of shape {tuple(outputs.shape)} may be the second dimension or the last one; "
-            "write the loss with torch.nn.functional.cross_entropy"
-        )
-    return fits[0] if fits else 1
