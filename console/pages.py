@@ -304,7 +304,9 @@ class Pages:
         """Return all about one order."""
         story, snapshot = self.story(order_id), self._known.snapshot
         with self._lock:
-            page = OrderPage(self._index, self.names(), len(snapshot.bids), snapshot.params, snapshot.clock)
+            page = OrderPage(
+                self._index, self.names(), len(snapshot.bids), snapshot.params, snapshot.clock
+            )
             return page.show(query, story)
 
     def share(self, query: Query, key: ShareKey) -> dict[str, Any]:

@@ -71,9 +71,7 @@ def _round(number: int, story: Story) -> str:
 def _handed_in(leg: LegStory) -> int:
     found = leg.rounds.get(leg.open_round)
     shares = found.shares.values() if found else ()
-    return len(
-        {s.slot for s in shares if s.state is ShareState.COMMITTED and not s.skipped}
-    )
+    return len({s.slot for s in shares if s.state is ShareState.COMMITTED and not s.skipped})
 
 
 def _is_decided(found: RoundStory) -> bool:
