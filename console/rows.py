@@ -74,7 +74,7 @@ def order_row(index: Index, row: OrderRow, params: Params | None) -> dict[str, A
     """Return an order as lists show it; a closed one cost what it paid."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:
-        order = index.submitted(row.order_id)
+        order = index.submitted(row.order_id) if row.price else None
         cost = (
             cost_of(order.terms, order.conditions, row.price, row.price_limit, params)
             if order

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="",
     metavar="URL",
     callback=lambda _context, _option, value: _url(value),
-    help="URL of the node's CometBFT, for waiting transactions.  [of the home]",
+    help="URL of the node's CometBFT, for transactions: those that wait, and those of a block.  [of the home]",
 )
 @click.option(
     "--probe/--no-probe",
