@@ -34,7 +34,7 @@ def show_losses(
     ids, unknown = read_orders(find_order, query)
     smooth = query.text("smooth") if query.text("smooth") in SMOOTHING else "none"
     log = query.text("scale") == "log"
-    runs = []
+    runs: list[dict[str, Any]] = []
     for order_id in ids:
         story = story_of(order_id)
         name = index.job_name(story.order.terms.job_id)
