@@ -14,13 +14,14 @@ from domain.market.records import OrderState
 from domain.measures import duration
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Panel, Round, ShareState
+from domain.readable import Readable
 
 _NOTHING_TO_DO: Final = "there is nothing to do"
 NO_ROOM: Final = "until auditors have room for it, it does not begin"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Readable):
     """What an order waits for. Times are those of the chain's clock, 0 where there is none.
 
     Example::

@@ -185,7 +185,8 @@ def _build_of(
     shown = {name: row for name, row in example.items() if name in holdout}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
-    functions.values = named("global", _values_of_others(spec.model, state, functions.trained))
+    begins = state if before is None else _opening(before)[0]
+    functions.values = named("global", _values_of_others(spec.model, begins, functions.trained))
     with Remembered(spec.model) as remembered:
         step = trace_program(
             functions.step,
@@ -225,6 +226,8 @@ def _build_of(
         begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
         state.update(begun.values)
         state.update(averages_initial(spec.ema, state, functions.trained))
+        # a rule of the person's own may begin with something that is made of the weights
+        local = functions.initial_local(state)
         if spec.weights is None:
             tell(str(begun))
     if spec.check:
@@ -249,7 +252,7 @@ def _build_of(
             step=step,
             outer=outer,
             eval=evaluate,
-            metrics=("loss",),
+            metrics=functions.metrics,
             global_state=_arrays(state) if before is None else before.state,
             local_state=_arrays(local) if before is None else before.locals[0],
             data={column_name(name): column for name, column in data.items()},
@@ -497,10 +500,11 @@ def _try_loss(
             *((data, row) for row in _tried(data)),
             *((holdout, row) for row in _tried(holdout, data)),
         ]:
-            rows = np.full(spec.batch, row)
+            rows = np.full(spec.batch // spec.parts, row)
             batch = {name: torch.from_numpy(column[rows]) for name, column in columns.items()}
             try:
-                measured(spec.model, spec.loss, weights, batch, "loss")
+                for name, measure in spec.losses.items():
+                    measured(spec.model, measure, weights, batch, name)
             except JobError:
                 raise
             except Exception as error:

@@ -1,7 +1,8 @@
 """What a consumer's job file returns: model, loss, data and hyper-parameters (this module does not import torch)."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,10 @@ from pol.ops.product import BITS, DEFAULT_BITS
 
 if TYPE_CHECKING:
     import torch
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
+    Schedule = float | Callable[[int], float] | LRScheduler | Sequence[LRScheduler] | None
 
 DEFAULT_RATE = 1e-3
 """Learning rate where neither a schedule nor the optimizer says it."""
@@ -186,6 +191,51 @@ def _everywhere(bits: int) -> Precision:
     return Precision(forward=bits, input_gradient=bits, weight_gradient=bits)
 
 
+def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
+    """Stand for the loss of a job that gives one for each of its phases."""
+    raise AssertionError("a job with phases has no loss of its own")
+
+
+_DEFAULT_OPTIMIZER = AdamW()
+"""The optimizer of a job that gives none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One part of a step that has a loss and an optimizer of its own, as each network of a GAN has.
+
+    ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
+    a list of them. What it does not hold stays, though gradients flow through it. The other fields mean what they mean
+    in a :class:`JobSpec`. With ``repeat`` the phase takes so many updates in each step, each with rows of its own.
+
+    Example::
+
+        job = assay.JobSpec(
+            ...,
+            phases={
+                "critic": assay.Phase(
+                    loss=critic_loss, optimizer=torch.optim.Adam(model.critic.parameters(), 1e-4), repeat=3
+                ),
+                "generator": assay.Phase(
+                    loss=generator_loss, optimizer=torch.optim.Adam(model.generator.parameters(), 1e-4)
+                ),
+            },
+        )
+    """
+
+    loss: Measure
+    optimizer: "Optimizer | Sequence[Optimizer]"
+    schedule: "Schedule" = None
+    schedule_every: int | Literal["epoch"] = 1
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    repeat: int = 1
+
+
+_OF_A_PHASE = ("loss", "optimizer", "schedule", "schedule_every", "clip_norm", "clip_value")
+"""Fields of a job that each of its phases has instead."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobSpec(Readable):
     """One training job, as the consumer writes it; ``name`` is what people see it by.
@@ -203,10 +253,13 @@ class JobSpec(Readable):
     trace has a boundary state after every ``segment_steps`` steps. Both have good values by themselves
     (``division.py``), and steps that do not fill the last round are rounded up.
 
-    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, or :class:`SGD`, :class:`AdamW` or
+    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, an ``assay.update_rule`` or ``assay.SAM``
+    made of them, a list of such optimizers that share the parameters out, or :class:`SGD`, :class:`AdamW` or
     :class:`Lion`. ``schedule`` is a learning rate, a function of the step, 0 to steps - 1, or a scheduler of torch made
     of the optimizer, which takes a step of its own after every ``schedule_every`` steps, or after each "epoch"; it is
     written out as a table, the same for all slots. Left out, it is the optimizer's own learning rate.
+    A job with several losses gives ``phases``, name to :class:`Phase`, instead of loss, optimizer, schedule and
+    clipping: each step goes through them in their order, and each sees the weights that those before it have moved.
     ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
     A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
     ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
@@ -240,17 +293,18 @@ class JobSpec(Readable):
 
     name: str
     model: "torch.nn.Module"
-    loss: Measure
     train: Any
     holdout: Any
     batch: int = 0
+    loss: Measure = _of_phases
+    phases: Mapping[str, Phase] = field(default_factory=dict)
     steps: int | None = None
     epochs: float | None = None
     slots: int = 1
     round_steps: int | None = None
     segment_steps: int | None = None
-    optimizer: "SGD | AdamW | Lion | torch.optim.Optimizer" = field(default_factory=AdamW)
-    schedule: "float | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler | None" = None
+    optimizer: "SGD | AdamW | Lion | Optimizer | Sequence[Optimizer]" = _DEFAULT_OPTIMIZER
+    schedule: "Schedule" = None
     schedule_every: int | Literal["epoch"] = 1
     seed: int = 0
     clip_norm: float | None = None
@@ -268,6 +322,7 @@ class JobSpec(Readable):
     def __post_init__(self) -> None:
         self._take_batch_of_loader()
         self._check_length()
+        self._check_phases()
         if "loss" in self.metrics:
             raise JobError("metrics", "`loss` is always measured", "leave it out")
         self._check_choices()
@@ -321,6 +376,48 @@ class JobSpec(Readable):
             reason = f"{self.segment_steps} does not divide the {self.round_steps} steps of a round"
             raise JobError("segment_steps", reason, "use a divisor of round_steps, or leave it out")
 
+    def _check_phases(self) -> None:
+        if not self.phases:
+            if self.loss is _of_phases:
+                remedy = "give loss=assay.cross_entropy(), or a function of model and batch"
+                raise JobError("loss", "there is none", remedy)
+            return
+        phases: object = self.phases
+        if not isinstance(phases, Mapping):
+            remedy = 'give names to them, {"critic": assay.Phase(…), "generator": assay.Phase(…)}'
+            raise JobError("phases", f"{type(phases).__name__} has no names of phases", remedy)
+        for name in _OF_A_PHASE:
+            if getattr(self, name) is not _DEFAULTS[name]:
+                reason = f"the job has phases, and each of them has its own {name}"
+                raise JobError(name, reason, f"give {name}= in each assay.Phase(…) instead")
+        for name, phase in phases.items():
+            if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_]{1,32}", name):
+                remedy = "use letters, digits and underscores, at most 32"
+                raise JobError("phases", f"{name!r} cannot be the name of a phase", remedy)
+            if not isinstance(phase, Phase):
+                reason = f"is {type(phase).__name__}"
+                raise JobError(f"phases.{name}", reason, "give assay.Phase(loss=…, optimizer=…)")
+            optimizer: object = phase.optimizer
+            if isinstance(optimizer, SGD | AdamW | Lion):
+                kind = type(optimizer).__name__
+                reason = f"assay.{kind} moves every parameter, and a phase only its own"
+                known = "AdamW" if kind == "Lion" else kind
+                remedy = f"give torch.optim.{known} the parameters that the phase moves"
+                raise JobError(f"phases.{name}.optimizer", reason, remedy)
+            if type(phase.repeat) is not int or phase.repeat < 1:
+                reason = f"{phase.repeat!r} is not a positive integer"
+                raise JobError(f"phases.{name}.repeat", reason, "give how many updates it takes")
+            if f"loss.{name}" in self.metrics:
+                raise JobError("metrics", f"`loss.{name}` is always measured", "leave it out")
+        parts = self.parts * self.accumulate
+        if self.batch % parts:
+            reason = f"{parts} parts of a batch of {self.batch} rows are not equal"
+            raise JobError(
+                "batch", reason, "give a multiple of the largest repeat (and accumulate)"
+            )
+        # Each of them is checked as a job of its own.
+        self.each_phase()
+
     def _check_choices(self) -> None:
         # what the file gave, whatever the annotations say
         outer: object = self.outer
@@ -358,6 +455,43 @@ class JobSpec(Readable):
             found[name] = value if isinstance(value, Precision) else _everywhere(value)
         return found
 
+    @property
+    def parts(self) -> int:
+        """The equal parts that the rows of a step are divided into: one for each repeat of the longest phase."""
+        return max((phase.repeat for phase in self.phases.values()), default=1)
+
+    def each_phase(self) -> "dict[str, JobSpec]":
+        """Return what each phase is as a job of one loss, by its name; a job without phases is its own, named ""."""
+        if not self.phases:
+            return {"": self}
+        found = {}
+        for name, phase in self.phases.items():
+            own: dict[str, Any] = {field: getattr(phase, field) for field in _OF_A_PHASE}
+            try:
+                found[name] = replace(self, phases={}, **own)
+            except JobError as error:
+                raise error.under(f"phases.{name}") from None
+        return found
+
+    @property
+    def optimizers(self) -> list[object]:
+        """All optimizers that were given, of every phase and list."""
+        return [each for spec in self.each_phase().values() for each in listed(spec.optimizer)]
+
+    @property
+    def schedules(self) -> list[object]:
+        """All schedules that were given, of every phase and list."""
+        return [each for spec in self.each_phase().values() for each in listed(spec.schedule)]
+
+    @property
+    def losses(self) -> dict[str, Measure]:
+        """The loss of each phase by the name of its metric; the first one's is "loss"."""
+        losses = [(name, phase.loss) for name, phase in self.phases.items()]
+        if not losses:
+            return {"loss": self.loss}
+        (_, first), *others = losses
+        return {"loss": first, **{f"loss.{name}": loss for name, loss in others}}
+
     def steps_for(self, rows: int) -> int:
         """Return the steps that the job asks for with so many rows of data, before rounds are made of them."""
         if self.steps is not None:
@@ -384,3 +518,11 @@ class JobSpec(Readable):
             raise JobError(
                 "schedule", reason, "give a number, or a function that returns one"
             ) from None
+
+
+def listed(value: object) -> Sequence[object]:
+    """Return the items of a list, or one thing as a list of itself."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+_DEFAULTS = {name: JobSpec.__dataclass_fields__[name].default for name in _OF_A_PHASE}

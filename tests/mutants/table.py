@@ -1578,8 +1578,8 @@ MUTANTS = (
         "statistics-stay",
         "a step does not put out the statistics of batch norm",
         "pol/tracing/functions.py",
-        "        return [name for name, _ in model.named_buffers() if name not in counters]\n",
-        "        return [name for name in counters if name in dict(model.named_parameters())]\n",
+        "        buffers = [name for name, _ in model.named_buffers() if name not in counters]\n",
+        "        buffers = [name for name in counters if name in dict(model.named_parameters())]\n",
         ("tests/unit/pol/tracing/test_layers.py",),
     ),
     Mutant(
