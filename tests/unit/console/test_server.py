@@ -17,7 +17,8 @@ import requests
 
 from console import connections, words
 from console.errors import ConsoleError
-from console.server import ASSETS, CONNECTIONS_MAX, HEADERS, ROWS_SHOWN, Console
+from console.pages import ROWS_SHOWN
+from console.server import ASSETS, CONNECTIONS_MAX, HEADERS, Console
 from console.stream import STREAMS_MAX
 from domain.node.params import NodeParams
 from tests.support.told_market import HOSTILE, many_orders
