@@ -274,7 +274,7 @@ def test_a_buffer_that_no_step_changes_is_known(
     rows = torch.from_numpy(batch["batch.x"].copy())
     parts = [model(part).square().mean() for part in rows.chunk(accumulate)]
     loss = torch.stack(parts).mean()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     slope = dict(model.named_parameters())["first.weight"].grad
     assert slope is not None
     moved = (state["global.first.weight"] - found["global.first.weight"]) / 0.1
