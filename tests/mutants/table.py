@@ -2734,6 +2734,32 @@ MUTANTS = (
         (f"{_CONSOLE}/test_quotes.py::test_decimals_are_read_without_rounding_down",),
     ),
     Mutant(
+        "console-cost",
+        "the console calls a cost what a quote calls the price of the work alone",
+        "console/costs.py",
+        "    return work + audits_beside(terms, price, floor, params)",
+        "    return work",
+        (
+            f"{_CONSOLE}/test_quotes.py::test_the_cost_of_an_order_is_that_of_its_quote_and_what_it_pays_in_the_end",
+        ),
+    ),
+    Mutant(
+        "console-name",
+        "any document that lies in a home names a job",
+        "console/jobs.py",
+        "        if sha256(data).digest() != job_id:",
+        "        if not job_id:",
+        (f"{_CONSOLE}/test_jobs.py::test_another_document_names_nothing",),
+    ),
+    Mutant(
+        "console-full-block",
+        "a page shows all events of a block, however many there are",
+        "console/blocks.py",
+        "index.events(begin, min(EVENTS_SHOWN, first + count - begin))",
+        "index.events(begin, first + count - begin)",
+        (f"{_CONSOLE}/test_blocks.py::test_a_full_block_is_turned_page_by_page",),
+    ),
+    Mutant(
         "console-late",
         "a console of a node that stands still shows old numbers as if they were of now",
         "console/pages.py",
