@@ -164,9 +164,8 @@ class Store:
         return {order_id.hex(): amount for (order_id,), amount in self._records.scan(_EARNED)}
 
     def earned_by_day(self) -> dict[str, int]:
-        """Return what came on each day (uassay), the newest day first."""
-        days = sorted(self._records.scan(_EARNED_BY_DAY), reverse=True)
-        return {day: amount for (day,), amount in days}
+        """Return what came on each day (uassay), by the day."""
+        return {day: amount for (day,), amount in self._records.scan(_EARNED_BY_DAY)}
 
     def put_earned(self, order_id: bytes, amount: int, day: str) -> None:
         """Remember what an order has paid so far (uassay), seen on a day (2026-01-31)."""

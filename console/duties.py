@@ -1,8 +1,10 @@
-"""What the chain waits for from somebody, and until when (chain clock)."""
+"""What the chain waits for from an address, until when (chain clock), and what a provider has in hand."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from console.story import LegStory, RoundStory, Story
+from console.words import round_number
 from domain.market.records import OrderState
 from domain.proof.records import ShareState
 
@@ -17,9 +19,13 @@ def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:
     if address == current.validator:
         yield from _of_winner(story, current)
     if story.state is OrderState.RUNNING:
-        yield from _of_provider(current, address)
+        yield from _of_provider(story, current, address)
     for round in current.rounds.values():
-        yield from _of_seat(round, address)
+        yield from _of_seat(story, round, address)
+
+
+def _round(number: int, story: Story) -> str:
+    return f"round {round_number(number)} of {story.order.terms.rounds}"
 
 
 def _of_consumer(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
@@ -33,19 +39,19 @@ def _of_winner(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "accept or decline", current.accept_deadline
     if story.state is OrderState.RUNNING:
-        yield f"close round {current.open_round}", current.progress_deadline
+        yield f"close {_round(current.open_round, story)}", current.progress_deadline
 
 
-def _of_provider(current: LegStory, address: str) -> Iterator[tuple[str, int]]:
+def _of_provider(story: Story, current: LegStory, address: str) -> Iterator[tuple[str, int]]:
     training = current.rounds.get(current.open_round)
     for share in training.shares.values() if training else ():
         stands = share.state is ShareState.COMMITTED and not share.skipped
         if share.provider == address and stands:
-            what = f"show what is asked of slot {share.slot} in round {current.open_round}"
+            what = f"show what is asked of slot {share.slot} in {_round(current.open_round, story)}"
             yield what, current.progress_deadline
 
 
-def _of_seat(round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
+def _of_seat(story: Story, round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
     if round.panel_over or not round.stages or round.stages[-1].ended:
         return
     stage = round.stages[-1]
@@ -53,6 +59,31 @@ def _of_seat(round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
         if (seat.validator, seat.stage) != (address, stage.number):
             continue
         if not seat.committed:
-            yield f"recompute round {round.number}, and commit", stage.commits_end
+            yield f"recompute {_round(round.number, story)}, and commit", stage.commits_end
         elif not seat.revealed:
-            yield f"show the answers on round {round.number}", stage.reveals_end
+            yield f"show the answers on {_round(round.number, story)}", stage.reveals_end
+
+
+def work_of(story: Story, address: str) -> Iterator[dict[str, Any]]:
+    """Yield the shares that a provider has in the open round of an order, and in the last one that closed."""
+    current = story.current
+    if current is None or story.state is not OrderState.RUNNING:
+        return
+    for number in (current.open_round, current.open_round - 1):
+        found = current.rounds.get(number)
+        for share in found.shares.values() if found else ():
+            if share.provider != address or share.skipped:
+                continue
+            if share.state not in (ShareState.COMMITTED, ShareState.ACCEPTED):
+                continue
+            yield {
+                "order": story.order.id.hex(),
+                "job": story.order.terms.job_id.hex(),
+                "leg": current.number,
+                "round": number,
+                "rounds": story.order.terms.rounds,
+                "slot": share.slot,
+                "issue": share.issue,
+                "in_hand": share.state is ShareState.COMMITTED,
+                "height": share.height,
+            }

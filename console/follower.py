@@ -4,7 +4,6 @@ One thread asks, so that a busy page asks the node no more than an idle one. A n
 is known stays on show, with its age.
 """
 
-import json
 import logging
 import socket
 import sqlite3
@@ -12,14 +11,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from threading import Event, Thread
-from typing import Any, Final
-
-import requests
-from urllib3.exceptions import HTTPError
+from typing import Final
 
 from chain.client.away import closed_at, is_away
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from console.comet import CONNECT_SECONDS, Comet
 from console.index import BlockRow, Gap
 from console.known import BLOCKS_SHOWN, Known
 from domain.codec import encode
@@ -41,8 +38,6 @@ BLOCKS_KEPT: Final = 2_000
 _BLOCKS_A_TURN: Final = 200
 _LISTED_MAX: Final = 10_000
 """Providers and bids that are held at most: a page that lists more helps nobody."""
-_CONNECT_SECONDS: Final = 1.0
-_ANSWER_BYTES: Final = 2**18
 
 
 class Follower:
@@ -52,17 +47,15 @@ class Follower:
         """Begin with nothing; ``probe`` is whether validators' endpoints are connected to, to see who is there."""
         self._known, self._index = known, known.index
         self._probe = probe
-        self._rpc = ""
+        self._comet = Comet("")
         self._stop = Event()
         self._thread: Thread | None = None
         self._members_at = self._probed_at = 0.0
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="console-probe")
-        self._session = requests.Session()
-        self._session.trust_env = False
 
     def follow(self, address: str, rpc: str = "") -> None:
         """Begin to follow the node at ``address``, whose CometBFT answers at the URL ``rpc``, if that is known."""
-        self._rpc = rpc
+        self._comet = Comet(rpc)
         self._known.show(address=address)
         self._thread = Thread(
             target=self._run, args=(address,), name="console-follower", daemon=True
@@ -75,7 +68,7 @@ class Follower:
         if self._thread is not None:
             self._thread.join()
         self._pool.shutdown(cancel_futures=True)
-        self._session.close()
+        self._comet.close()
 
     def _run(self, address: str) -> None:
         with ChainClient(address) as client, closed_at(self._stop, client):
@@ -125,7 +118,7 @@ class Follower:
         news = moved or bool(page.events) or bool(self._known.snapshot.away)
         if not more:
             if moved:
-                waiting = self._comet("num_unconfirmed_txs", "total")
+                waiting = self._comet.ask("num_unconfirmed_txs", "total")
                 changes["mempool"] = int(waiting) if str(waiting).isdecimal() else None
             if moved or page.events:
                 self._read_blocks(client, status)
@@ -134,7 +127,7 @@ class Follower:
                 changes |= self._members(client)
                 self._members_at, news = now, True
             if due:
-                found = self._comet("status", "sync_info", "catching_up")
+                found = self._comet.ask("status", "sync_info", "catching_up")
                 changes["catching_up"] = found is True
         if news:
             self._known.show(**changes)
@@ -204,28 +197,6 @@ class Follower:
         if status.height % BLOCKS_KEPT == 0:
             self._index.forget_blocks(status.height - BLOCKS_KEPT)
 
-    def _comet(self, path: str, *names: str) -> Any:
-        """Ask the node's CometBFT, and return what stands under those names; None where nobody can be asked."""
-        if not self._rpc:
-            return None
-        try:
-            found = json.loads(self._read(f"{self._rpc}/{path}"))["result"]
-            for name in names:
-                found = found[name]
-        except (requests.RequestException, HTTPError, ValueError, LookupError, TypeError):
-            return None
-        return found
-
-    def _read(self, url: str) -> bytes:
-        """Return what stands at an address; ValueError where it is long, or comes in drops."""
-        found, ends = b"", time.monotonic() + 2 * _CONNECT_SECONDS
-        with self._session.get(url, timeout=_CONNECT_SECONDS, stream=True) as answer:
-            while part := answer.raw.read1(_ANSWER_BYTES):
-                found += part
-                if len(found) > _ANSWER_BYTES or time.monotonic() > ends:
-                    raise ValueError("it does not end")
-        return found
-
     def _look_who_is_there(self) -> None:
         """Connect to the validators' endpoints, a few at a time, and hang up."""
         endpoints = sorted({v.endpoint for v in self._known.snapshot.validators if v.endpoint})
@@ -251,7 +222,7 @@ def _supply(client: ChainClient) -> int:
 def _answers(endpoint: str) -> bool:
     try:
         where = Address.parse(endpoint)
-        with socket.create_connection((where.host, where.port), _CONNECT_SECONDS):
+        with socket.create_connection((where.host, where.port), CONNECT_SECONDS):
             return True
     except (OSError, ValueError):
         return False

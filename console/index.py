@@ -7,7 +7,7 @@ order, what each address earned, how many shares of a provider stood, and in whi
 import fcntl
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import singledispatchmethod
@@ -19,7 +19,7 @@ from zlib import crc32
 from console.traces import Reached, Replayed, Trace
 from domain.events import Change, Counts
 from domain.keys import ShareKey
-from domain.ledger.events import BondDeposited, BondReleased, PaymentMade
+from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT
 from domain.legs.events import OrderAccepted, OrderMatched, OrderProven
 from domain.market.events import (
@@ -29,14 +29,16 @@ from domain.market.events import (
     OrderSubmitted,
     OrderUnmatched,
 )
-from domain.market.records import OrderState
+from domain.market.records import Order, OrderState
 from domain.node.queries import LoggedEvent
 from domain.proof.events import (
+    AnswerCommitted,
     PanelEnded,
     RoundClosed,
     RoundVerified,
     SeatDiffered,
     SeatPaid,
+    SeatRevealed,
     SeatSilent,
     ShareAccepted,
     ShareCommitted,
@@ -45,6 +47,13 @@ from domain.proof.events import (
     ShareRejected,
 )
 from domain.proof.reasons import ShareReason
+from domain.registry.events import (
+    BeaconKeySet,
+    EndpointSet,
+    ProviderCertified,
+    ProviderLeft,
+    ProviderRegistered,
+)
 from domain.vocabulary import MOVES, read_event
 from pol.rules.schedule import total_work
 
@@ -52,12 +61,19 @@ EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "held_com
 """Kinds of payments by which somebody earns."""
 POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
 """Where coins are, as far as numbered events tell; stakes are validators' own, and fees are outside of these events."""
+_DEEDS: Final = (
+    AnswerCommitted, BeaconKeySet, BondDeposited, BondWithdrawing, EndpointSet, OrderSubmitted, ProviderCertified,
+    ProviderLeft, ProviderRegistered, SeatRevealed, ShareCommitted,
+)  # fmt: skip
+"""Events by which an address shows that it is there: what it signed, or was measured by."""
+_ACTORS: Final = ("provider", "auditor", "operator", "owner", "consumer")
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (
     number INTEGER PRIMARY KEY, height INTEGER NOT NULL, kind TEXT NOT NULL, order_id BLOB,
     attributes TEXT NOT NULL
 );
+CREATE INDEX events_of_height ON events (height, number);
 CREATE INDEX events_of_order ON events (order_id, number) WHERE order_id IS NOT NULL;
 CREATE TABLE blocks (height INTEGER PRIMARY KEY, time_ns INTEGER, proposer BLOB);
 CREATE INDEX blocks_unknown ON blocks (height) WHERE time_ns IS NULL;
@@ -82,6 +98,8 @@ CREATE TABLE providers (
     address TEXT PRIMARY KEY, accepted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
     wrong INTEGER NOT NULL DEFAULT 0, height INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE seen (address TEXT PRIMARY KEY, height INTEGER NOT NULL, kind TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobs (job_id BLOB PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE pots (name TEXT PRIMARY KEY, amount INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE traces (
     order_id BLOB, leg INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
@@ -89,9 +107,10 @@ CREATE TABLE traces (
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
+# Names of jobs stay: a job is the same on every chain.
 _TABLES: Final = (
-    "meta", "events", "blocks", "orders", "validators_of", "earnings", "earned_of", "providers", "pots",
-    "traces",
+    "meta", "events", "blocks", "orders", "validators_of", "earnings", "earned_of", "providers", "seen",
+    "pots", "traces",
 )  # fmt: skip
 
 
@@ -283,7 +302,13 @@ class Index:
         self._do("INSERT OR IGNORE INTO blocks (height) VALUES (?)", event.height)
         if change is None:
             return
+        if isinstance(change, _DEEDS):
+            self._see(change, event)
         self._take(change, event)
+
+    def _see(self, change: Change, event: LoggedEvent) -> None:
+        address = next(filter(None, (getattr(change, name, "") for name in _ACTORS)), "")
+        self._do("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", address, event.height, event.type)
 
     @singledispatchmethod
     def _take(self, change: Change, event: LoggedEvent) -> None:
@@ -543,13 +568,40 @@ class Index:
         )
         return [height for (height,) in rows]
 
-    def blocks(self, limit: int) -> list[BlockRow]:
-        """Return the newest blocks, the newest first."""
+    def blocks(self, limit: int, most: int = 2**62) -> list[BlockRow]:
+        """Return the newest blocks up to the height ``most``, the newest first."""
         rows = self._all(
-            "SELECT height, time_ns, proposer FROM blocks WHERE time_ns IS NOT NULL ORDER BY height DESC LIMIT ?",
+            "SELECT height, time_ns, proposer FROM blocks WHERE height <= ? AND time_ns IS NOT NULL "
+            "ORDER BY height DESC LIMIT ?",
+            most,
             limit,
         )
         return [BlockRow(*row) for row in rows]
+
+    def block(self, height: int) -> BlockRow | None:
+        """Return a block of which the time is known."""
+        return next((row for row in self.blocks(1, height) if row.height == height), None)
+
+    def events_at(self, height: int) -> tuple[int, int]:
+        """Return the number of the first event of a block, and how many it has; (0, 0) without any.
+
+        Events are numbered without gaps, so that no block is too full to be counted.
+        """
+        ((first, last),) = self._all(
+            "SELECT (SELECT number FROM events WHERE height = ?1 ORDER BY number LIMIT 1), "
+            "(SELECT number FROM events WHERE height = ?1 ORDER BY number DESC LIMIT 1)",
+            height,
+        )
+        return (int(first), int(last) - int(first) + 1) if first else (0, 0)
+
+    def last_seen(self, address: str) -> tuple[int, str]:
+        """Return the height at which an address last did something, and what kind of event it was; (0, "") if never."""
+        rows = self._all("SELECT height, kind FROM seen WHERE address = ?", address)
+        return (int(rows[0][0]), rows[0][1]) if rows else (0, "")
+
+    def seen(self) -> dict[str, int]:
+        """Return the height at which each address last did something."""
+        return dict(self._all("SELECT address, height FROM seen"))
 
     def block_time(self, height: int) -> int:
         """Return when a block was made (ns since the epoch), 0 where that is not known."""
@@ -636,6 +688,53 @@ class Index:
             "SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit
         )
         return [order_id for (order_id,) in rows]
+
+    def count_reasons(self) -> dict[int, int]:
+        """Return how many orders closed for which reason."""
+        return dict(
+            self._all(
+                "SELECT reason, COUNT(*) FROM orders WHERE state = ? GROUP BY reason",
+                int(OrderState.CLOSED),
+            )
+        )
+
+    def submitted(self, order_id: bytes) -> Order | None:
+        """Return an order as it was submitted."""
+        rows = self._all(
+            "SELECT e.number, e.height, e.kind, e.attributes FROM orders JOIN events AS e USING (number) "
+            "WHERE orders.order_id = ?",
+            order_id,
+        )
+        change = read_event(_event(rows[0])) if rows else None
+        return change.record if isinstance(change, OrderSubmitted) else None
+
+    def unnamed_orders(self, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return the newest orders of whose job no name is known: id and job."""
+        return self._all(
+            "SELECT order_id, job_id FROM orders WHERE job_id NOT IN (SELECT job_id FROM jobs) "
+            "ORDER BY number DESC LIMIT ?",
+            limit,
+        )
+
+    def name_jobs(self, names: Mapping[bytes, str]) -> None:
+        """Keep the names of jobs."""
+        with self._writing():
+            for job_id, name in names.items():
+                self._do("INSERT OR REPLACE INTO jobs VALUES (?, ?)", job_id, name)
+
+    def job_name(self, job_id: bytes) -> str:
+        """Return the name that a job's document gives it; empty where that is not known here."""
+        rows = self._all("SELECT name FROM jobs WHERE job_id = ?", job_id)
+        return str(rows[0][0]) if rows else ""
+
+    def find_named(self, text: str, limit: int) -> list[tuple[bytes, str]]:
+        """Return the newest orders whose job has a name with ``text`` in it: id and name."""
+        return self._all(
+            "SELECT order_id, name FROM orders JOIN jobs USING (job_id) WHERE instr(lower(name), ?) "
+            "ORDER BY number DESC LIMIT ?",
+            text.lower(),
+            limit,
+        )
 
     def count_states(self) -> dict[OrderState, int]:
         """Return how many orders are in each state."""

@@ -1,23 +1,24 @@
 """The page of one order: where it stands, its rounds and slots, its panels, its money."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 from console import words
+from console.costs import cost_of
 from console.flows import Account, bonds_of, deposit_of, draw
 from console.index import Index
 from console.rows import Query, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import LegStory, RoundStory, ShareStory, Story
 from console.traces import Trace
-from domain.amount import price_ceil
+from console.waits import waiting_of
 from domain.keys import ShareKey
 from domain.market.records import JobTerms, OrderState
+from domain.params import Params
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, Ruling, ShareState
-from pol.rules.schedule import first_step, round_work, share_segments, total_work
+from pol.rules.schedule import first_step, share_segments, total_work
 from pol.rules.tiers.table import tier_named
 
 ROUNDS_SHOWN: Final = 40
@@ -38,9 +39,17 @@ _STEPS: Final = (
 class OrderPage:
     """Tells stories, with what an index knows of times, the names of validators, and the number of bids."""
 
-    def __init__(self, index: Index, names: Mapping[str, str], bids: int) -> None:
-        """``names`` are monikers by operator address."""
+    def __init__(
+        self,
+        index: Index,
+        names: Mapping[str, str],
+        bids: int,
+        params: Params | None = None,
+        clock: int = 0,
+    ) -> None:
+        """``names`` are monikers by operator address, and ``clock`` is the chain's."""
         self._index, self._names, self._bids = index, names, bids
+        self._params, self._clock = params, clock
 
     def show(self, query: Query, story: Story) -> dict[str, Any]:
         """Return all about an order."""
@@ -53,9 +62,6 @@ class OrderPage:
         latest = self._index.latest(EVENTS_READ, order.id)
         traces = self._index.traces(order.id, shown.number) if shown else {}
         deposit, bonds = deposit_of(story), bonds_of(story)
-        verified = sum(
-            r.price for a in story.legs.values() for r in a.rounds.values() if r.verified_height
-        )
         last = -(-terms.rounds // ROUNDS_SHOWN)
         reached = max(shown.rounds, default=0) if shown else 0
         at = min(last, query.number("rounds", 1, reached // ROUNDS_SHOWN + 1))
@@ -63,9 +69,12 @@ class OrderPage:
             "id": order.id.hex(),
             "consumer": order.consumer,
             "job": terms.job_id.hex(),
+            "job_name": self._index.job_name(terms.job_id),
             "state": story.state.name.lower(),
+            "status": words.order_state(story.state, story.close_reason),
             "close_reason": story.close_reason,
             "told": self._told(story),
+            "waiting": waiting_of(story, self._clock, self._name),
             "next_event": story.next,
             "steps": self._steps(story),
             "terms": {
@@ -91,8 +100,8 @@ class OrderPage:
             "rounds_closed": current.closed if current else 0,
             "rounds_verified": current.verified if current else 0,
             "seconds_left": self._seconds_left(story),
-            "verified_price": verified,
-            "price_left": self._price_left(story),
+            "cost": self._cost(story, deposit),
+            "paid": _paid(deposit),
             "loss": loss_of(shown, terms, traces) if shown else None,
             "legs": [self._leg(found) for found in story.legs.values()],
             "leg": shown.number if shown else 0,
@@ -188,14 +197,15 @@ class OrderPage:
             return 0.0
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
-    def _price_left(self, story: Story) -> int:
-        """Return what the rounds that are not verified yet will cost, if all of them will be."""
-        current = story.current
-        if current is None or story.state is OrderState.CLOSED:
-            return 0
-        left = current.length - current.verified
-        served = replace(story.order.terms, slots=current.slots)
-        return price_ceil(left * round_work(served), current.price)
+    def _cost(self, story: Story, deposit: Account) -> int:
+        """Return what the whole order costs, as a quote says it; of a closed one, what it did cost."""
+        if story.state is OrderState.CLOSED:
+            return _paid(deposit)
+        order, price = story.order, story.current.price if story.current else 0
+        return cost_of(order.terms, order.conditions, price, order.price_limit, self._params)
+
+    def _name(self, operator: str) -> str:
+        return words.cut(self._names.get(operator, "")) or words.short(operator)
 
     def _told(self, story: Story) -> str:
         """Say in a sentence where the order stands."""
@@ -209,13 +219,16 @@ class OrderPage:
                 return f"Over: {words.close_reason(story.close_reason)}."
         if current is None:
             return ""
-        name = words.cut(self._names.get(current.validator, "")) or words.short(current.validator)
+        name = self._name(current.validator)
         if story.state is OrderState.MATCHED:
             return f"{name} has it, receives the job's files and tries the job before it accepts."
         waiting = current.closed - current.verified
         behind = f"; {waiting} closed and not verified yet" if waiting else ""
         if story.state is OrderState.RUNNING:
-            return f"Round {current.open_round + 1} of {terms.rounds} is trained by the providers of {name}{behind}."
+            number = words.round_number(current.open_round)
+            return (
+                f"Round {number} of {terms.rounds} is trained by the providers of {name}{behind}."
+            )
         if current.settles_at:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
         return (
@@ -241,7 +254,8 @@ class OrderPage:
             "state": state,
             "closed_ns": self._index.block_time(found.closed_height),
             "window_ends": found.window_ends if not found.verified_height else 0,
-            "price": found.price,
+            # Its work and its audits; they are paid when it is verified.
+            "cost": found.price + found.audit_fee if found.verified_height else 0,
             "waits": found.waits,
             "skipped": found.skipped,
             "stopped": words.place(found.stopped) if found.stopped else "",
@@ -334,6 +348,11 @@ class OrderPage:
         return found
 
 
+def _paid(deposit: Account) -> int:
+    """Return what left a deposit for work and audits."""
+    return sum(flow.amount for flow in deposit.flows if flow.kind != "refund")
+
+
 def _decided(found: RoundStory) -> bool:
     return bool(found.places) and all(place.ruling is not Ruling.OPEN for place in found.places)
 
@@ -376,17 +395,16 @@ def _account(account: Account) -> dict[str, Any]:
     }
 
 
-def loss_of(
-    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
-) -> dict[str, Any] | None:
-    """Return the loss by training steps, of each slot and the mean over all of them.
+def _rounds_of(shown: LegStory, traces: Mapping[ShareKey, Trace]) -> list[int]:
+    return sorted({*shown.rounds, *(key.round for key in traces)})
 
-    The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
-    there where a validator or provider of this machine has it.
-    """
+
+def points_of(
+    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
+) -> dict[int, dict[int, float]]:
+    """Return the loss of a leg by step, by slot."""
     slots: dict[int, dict[int, float]] = {}
-    known = sorted({*shown.rounds, *(key.round for key in traces)})
-    for number in known:
+    for number in _rounds_of(shown, traces):
         found = shown.rounds.get(number, RoundStory(number))
         for slot, issue in _standing(found, traces).items():
             points = slots.setdefault(slot, {})
@@ -397,6 +415,19 @@ def loss_of(
             if share is not None and share.metrics:
                 ends = share.segments * terms.segment_steps
                 points[first_step(terms, number) + ends] = share.metrics[0]
+    return slots
+
+
+def loss_of(
+    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
+) -> dict[str, Any] | None:
+    """Return the loss by training steps, of each slot and the mean over all of them.
+
+    The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
+    there where a validator or provider of this machine has it.
+    """
+    slots = points_of(shown, terms, traces)
+    known = _rounds_of(shown, traces)
     steps = sorted({step for points in slots.values() for step in points})
     if not steps:
         return None

@@ -10,10 +10,14 @@ from threading import RLock
 from typing import Any, Final
 
 from console import words
-from console.duties import duties_of
+from console.blocks import show_block, show_blocks, show_transaction
+from console.duties import duties_of, work_of
 from console.errors import ConsoleError, NotThere
-from console.index import EARNINGS
+from console.find import find
+from console.index import EARNINGS, OrderRow
 from console.known import BLOCKS_SHOWN, Known, Snapshot
+from console.losses import csv_lines, read_orders, show_losses
+from console.node import Node
 from console.order import OrderPage
 from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
@@ -34,6 +38,8 @@ from pol.rules.tiers.table import all_tiers
 PAGE: Final = 50
 """Rows of a list on one page."""
 EVENTS_SHOWN: Final = 15
+ROWS_SHOWN: Final = 200
+"""Bids, providers or shares in a table at most: nobody reads more, and pages are made again as things happen."""
 WAITING: Final = 1_000
 """Orders in the book that are looked at for what keeps them there."""
 STORIES_KEPT: Final = 24
@@ -41,6 +47,7 @@ STORIES_KEPT: Final = 24
 LATE_SECONDS: Final = 60
 """How old the last block may be; blocks come every few seconds."""
 _FILTERS: Final = {state.name.lower(): state for state in OrderState}
+_REASONS: Final = {reason.name.lower(): reason for reason in CloseReason}
 
 
 def _notice(snapshot: Snapshot, behind: int) -> str:
@@ -82,6 +89,7 @@ class Pages:
         self.job_at: Path | None = None
         # How the node is asked for a quote, once there is one.
         self.ask: Ask = _nobody
+        self.node: Node | None = None
         self._lock = RLock()
         self._stories: OrderedDict[bytes, Story] = OrderedDict()
         self._of: tuple[str, str] = ("", "")
@@ -194,8 +202,8 @@ class Pages:
     def orders(self, query: Query) -> dict[str, Any]:
         """Return one page of the list of orders."""
         state = query.text("state")
-        wanted = _FILTERS.get(state, 0)
-        reason = int(CloseReason.SETTLED) if state == "settled" else 0
+        reason = int(_REASONS.get(state, 0))
+        wanted = OrderState.CLOSED if reason else _FILTERS.get(state, 0)
         consumer, validator = query.text("consumer"), query.text("validator")
         at = query.number("page", 1, 1)
         filters = {
@@ -205,21 +213,62 @@ class Pages:
             "validator": validator,
         }
         rows, count = self._index.orders(offset=(at - 1) * PAGE, limit=PAGE, **filters)  # type: ignore[arg-type]
-        counts = self._index.count_states()
-        _, settled = self._index.orders(
-            state=int(OrderState.CLOSED), reason=int(CloseReason.SETTLED), limit=0
-        )
+        counts, reasons = self._index.count_states(), self._index.count_reasons()
         return {
             "filters": {"state": state, "consumer": consumer, "validator": validator},
             "page": at,
             "pages": max(1, -(-count // PAGE)),
             "count": count,
-            "counts": {
-                **{name: counts.get(found, 0) for name, found in _FILTERS.items()},
-                "settled": settled,
+            "counts": {name: counts.get(found, 0) for name, found in _FILTERS.items()},
+            # Of those that are closed.
+            "reasons": {
+                name: reasons.get(found, 0)
+                for name, found in _REASONS.items()
+                if found in reasons or name == state
             },
-            "orders": [order_row(self._index, row) for row in rows],
+            "orders": self._rows(rows),
         }
+
+    # --- what is looked for -------------------------------------------------------------------
+
+    def find(self, query: Query) -> dict[str, Any]:
+        """Return what a text may name: orders, blocks, transactions, validators, providers, jobs."""
+        text = query.text("q")
+        found = find(self._index, self._known.snapshot, self.node, text) if text else []
+        return {"text": text, "hits": found}
+
+    # --- losses --------------------------------------------------------------------------------
+
+    def losses(self, query: Query) -> dict[str, Any]:
+        """Return the losses of some orders, to compare them."""
+        with self._lock:
+            return show_losses(self._index, self.find_order, self.story, query)
+
+    def losses_csv(self, query: Query) -> str:
+        """Return the losses of some orders as CSV; NotThere where none is named."""
+        ids, _ = read_orders(self.find_order, query)
+        if not ids:
+            raise NotThere("Name orders: /losses.csv?orders=ID,ID.")
+        with self._lock:
+            return "".join(csv_lines(self._index, [self.story(order_id) for order_id in ids]))
+
+    # --- blocks --------------------------------------------------------------------------------
+
+    def blocks(self, query: Query) -> dict[str, Any]:
+        """Return one page of the list of blocks, the newest first."""
+        return show_blocks(self._index, self._known.snapshot, query)
+
+    def block(self, query: Query, height: int) -> dict[str, Any]:
+        """Return one block with its transactions and events; NotThere."""
+        return show_block(self._index, self._known.snapshot, self.node, query, height)
+
+    def transaction(self, query: Query, tx_hash: str) -> dict[str, Any]:
+        """Return one transaction with what it says and did; NotThere."""
+        return show_transaction(self._index, self.node, tx_hash)
+
+    def _rows(self, rows: Iterable[OrderRow]) -> list[dict[str, Any]]:
+        params = self._known.snapshot.params
+        return [order_row(self._index, row, params) for row in rows]
 
     def find_order(self, text: str) -> bytes:
         """Return the order that an id or its first digits (4 or more) name; NotThere."""
@@ -253,9 +302,12 @@ class Pages:
 
     def order(self, query: Query, order_id: bytes) -> dict[str, Any]:
         """Return all about one order."""
-        story, bids = self.story(order_id), len(self._known.snapshot.bids)
+        story, snapshot = self.story(order_id), self._known.snapshot
         with self._lock:
-            return OrderPage(self._index, self.names(), bids).show(query, story)
+            page = OrderPage(
+                self._index, self.names(), len(snapshot.bids), snapshot.params, snapshot.clock
+            )
+            return page.show(query, story)
 
     def share(self, query: Query, key: ShareKey) -> dict[str, Any]:
         """Return all about a share of an order; NotThere."""
@@ -292,11 +344,17 @@ class Pages:
             "form": read_form(query, None if asked else self.job),
             "form_job": self.job.document.name if self.job and not asked else "",
             "fields": [
-                {"name": field.name, "label": field.label, "unit": field.unit} for field in FIELDS
+                {
+                    "name": field.name,
+                    "label": field.label,
+                    "unit": field.unit,
+                    "first": field.first,
+                }
+                for field in FIELDS
             ],
             "quote": quote(self.ask, self._known.snapshot.params, query),
             "open_orders": count,
-            "waiting": [order_row(self._index, row) for row in rows[:PAGE]],
+            "waiting": self._rows(rows[:PAGE]),
             "filters": condition_bars(tuple(reasons.items()), max(reasons.values(), default=0)),
         }
 
@@ -332,7 +390,7 @@ class Pages:
         """Return validators and providers with their record and what they earned."""
         snapshot = self._known.snapshot
         earned, shares = self._index.earnings(), self._index.providers()
-        alive = dict(snapshot.alive)
+        alive, seen = dict(snapshot.alive), self._index.seen()
         cluster = Counter(p.validator for p in snapshot.providers if p.admitted)
         validators = [
             {
@@ -365,6 +423,8 @@ class Pages:
                 "accepted": p.shares_accepted,
                 "rejected": p.shares_rejected,
                 "wrong": shares[p.address].wrong if p.address in shares else 0,
+                "seen_height": seen.get(p.address, 0),
+                "seen_ns": self._index.block_time(seen.get(p.address, 0)),
                 "earned": sum(earned.get(p.address, {}).values()),
             }
             for p in sorted(snapshot.providers, key=lambda p: (-p.shares_accepted, p.address))
@@ -381,9 +441,18 @@ class Pages:
         paid, locked = self._index.spent(address)
         served, served_count = self._index.orders(validator=address, limit=PAGE)
         earned = self._index.earnings().get(address, {})
-        if not (validator or provider or ordered or served or earned):
-            raise NotThere("Nobody with this address has done anything that is known here.")
+        account = self._account(address)
+        has_coins = account is not None and (account["balance"] or account["bond"])
+        if not (validator or provider or ordered or served or earned or has_coins):
+            raise NotThere("Nothing is known here of this address.")
+        duties, work = self._due(address)
+        height, deed = self._index.last_seen(address)
         return {
+            "account": account,
+            "seen_height": height,
+            "seen_ns": self._index.block_time(height),
+            "seen_by": deed,
+            "work": work,
             "address": address,
             "validator": validator,
             "provider": provider,
@@ -393,32 +462,57 @@ class Pages:
                 {"order": order_id.hex(), "amount": amount}
                 for order_id, amount in self._index.earned_of(address, 20)
             ],
-            "ordered": [order_row(self._index, row) for row in ordered],
+            "ordered": self._rows(ordered),
             "ordered_count": count,
             "paid": paid,
             "locked": locked,
-            "served": [order_row(self._index, row) for row in served],
+            "served": self._rows(served),
             "served_count": served_count,
             "bids": [self._bid(bid) for bid in snapshot.bids if bid.validator == address],
-            "duties": self._duties(address),
+            "duties": duties,
         }
 
-    def _duties(self, address: str) -> list[dict[str, Any]]:
-        """Return what somebody has to do in orders that go on, what ends first being first."""
-        with self._lock:
-            return self._find_duties(address)
+    def _account(self, address: str) -> dict[str, Any] | None:
+        """Return balance and bond account of an address as the node has them; None where it does not tell."""
+        status = self._known.snapshot.status
+        if self.node is None or status is None or self._known.snapshot.away:
+            return None
+        found = self.node.account(address, status.height)
+        if found is None:
+            return None
+        waiting = sum(withdrawal.amount for withdrawal in found.bond.withdrawals)
+        return {
+            "balance": found.balance,
+            "bond_free": found.bond.free,
+            "bond_withdrawing": waiting,
+            "bond": found.bond.free + waiting,
+        }
 
-    def _find_duties(self, address: str) -> list[dict[str, Any]]:
-        found = []
+    def _due(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return what an address has to do in orders that go on, what ends first being first, and its shares there."""
+        with self._lock:
+            return self._find_due(address)
+
+    def _find_due(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        found, work = [], []
         for state in (OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN):
             rows, _ = self._index.orders(state=int(state), limit=100)
             for row in rows:
-                due = duties_of(self.story(row.order_id), address)
+                story = self.story(row.order_id)
+                due = duties_of(story, address)
                 found += [
                     {"order": row.order_id.hex(), "what": what, "until": until}
                     for what, until in due
                 ]
-        return sorted(found, key=lambda duty: duty["until"])
+                work += [
+                    {
+                        **share,
+                        "job_name": self._index.job_name(row.job_id),
+                        "time_ns": self._index.block_time(share["height"]),
+                    }
+                    for share in work_of(story, address)
+                ]
+        return sorted(found, key=lambda duty: duty["until"]), work[:ROWS_SHOWN]
 
 
 def _by_stake(validators: Iterable[Validator]) -> list[Validator]:

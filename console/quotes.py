@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from console.costs import cost_of, limit_of
 from console.errors import ConsoleError
 from console.rows import Query, condition_bars
 from console.words import UASSAY, cut
-from domain.amount import PFLOP, price_ceil
 from domain.bounds import check
 from domain.errors import Expected
 from domain.limits import EXECUTOR_VERSION, NAME_MAX
@@ -34,12 +34,16 @@ _DECIMAL: Final = re.compile(rf"([0-9]{{0,24}})(?:\.([0-9]{{0,{_PLACES}}}))?", r
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number of the form: its name, what stands beside it, what is there at first, and what it is a multiple of."""
+    """A number of the form: its name, what stands beside it, what is there at first, and what it is a multiple of.
+
+    Those that are not ``first`` are folded: what is there fits most jobs.
+    """
 
     name: str
     label: str
     default: int
     unit: int = 1
+    first: bool = False
 
     def read(self, text: str) -> int:
         """Return what a text of decimals is of what the unit is made of, rounded up; ConsoleError."""
@@ -68,16 +72,16 @@ class Field:
 
 
 FIELDS: Final = (
-    Field("rounds", "Rounds", 10),
-    Field("slots", "Slots", 2),
-    Field("steps", "Steps of a slot in a round", 100),
-    Field("segment", "Steps in a segment", 10),
-    Field(name="work", label="Work of a step, MFLOP", default=100, unit=10**6),
+    Field(name="rounds", label="Rounds", default=10, first=True),
+    Field(name="slots", label="Slots", default=2, first=True),
+    Field(name="steps", label="Steps of a slot in a round", default=100, first=True),
+    Field(name="work", label="Work of a step, MFLOP", default=100, unit=10**6, first=True),
+    Field(name="segment", label="Steps in a segment", default=10),
     Field(name="outer", label="Work between rounds, MFLOP", default=1, unit=10**6),
     Field(name="state", label="State of a slot, KiB", default=512, unit=_KIB),
     Field(name="files", label="Job and data, KiB", default=2_048, unit=_KIB),
     Field(name="memory", label="Memory of a device, MiB", default=256, unit=_KIB * _KIB),
-    Field(name="pays", label="Costs at most, ASSAY", default=0, unit=UASSAY),
+    Field(name="pays", label="Costs at most, ASSAY (0: any)", default=0, unit=UASSAY, first=True),
     Field(name="minutes", label="Done within, minutes", default=1_440, unit=60),
 )
 
@@ -125,8 +129,7 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
             regions=tuple(filter(None, (form["region"],))),
             tiers=tuple(filter(None, (form["tier"],))),
         )
-        # What all of it may cost, as the price of its work that bids name.
-        limit = number["pays"] * PFLOP // total_work(terms)
+        limit = limit_of(terms, conditions, number["pays"], params)
         if number["pays"] and not limit:
             raise ConsoleError("no bid can be as cheap", "let it cost more", field="pays")
         request = SimulateMatchRequest(
@@ -146,7 +149,7 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
                 "id": bid.id.hex(),
                 "validator": bid.validator,
                 "price": offer.price,
-                "cost": price_ceil(work, offer.price),
+                "cost": cost_of(terms, conditions, offer.price, limit, params),
                 "slots": offer.slots,
                 "slot_speed": offer.slot_speed,
                 "seconds": seconds,

@@ -1,4 +1,4 @@
-"""Reads what validators and providers of this machine hold of traces; the chain has the hashes alone.
+"""Reads what homes of this machine hold of traces, and of jobs their names; the chain has the hashes alone.
 
 They forget a round when it is verified, and the index keeps what it was told. Nothing of theirs is written.
 """
@@ -13,6 +13,7 @@ from threading import Event, Thread
 from typing import Final
 
 from compute_provider.store import TraceReader as ProviderReader
+from console.jobs import name_jobs
 from console.known import Known
 from console.traces import Reached, Replayed, Trace
 from domain.errors import Expected
@@ -41,6 +42,7 @@ class Watcher:
         self._homes = tuple(homes)
         self._readers: dict[Path, tuple[ValidatorReader | ProviderReader, int]] = {}
         self._tries: Counter[Path] = Counter()
+        self._named_at = 0
         self._stop = Event()
         self._thread = Thread(target=self._run, name="console-records", daemon=True)
 
@@ -66,7 +68,9 @@ class Watcher:
 
     def look(self) -> None:
         """Take in whatever was written since the last look."""
-        changed = False
+        changed, events = False, self._index.next
+        if events != self._named_at:
+            self._named_at, changed = events, name_jobs(self._index, self._homes)
         for home in self._homes:
             for path, kind in (
                 (home / PROVIDER, ProviderReader),

@@ -5,9 +5,27 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console import words
+from console.costs import cost_of
 from console.index import Index, OrderRow
-from domain.amount import price_ceil
+from domain.events import Change
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
+from domain.legs.events import LegFailed, OrderDeclined, OrderMatched
+from domain.market.events import OrderClosed, OrderSubmitted
+from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
+from domain.params import Params
+from domain.proof.events import (
+    RoundVerified,
+    SeatDiffered,
+    SeatPaid,
+    SeatSilent,
+    ShareCommitted,
+    ShareCompared,
+    ShareRejected,
+    ShareSkipped,
+)
+from domain.registry.events import ProviderCertified
 from domain.vocabulary import read_event
 
 _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.excluded", "bond.")
@@ -33,15 +51,17 @@ class Query:
 
 
 def event_row(index: Index, event: LoggedEvent) -> dict[str, Any]:
-    """Return an event with its time and whom it is about."""
+    """Return an event with its time, whom it is about, and which round, slot and sum."""
     order = dict(event.attributes).get("order")
+    change = read_event(event)
     return {
         "number": event.number,
         "height": event.height,
         "time_ns": index.block_time(event.height),
         "kind": event.type,
         "order": order or "",
-        "who": _who(event),
+        "who": _who(change),
+        "detail": _detail(change),
     }
 
 
@@ -50,14 +70,23 @@ def is_loud(event: LoggedEvent) -> bool:
     return not event.type.startswith(_QUIET)
 
 
-def order_row(index: Index, row: OrderRow) -> dict[str, Any]:
-    """Return an order as lists show it."""
-    cost = price_ceil(row.work, row.price) if row.price else 0
+def order_row(index: Index, row: OrderRow, params: Params | None) -> dict[str, Any]:
+    """Return an order as lists show it; a closed one cost what it paid."""
+    cost = row.paid
+    if row.state is not OrderState.CLOSED:
+        order = index.submitted(row.order_id) if row.price else None
+        cost = (
+            cost_of(order.terms, order.conditions, row.price, row.price_limit, params)
+            if order
+            else 0
+        )
     return {
         "id": row.order_id.hex(),
         "consumer": row.consumer,
         "job": row.job_id.hex(),
+        "job_name": index.job_name(row.job_id),
         "state": row.state.name.lower(),
+        "status": words.order_state(row.state, row.reason),
         "reason": row.reason,
         "leg": row.leg,
         "validator": row.validator,
@@ -95,9 +124,59 @@ def condition_bars(failed: tuple[tuple[str, int], ...], bids: int) -> list[dict[
     return bars
 
 
-def _who(event: LoggedEvent) -> str:
+def _detail(change: Change | None) -> str:
+    """Say which leg, round and slot an event is about, and what it is worth."""
+    parts = [_where(change), _worth(change)]
+    return ", ".join(filter(None, parts))
+
+
+def _where(change: Change | None) -> str:
+    key = getattr(change, "share", None) or getattr(change, "round", None)
+    if isinstance(change, PaymentMade):
+        return f"round {words.round_number(change.round)}" if change.round >= 0 else ""
+    if isinstance(key, ShareKey):
+        again = f", issue {key.issue}" if key.issue > 1 else ""
+        return f"round {words.round_number(key.round)}, slot {key.slot}{again}"
+    if isinstance(key, RoundKey):
+        return f"round {words.round_number(key.round)}"
+    return ""
+
+
+def _worth(change: Change | None) -> str:
+    match change:
+        case OrderSubmitted(deposit=amount):
+            return words.assay(amount)
+        case OrderMatched(price=price):
+            return f"at {words.price(price)}"
+        case OrderClosed(reason=reason):
+            return words.close_reason(reason)
+        case OrderDeclined(reason=reason) | LegFailed(reason=reason):
+            return words.leg_end(reason)
+        case ShareRejected(reason=reason) | ShareSkipped(reason=reason):
+            return words.share_reason(reason)
+        case ShareCommitted(bond=amount):
+            return f"{words.assay(amount)} bond"
+        case ShareCompared(right=right, paid=paid, burnt=burnt):
+            return f"{words.assay(paid)} paid" if right else f"{words.assay(burnt)} burnt"
+        case RoundVerified(price=price, audit_fee=fee):
+            return words.assay(price + fee)
+        case PaymentMade(kind=kind, amount=amount):
+            return f"{words.assay(amount)} {words.PAYMENTS.get(kind, kind)}"
+        case BondDeposited(amount=amount) | BondReleased(amount=amount):
+            return words.assay(amount)
+        case BondWithdrawing(amount=amount):
+            return words.assay(amount)
+        case SeatPaid(paid=amount):
+            return words.assay(amount)
+        case SeatSilent(cut=amount) | SeatDiffered(cut=amount):
+            return f"{words.assay(amount)} lost"
+        case ProviderCertified(speed=speed):
+            return words.speed(speed)
+    return ""
+
+
+def _who(change: Change | None) -> str:
     """Return the address that an event is about, empty where it names none."""
-    change = read_event(event)
     for name in ("provider", "auditor", "validator", "operator", "consumer", "owner", "to"):
         value = getattr(change, name, "")
         if isinstance(value, str) and value:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote
 
 import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -28,14 +29,14 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chain.client.client import ChainClient
 from console import words
 from console.connections import Connection
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
 from console.index import Index
 from console.known import Known
-from console.pages import Pages
+from console.node import Node
+from console.pages import ROWS_SHOWN, Pages
 from console.rows import Query
 from console.stream import Streams
 from domain.keys import ShareKey
@@ -78,11 +79,8 @@ _TYPES: Final = {
     ".txt": "text/plain; charset=utf-8",
 }
 _SAID: Final = {502: "This page cannot be made of what the node says: it does not fit together."}
-ROWS_SHOWN: Final = 200
-"""Bids or providers in a table at most: nobody reads more, and pages are made again as things happen."""
 _EXACT: Final = 2**53
 _FOR_GOOD: Final = "private, max-age=31536000, immutable"
-_QUOTE_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -143,11 +141,13 @@ class Console:
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         self.index = Index(path)
+        if job is not None:
+            self.index.name_jobs({job.id: job.document.name})
         self.known = Known(self.index)
         self.pages = Pages(self.known, job)
         self.streams = Streams(self.known, self.pages.head)
         self._follower = Follower(self.known, probe=probe)
-        self._client: ChainClient | None = None
+        self._node: Node | None = None
         self._watcher: Watcher | None = None
         names = (LOOPBACK, "localhost")
         self._hosts = frozenset(f"{name}:{self.port}" for name in names) | (
@@ -199,8 +199,8 @@ class Console:
 
             self._watcher = Watcher(self.known, found)
             self._watcher.start()
-        self._client = ChainClient(node, _QUOTE_SECONDS)
-        self.pages.ask = self._client.query
+        self._node = self.pages.node = Node(node, rpc)
+        self.pages.ask = self._node.simulate
         self._follower.follow(node, rpc)
 
     def close(self) -> None:
@@ -213,8 +213,8 @@ class Console:
         self._follower.close()
         if self._watcher is not None:
             self._watcher.close()
-        if self._client is not None:
-            self._client.close()
+        if self._node is not None:
+            self._node.close()
         self.index.close()
 
     # --- what is where ----------------------------------------------------------------------
@@ -227,6 +227,10 @@ class Console:
             "/book": ("book", pages.book),
             "/members": ("members", pages.members),
             "/job": ("job", pages.show_job),
+            "/blocks": ("blocks", pages.blocks),
+            "/blocks/{height:int}": ("block", pages.block),
+            "/transactions/{tx_hash}": ("transaction", pages.transaction),
+            "/losses": ("losses", pages.losses),
             "/members/{address}": ("member", self._member),
             "/orders/{order}": ("order", self._order),
             "/orders/{order}/{leg:int}/{round:int}/{slot:int}/{issue:int}": (
@@ -243,7 +247,9 @@ class Console:
             Route("/api/head", self._json(lambda query: pages.head())),
             Route("/stream", self._stream),
             Route("/assets/{digest}/{name}", _asset),
+            Route("/losses.csv", self._csv),
             Route("/find", self._find),
+            Route("/api/find", self._json(pages.find)),
         ]
         return Starlette(
             routes=routes,
@@ -296,11 +302,22 @@ class Console:
         }
 
     def _find(self, request: Request) -> Response:
-        """Lead to the order or the address that somebody looks for."""
-        text = _query(request).text("q")
-        if text.startswith("assay1"):
-            return RedirectResponse(f"/members/{text}", 303)
-        return RedirectResponse(f"/orders/{self.pages.find_order(text).hex()}", 303)
+        """Lead to what a reader looks for, or list what it may be."""
+        query = _query(request)
+        hits = _values(self.pages.find, request)["hits"]
+        if len(hits) == 1:
+            return RedirectResponse(quote(hits[0]["path"]), 303)
+        page = self._templates.get_template("find.html")
+        text = page.render(self._common("find"), hits=hits, text=query.text("q"), query=query)
+        return HTMLResponse(text, 200 if hits else 404)
+
+    def _csv(self, request: Request) -> Response:
+        try:
+            text = self.pages.losses_csv(_query(request))
+        except _UNFIT as error:
+            raise _unfit(request, error) from None
+        named = {"Content-Disposition": 'attachment; filename="losses.csv"'}
+        return Response(text, media_type="text/csv; charset=utf-8", headers=named)
 
     async def _stream(self, request: Request) -> Response:
         if self.streams.full:
@@ -350,10 +367,18 @@ def _values(view: Callable[..., dict[str, Any]], request: Request) -> dict[str, 
     """Return what a page shows; 502 where that cannot be made of what the node said."""
     try:
         return view(_query(request), **request.path_params)
-    except (LookupError, ValueError, ArithmeticError, TypeError, StopIteration) as error:
-        # It lies, or is of another version: other pages go on.
-        log.warning("%s cannot be shown: %r", request.url.path, error)
-        raise HTTPException(502) from None
+    except _UNFIT as error:
+        raise _unfit(request, error) from None
+
+
+_UNFIT: Final = (LookupError, ValueError, ArithmeticError, TypeError, StopIteration)
+"""What reading a story raises that does not fit together."""
+
+
+def _unfit(request: Request, error: Exception) -> HTTPException:
+    """Log what cannot be shown: the node lies, or is of another version. Other pages go on."""
+    log.warning("%s cannot be shown: %r", request.url.path, error)
+    return HTTPException(502)
 
 
 def _query(request: Request) -> Query:
@@ -424,10 +449,10 @@ def _templates() -> Environment:
         "share_reason": words.share_reason,
         "leg_end": words.leg_end,
         "close_reason": words.close_reason,
+        "round_number": words.round_number,
         "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
     }
     made.globals |= {
-        "price_unit": words.price_unit,
         "payments": words.PAYMENTS,
         "rows_shown": ROWS_SHOWN,
     }

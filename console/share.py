@@ -120,6 +120,7 @@ def show_share(index: Index, share: Share) -> dict[str, Any]:
         "id": key.order_id.hex(),
         "leg": key.leg,
         "round": key.round,
+        "rounds": share.terms.rounds,
         "slot": key.slot,
         "issue": key.issue,
         "provider": story.provider if story else "",

@@ -1,13 +1,13 @@
 """Numbers, times and codes as people say them. Whatever is cut or rounded here is whole in the page's JSON."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import floor, log10
 from types import MappingProxyType
 from typing import Any, Final
 
 from consumer.words import CLOSED, ENDS
-from domain.amount import PFLOP
+from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, Place, ShareState
@@ -19,7 +19,6 @@ TEXT_MAX: Final = 48
 """Characters of a stranger's text that are shown."""
 _FLOPS: Final = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP")
 _BYTES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_PRICES: Final = ((PFLOP, "PFLOP"), (10**12, "TFLOP"), (10**9, "GFLOP"), (10**6, "MFLOP"))
 
 
 def assay(amount: int) -> str:
@@ -62,22 +61,14 @@ def _scaled(value: int, units: tuple[str, ...], step: int) -> str:
     return f"{left:.3g} {units[at]}"
 
 
-def price_unit(prices: Iterable[int]) -> tuple[int, str]:
-    """Return the work that prices are named for, so that none of them has many digits: FLOPs, and its name."""
-    highest = max(prices, default=0)
-    for work, name in _PRICES:
-        if highest * work // PFLOP < 10_000 * UASSAY:
-            return work, name
-    return _PRICES[-1]
+def price(uassay_per_pflop: int) -> str:
+    """Write a price in the one unit that prices have everywhere: 1,000,000 ASSAY/PFLOP."""
+    return f"{assay(uassay_per_pflop)}/PFLOP"
 
 
-def price(uassay_per_pflop: int, unit: tuple[int, str] = (PFLOP, "PFLOP")) -> str:
-    """Write a price in ASSAY for a unit of work."""
-    work, name = unit
-    value = uassay_per_pflop * work / PFLOP / UASSAY
-    places = 0 if value >= 1000 else 2 if value >= 10 else 4
-    text = f"{value:,.{places}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} ASSAY/{name}"
+def round_number(number: int) -> int:
+    """Return the number of a round as pages count: from 1, where the chain and commands count from 0."""
+    return number + 1
 
 
 def duration(seconds: float) -> str:
@@ -254,6 +245,13 @@ def close_reason(code: int) -> str:
     return _say(CLOSED, code)
 
 
+def order_state(state: OrderState, reason: int) -> str:
+    """Name the state of an order; of a closed one, why it closed: settled, cancelled, expired."""
+    if state is not OrderState.CLOSED:
+        return state.name.lower()
+    return CloseReason(reason).name.lower() if reason in CLOSED else f"reason {reason}"
+
+
 def leg_end(code: int) -> str:
     """Say why a leg ended; empty while it lives."""
     return _say(ENDS, code)
@@ -283,3 +281,8 @@ def place(found: Place) -> str:
             return f"update of slot {found.slot}"
         case AuditKind.SEGMENT:
             return f"segment {found.segment} of slot {found.slot}"
+
+
+def message_kind(name: str) -> str:
+    """Write the name of a kind of message as words: SubmitOrder is submit order."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

@@ -133,8 +133,7 @@ class Quote(Shown):
         """What audits cost beyond their part of the work's price (uassay), at the order's limit."""
         if not self.price or not self.checked:
             return 0
-        part = audit_fee(round_work(self.terms), self.price, self.params.of(ProofParams).audit_bps)
-        return self.terms.rounds * max(0, self.checked.audit_floor - part)
+        return audits_beside(self.terms, self.price, self.checked.audit_floor, self.params)
 
     @property
     def seconds(self) -> int:
@@ -149,6 +148,15 @@ class Quote(Shown):
         offer = self.match.bids[0].offer
         audit_ms = self.checked.audit_ms if self.checked else None
         return outlook(self.terms, self.params, offer.slot_speed, offer.slots, audit_ms)
+
+
+def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> int:
+    """Return what audits of all rounds cost beyond their part of the work's price (uassay).
+
+    ``price`` is of a PFLOP, and ``floor`` the least audit fee of a round.
+    """
+    part = audit_fee(round_work(terms), price, params.of(ProofParams).audit_bps)
+    return terms.rounds * max(0, floor - part)
 
 
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:

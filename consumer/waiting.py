@@ -14,12 +14,14 @@ from domain.market.records import OrderState
 from domain.measures import duration
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Panel, Round, ShareState
+from domain.readable import Readable
 
 _NOTHING_TO_DO: Final = "there is nothing to do"
+NO_ROOM: Final = "until auditors have room for it, it does not begin"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Readable):
     """What an order waits for. Times are those of the chain's clock, 0 where there is none.
 
     Example::
@@ -164,14 +166,24 @@ def panel_stage(panel: Panel) -> tuple[str, int]:
     """Say where a panel is, and until when that may last (0: not known)."""
     if not panel.is_open:
         if not panel.stage and not panel.load:
-            return "until auditors have room for it, it does not begin", 0
-        return f"the lots of its stage {panel.stage + 1} are drawn in the next blocks", 0
+            return NO_ROOM, 0
+        return tell_lots(panel.stage + 1), 0
     seats = panel.seats - panel.first_seat
-    if panel.committed < seats and not panel.revealed:
-        said = f"{panel.committed} of {seats} auditors of stage {panel.stage} have committed"
-        return said, panel.commits_end
-    said = f"{panel.revealed} of {panel.committed} auditors of stage {panel.stage} have shown"
-    return f"{said} their answers", panel.reveals_end
+    told = tell_stage(panel.stage, seats, panel.committed, panel.revealed)
+    commits = panel.committed < seats and not panel.revealed
+    return told, panel.commits_end if commits else panel.reveals_end
+
+
+def tell_lots(stage: int) -> str:
+    """Say that a stage of a panel is next."""
+    return f"the lots of its stage {stage} are drawn in the next blocks"
+
+
+def tell_stage(stage: int, seats: int, committed: int, revealed: int) -> str:
+    """Say how far a stage of a panel is that has its seats."""
+    if committed < seats and not revealed:
+        return f"{committed} of {seats} auditors of stage {stage} have committed"
+    return f"{revealed} of {committed} auditors of stage {stage} have shown their answers"
 
 
 def count_rounds(closed: int, verified: int, rounds: int) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="",
     metavar="URL",
     callback=lambda _context, _option, value: _url(value),
-    help="URL of the node's CometBFT, for waiting transactions.  [of the home]",
+    help="URL of the node's CometBFT, for transactions: those that wait, and those of a block.  [of the home]",
 )
 @click.option(
     "--probe/--no-probe",
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     "homes",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Home of a validator or provider on this machine, whose traces are shown, too.  [the home]",
+    help="Home of a validator, provider or consumer on this machine, whose traces and names of jobs are shown, too. "
+    " [the home]",
 )
 @common_options
 def command(
@@ -119,8 +120,10 @@ def _url(value: str) -> str:
 
 
 def _homes_of(context: CommandContext) -> tuple[Path, ...]:
-    """Return the home, where a validator or a provider has records in it."""
-    has_records = any((context.home / name).is_dir() for name in ("validator", "provider"))
+    """Return the home, where a validator, a provider or a consumer has records in it."""
+    has_records = any(
+        (context.home / name).is_dir() for name in ("validator", "provider", "orders")
+    )
     return (context.home,) if has_records else ()
 
 

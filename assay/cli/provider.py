@@ -205,7 +205,8 @@ def _money_lines(found: dict[str, Any]) -> list[str]:
 
 def _earnings_tables(found: dict[str, Any]) -> "list[Table]":
     """Return what was earned by day and by order, where the daemon has written that."""
-    days = [(day, money(amount)) for day, amount in (found.get("earned_by_day") or {}).items()]
+    by_day = sorted((found.get("earned_by_day") or {}).items(), reverse=True)
+    days = [(day, money(amount)) for day, amount in by_day]
     orders = [
         (order[:ID_SHOWN], money(amount))
         for order, amount in (found.get("earned_by_order") or {}).items()

@@ -20,6 +20,7 @@ from domain.proof.queries import OrderRequest, OrderResponse
 from domain.queries import Query
 from domain.readable import Readable
 from wire.queries import decode_response, encode_request, method_of
+from wire.tx import raw_of
 
 R = TypeVar("R")
 TIMEOUT_SECONDS = 10.0
@@ -171,14 +172,20 @@ class ChainClient:
 
     def tx(self, tx_hash: bytes) -> TxReceipt | None:
         """Return a transaction that is in a block, or None."""
+        found = self.tx_with_bytes(tx_hash)
+        return found[0] if found else None
+
+    def tx_with_bytes(self, tx_hash: bytes) -> tuple[TxReceipt, bytes] | None:
+        """Return a transaction that is in a block with its own bytes, or None."""
         request = service.GetTxRequest(hash=tx_hash.hex().upper())
         try:
-            answer = self._cosmos("GetTx", request, service.GetTxResponse).tx_response
+            found = self._cosmos("GetTx", request, service.GetTxResponse)
         except ChainError as error:
             if error.kind is ErrorKind.NOT_FOUND:
                 return None
             raise
-        return TxReceipt(
+        answer = found.tx_response
+        receipt = TxReceipt(
             hash=self._hash(answer.txhash),
             height=answer.height,
             code=answer.code,
@@ -191,6 +198,7 @@ class ChainClient:
                 for event in answer.events
             ),
         )
+        return receipt, raw_of(found.tx)
 
     def _cosmos(self, method: str, request: Any, response: Any) -> Any:
         data = self._channel.call(_TX_SERVICE + method, request.SerializeToString())

@@ -16,7 +16,10 @@ function axis(more = {}) {
 }
 
 const LABEL = "12px system-ui, sans-serif";
+const MEAN = "--ink";
 const PALETTE = ["--provider", "--validator", "--auditor", "--held", "--burn", "--protocol"];
+// Where there are more lines than colours, the next ones have other dashes.
+const DASHES = [[4, 3], [9, 3], [2, 2]];
 
 function digits(number) {
   return number == null ? "–" : number.toLocaleString("en", { maximumSignificantDigits: 4 });
@@ -55,11 +58,11 @@ function loss(data) {
   const few = data.steps.length < 60;
   const series = [
     STEPS,
-    { label: "mean", stroke: colour("--accent"), width: 2.5, spanGaps: true, points: { show: few, size: 6 }, value: (_, y) => digits(y) },
+    { label: "mean", stroke: colour(MEAN), width: 2.5, spanGaps: true, points: { show: few, size: 6 }, value: (_, y) => digits(y) },
   ];
   const rows = [data.steps, data.mean];
   Object.entries(data.slots).forEach(([slot, values], at) => {
-    series.push({ label: `slot ${slot}`, stroke: colour(PALETTE[at % PALETTE.length]), width: 1, dash: [4, 3], spanGaps: true, points: { show: false }, value: (_, y) => digits(y) });
+    series.push({ label: `slot ${slot}`, stroke: colour(PALETTE[at % PALETTE.length]), width: 1.25, dash: DASHES[Math.trunc(at / PALETTE.length) % DASHES.length], spanGaps: true, points: { show: false }, value: (_, y) => digits(y) });
     rows.push(values);
   });
   return {
@@ -69,6 +72,27 @@ function loss(data) {
       plugins: [marks(data.ends)],
       scales: { x: { time: false, range: [0, data.until * 1.01] } },
       axes: [axis({ label: "training steps of each slot", labelFont: LABEL, labelSize: 20, ...WHOLE }), axis({ size: 64, label: "loss", labelFont: LABEL, labelSize: 18, values: (_, ticks) => ticks.map(digits) })],
+    },
+  };
+}
+
+// Several orders, each with steps of its own; a logarithm has no place for what is not above zero.
+function losses(data) {
+  const steps = [...new Set(data.runs.flatMap((run) => run.points.map(([step]) => step)))].sort((a, b) => a - b);
+  const scale = data.log ? { distr: 3 } : {};
+  const series = [STEPS];
+  const rows = [steps];
+  data.runs.forEach((run, at) => {
+    const known = new Map(run.points);
+    series.push({ label: run.label, stroke: colour(at ? PALETTE[(at - 1) % PALETTE.length] : MEAN), width: 2, dash: at > PALETTE.length ? DASHES[1] : undefined, spanGaps: true, points: { show: run.points.length < 60, size: 5 }, value: (_, y) => digits(y) });
+    rows.push(steps.map((step) => { const y = known.get(step); return y === undefined || (data.log && !(y > 0)) ? null : y; }));
+  });
+  return {
+    rows,
+    options: {
+      series,
+      scales: { x: { time: false }, y: scale },
+      axes: [axis({ label: "training steps of each slot", labelFont: LABEL, labelSize: 20, ...WHOLE }), axis({ size: 64, label: data.log ? "loss, logarithmic" : "loss", labelFont: LABEL, labelSize: 18, values: (_, ticks) => ticks.map(digits) })],
     },
   };
 }
@@ -104,23 +128,21 @@ function blocks(data) {
   };
 }
 
-function depth(data, part) {
-  const work = Number(part.dataset.work);
-  const prices = data.map((step) => (Number(step.price) * work) / 1e15 / 1e6);
+function depth(data) {
   return {
-    rows: [prices, data.map((step) => Number(step.free) / work)],
+    rows: [data.map((step) => Number(step.price) / 1e6), data.map((step) => Number(step.free) / 1e15)],
     options: {
       series: [
-        { label: `ASSAY/${part.dataset.unit}`, value: (_, x) => digits(x) },
-        { label: `${part.dataset.unit} at this price or below`, stroke: colour("--accent"), fill: colour("--plain-back"), width: 2, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 6 }, value: (_, y) => digits(y) },
+        { label: "ASSAY/PFLOP", value: (_, x) => digits(x) },
+        { label: "PFLOP at this price or below", stroke: colour("--accent"), fill: colour("--plain-back"), width: 2, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 6 }, value: (_, y) => digits(y) },
       ],
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [axis({ label: `price in ASSAY/${part.dataset.unit}`, labelFont: LABEL, labelSize: 20 }), axis({ size: 60, label: part.dataset.unit, labelFont: LABEL, labelSize: 18 })],
+      axes: [axis({ label: "price in ASSAY/PFLOP", labelFont: LABEL, labelSize: 20 }), axis({ size: 60, label: "PFLOP", labelFont: LABEL, labelSize: 18 })],
     },
   };
 }
 
-const KINDS = { loss, curve, blocks, depth };
+const KINDS = { loss, losses, curve, blocks, depth };
 
 export function drawCharts(anew = false) {
   for (const part of document.querySelectorAll("[data-chart]")) {
@@ -129,7 +151,7 @@ export function drawCharts(anew = false) {
     if (!anew && known && known.part === part && known.text === text) continue;
     known?.plot.destroy();
     made.delete(part.id);
-    const { rows, options } = KINDS[part.dataset.chart](JSON.parse(text), part);
+    const { rows, options } = KINDS[part.dataset.chart](JSON.parse(text));
     if (!rows[0].length) continue;
     const last = rows[0].length - 1;
     const rest = { hooks: { setCursor: (plot) => plot.cursor.idx == null && plot.setLegend({ idx: last }, false) } };

@@ -257,7 +257,7 @@ function listen() {
     show(head);
     if (back) soon();
     // Blocks without events change little, and only on pages that show blocks.
-    if (!about && moved && location.pathname === "/") soon(1000);
+    if (!about && moved && ["/", "/blocks"].includes(location.pathname)) soon(1000);
   });
   stream.addEventListener("again", () => location.reload());
   stream.onopen = () => {

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from domain.bounds import Form, Size
+from domain.readable import Readable
 from pol.names import model_name
 from pol.values import MAX_NAME
 
@@ -21,7 +22,7 @@ _Order = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Readable):
     """The order in which training takes rows.
 
     ``weights`` names the column of integers by which rows are drawn where they are ``weighted``; otherwise it is empty.

@@ -185,7 +185,8 @@ def _build_of(
     shown = {name: row for name, row in example.items() if name in holdout}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
-    functions.values = named("global", _values_of_others(spec.model, state, functions.trained))
+    begins = state if before is None else _opening(before)[0]
+    functions.values = named("global", _values_of_others(spec.model, begins, functions.trained))
     with Remembered(spec.model) as remembered:
         step = trace_program(
             functions.step,

@@ -62,7 +62,7 @@ _TENTH = 0.1
 _BESIDE = 1e-4
 """What may be rounding of an optimizer's state, relative to the largest change of its kind in any parameter."""
 _LOSS = "metric.loss"
-_OR = "or give check=False (--no-check) to build the job as it is"
+_OR = "or give check=False to build the job as it is"
 
 
 def check_step(

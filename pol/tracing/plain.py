@@ -367,7 +367,8 @@ def copies_of(own: Tensors, start: Tensors) -> dict[str, torch.Tensor]:
             # one element in many places, or a part of something larger
             found[name] = torch.empty_like(tensor.data, memory_format=torch.contiguous_format)
         else:
-            place = places.setdefault(storage.data_ptr(), storage.clone())
+            copied = storage.clone()  # type: ignore[no-untyped-call]
+            place = places.setdefault(storage.data_ptr(), copied)
             copy = torch.empty(0, dtype=tensor.dtype)
             found[name] = copy.set_(place, tensor.storage_offset(), tensor.size(), tensor.stride())
         found[name].copy_(start[name])

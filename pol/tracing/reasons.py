@@ -29,6 +29,8 @@ _DEVICE = (
     "tensors go to a GPU there, and a job says nothing of devices",
     "leave .cuda() and device= out, or say device=x.device",
 )
+_OBJECT = re.compile(r" ?<[^<>]* at 0x[0-9a-f]+>")
+"""An object of Python as it prints itself, which says nothing to a person."""
 _MOST = 240
 """Characters of what a library says in several lines."""
 _SAID: dict[str, tuple[str, str]] = {
@@ -147,10 +149,11 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of what a library says; its kind, where that is nothing."""
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+    line = _OBJECT.sub("", str(error).strip().split("\n")[0])
+    return line.rstrip(".: ") or type(error).__name__
 
 
 def in_a_line(error: BaseException) -> str:
     """Return all that a library says as one line; what is very long is cut."""
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    text = _OBJECT.sub("", " ".join(str(error).split())).rstrip(".: ") or type(error).__name__
     return text if len(text) <= _MOST else f"{text[:_MOST]}…"

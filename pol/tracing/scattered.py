@@ -23,8 +23,8 @@ def reduced(
     Of a product the gradient is right where factors are zero, too.
     """
     if not x.dim():
-        whole = x.reshape(1), 0, index.reshape(-1), source.reshape(-1)
-        return reduced(*whole, reduce, include_self).reshape(())
+        line = x.reshape(1), 0, index.reshape(-1), source.reshape(-1)
+        return reduced(*line, reduce, include_self).reshape(())
     if not index.numel():
         return x.clone()
     axis = dim % x.dim()

@@ -104,8 +104,8 @@ def test_an_order_from_start_to_end_with_a_cheat(
     text = page.text()
     assert "so it was wrong, and its bond of 0.04 ASSAY is burnt" in text
     assert "It first differs in segment 4 (steps 17 to 20)" in text
-    assert "adds up to the coin" in text
-    assert "does not add up" not in text
+    assert "every coin has its place" in text
+    assert "some coins have no place" not in text
     assert page.ask("window.here") is True
     page.ask("document.querySelector('.grid details').open = true")
     assert "aggregation" in page.text()
@@ -259,7 +259,7 @@ def test_a_node_that_goes_away_and_comes_back(
     market.chain.block()
     market.run()
     market.tell(console.known)
-    page.wait(f"document.querySelector('#tiles dd').textContent === '{market.chain.height}'")
+    page.wait(f"document.querySelector('#tip').textContent === '{market.chain.height}'")
     assert page.ask("document.activeElement === window.row")
     assert page.ask("window.row.closest('tr').rowIndex") == 2
     assert page.ask("document.querySelector('#validators th:nth-child(5)').ariaSort")

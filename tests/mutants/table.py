@@ -1578,8 +1578,8 @@ MUTANTS = (
         "statistics-stay",
         "a step does not put out the statistics of batch norm",
         "pol/tracing/functions.py",
-        "        return [name for name, _ in model.named_buffers() if name not in counters]\n",
-        "        return [name for name in counters if name in dict(model.named_parameters())]\n",
+        "        buffers = [name for name, _ in model.named_buffers() if name not in counters]\n",
+        "        buffers = [name for name in counters if name in dict(model.named_parameters())]\n",
         ("tests/unit/pol/tracing/test_layers.py",),
     ),
     Mutant(
@@ -2732,6 +2732,32 @@ MUTANTS = (
         "        return -(-scaled // digits)",
         "        return scaled // digits",
         (f"{_CONSOLE}/test_quotes.py::test_decimals_are_read_without_rounding_down",),
+    ),
+    Mutant(
+        "console-cost",
+        "the console calls a cost what a quote calls the price of the work alone",
+        "console/costs.py",
+        "    return work + audits_beside(terms, price, floor, params)",
+        "    return work",
+        (
+            f"{_CONSOLE}/test_quotes.py::test_the_cost_of_an_order_is_that_of_its_quote_and_what_it_pays_in_the_end",
+        ),
+    ),
+    Mutant(
+        "console-name",
+        "any document that lies in a home names a job",
+        "console/jobs.py",
+        "        if sha256(data).digest() != job_id:",
+        "        if not job_id:",
+        (f"{_CONSOLE}/test_jobs.py::test_another_document_names_nothing",),
+    ),
+    Mutant(
+        "console-full-block",
+        "a page shows all events of a block, however many there are",
+        "console/blocks.py",
+        "index.events(begin, min(EVENTS_SHOWN, first + count - begin))",
+        "index.events(begin, first + count - begin)",
+        (f"{_CONSOLE}/test_blocks.py::test_a_full_block_is_turned_page_by_page",),
     ),
     Mutant(
         "console-late",

@@ -1,13 +1,17 @@
 """What the network's and members' pages say is what the chain's own queries and tables have."""
 
+from pathlib import Path
 from typing import Any
 
+from chain.client.client import ChainClient
+from chain.client.sender import TxSender
 from chain.state_machine.ledger.tables import POTS, SUPPLY
 from console.flows import deposit_of
 from console.rows import Query
 from console.server import Console
 from console.story import tell
 from domain.genesis import POWER_REDUCTION
+from domain.ledger.messages import MsgDepositBond
 from domain.ledger.moves import (
     ACCOUNTS_POT,
     BONDS_POT,
@@ -16,6 +20,7 @@ from domain.ledger.moves import (
     ESCROWS_POT,
     FEES_POT,
 )
+from domain.market.messages import MsgCancelOrder
 from domain.market.queries import BidsRequest, OrdersRequest
 from domain.market.records import OrderState
 from domain.proof.moves import AUDITS_POT
@@ -23,8 +28,11 @@ from domain.proof.queries import PanelDutiesRequest
 from domain.registry.moves import STAKES_POT
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from tests.support.chain_harness import cons_address
+from tests.support.chain_market import PRICE, submit
+from tests.support.solo_node import ALICE, STRANGER, making_blocks, running
 from tests.support.told_market import ToldMarket
 from tests.unit.console.conftest import Told
+from tests.unit.console.conftest import ask as ask_page
 
 
 def ask(told: Told, request: Any) -> Any:
@@ -88,7 +96,7 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
     closing = [
         d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]
     ]
-    assert (f"close round {winner.round}", winner.progress_deadline) in {
+    assert (f"close round {winner.round + 1} of 2", winner.progress_deadline) in {
         (duty["what"], duty["until"]) for duty in closing
     }
 
@@ -109,9 +117,33 @@ def test_a_consumer_sees_what_orders_took_and_hold(told: Told) -> None:
     assert "Earned" in told.get("/members/v0").text
 
 
-def test_orders_are_counted_beside_each_filter(told: Told) -> None:
-    counts = told.json("/orders")["counts"]
-    assert counts["settled"] == told.json("/orders?state=settled")["count"] == 1
+def test_closed_orders_are_counted_and_filtered_by_their_reason(told: Told) -> None:
+    page = told.json("/orders")
+    assert page["counts"]["closed"] == sum(page["reasons"].values()) == 1
+    assert page["reasons"] == {"settled": 1}
+    for name in ("settled", "expired", "cancelled", "closed", "open"):
+        found = told.json(f"/orders?state={name}")
+        expected = {**page["counts"], **page["reasons"]}.get(name, 0)
+        assert found["count"] == expected
+        assert {row["status"] for row in found["orders"]} <= {name, "settled"}
+    assert ">settled</span>" in told.get("/orders").text
+
+
+def test_an_order_says_why_it_closed_where_its_state_stands() -> None:
+    market = ToldMarket()
+    gone = market.submit(submit(price_limit=PRICE // 2))
+    market.chain.ok(MsgCancelOrder(market.order(gone).consumer, gone))
+    late = market.submit(submit(price_limit=PRICE // 2, time_to_live=4))
+    for _ in range(4):
+        market.chain.block(seconds=2)
+    with Console(0, probe=False) as console:
+        market.tell(console.known)
+        rows = {row["id"]: row for row in console.pages.orders(Query({}))["orders"]}
+        assert rows[gone.hex()]["status"] == "cancelled"
+        assert rows[late.hex()]["status"] == "expired"
+        page = console.pages.orders(Query({"state": "expired"}))
+        assert [row["id"] for row in page["orders"]] == [late.hex()]
+        assert page["reasons"] == {"cancelled": 1, "expired": 1}
 
 
 def test_providers_and_consumers_have_duties_too() -> None:
@@ -132,8 +164,54 @@ def test_providers_and_consumers_have_duties_too() -> None:
         assert duties("v0p0") == []
         market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
         progress = market.leg(order_id).progress_deadline
-        assert duties("v0p0") == [("show what is asked of slot 0 in round 0", progress)]
+        assert duties("v0p0") == [("show what is asked of slot 0 in round 1 of 2", progress)]
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)
         market.chain.ok(market.close_message(order_id))
         assert duties("v0p0") == []
+
+
+def test_a_provider_shows_what_it_has_in_hand_and_when_it_was_last_seen() -> None:
+    market = ToldMarket()
+    order_id = market.run()
+    with Console(0, probe=False) as console:
+        market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
+        committed = market.chain.height
+        market.chain.block()
+        market.tell(console.known)
+        page = console.pages.member(Query({}), "v0p0")
+        assert [(w["round"], w["slot"], w["in_hand"]) for w in page["work"]] == [(0, 0, True)]
+        assert (page["seen_height"], page["seen_by"]) == (committed, "share.committed")
+        text = ask_page(console, "/members/v0p0").text
+        assert "What it does now" in text
+        assert "1 of 2" in text
+        assert "A provider committed to its work" in text
+        idle = ask_page(console, "/members/v0p1").text
+        assert "The chain has no share of it" in idle
+        market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
+        market.wait_drawn(order_id)
+        market.chain.ok(market.close_message(order_id))
+        market.tell(console.known)
+        page = console.pages.member(Query({}), "v0p0")
+        assert [(w["round"], w["in_hand"]) for w in page["work"]] == [(0, False)]
+        row = next(
+            p for p in console.pages.members(Query({}))["providers"] if p["address"] == "v0p0"
+        )
+        assert row["seen_height"] == committed
+
+
+def test_an_account_has_its_balance_and_its_bond(tmp_path: Path) -> None:
+    with running(tmp_path / "one") as node, ChainClient(node.address) as client:
+        with making_blocks(node.engine):
+            TxSender(client, ALICE).send(MsgDepositBond(ALICE.address, 5_000_000))
+        with Console(0, probe=False) as console:
+            console.follow(node.address)
+            assert console.known.wait_until(lambda s: s.next_event > 1 and bool(s.params), 20.0)
+            found = console.pages.member(Query({}), ALICE.address)["account"]
+            on_chain = client.account(ALICE.address)
+            assert found["balance"] == on_chain.balance
+            assert found["bond"] == found["bond_free"] == on_chain.bond.free == 5_000_000
+            text = ask_page(console, f"/members/{ALICE.address}").text
+            assert "<dt>Balance</dt>" in text
+            assert "Coins came into a bond account" in text
+            assert ask_page(console, f"/members/{STRANGER.address}").status_code == 404

@@ -17,7 +17,8 @@ import requests
 
 from console import connections, words
 from console.errors import ConsoleError
-from console.server import ASSETS, CONNECTIONS_MAX, HEADERS, ROWS_SHOWN, Console
+from console.pages import ROWS_SHOWN
+from console.server import ASSETS, CONNECTIONS_MAX, HEADERS, Console
 from console.stream import STREAMS_MAX
 from domain.node.params import NodeParams
 from tests.support.told_market import HOSTILE, many_orders
@@ -407,7 +408,7 @@ def test_the_pictures_in_the_documentation_are_those_that_the_browser_takes() ->
 
 
 def test_a_quote_tells_who_would_take_a_job_and_why_others_do_not(told: Told) -> None:
-    asked = "/book?rounds=3&slots=2&steps=10&segment=5&work=1000&pays=100"
+    asked = "/book?rounds=3&slots=2&steps=10&segment=5&work=1000&pays=200"
     found = told.json(asked)["quote"]
     assert found["error"] == ""
     assert [bid["validator"] for bid in found["candidates"]] == ["v0"]

@@ -38,14 +38,15 @@ def _like(x: torch.Tensor, t: Tensors) -> torch.Tensor:
 def _learned(t: Tensors) -> torch.Tensor:
     """A sparse matrix of attention that is learned, as graph networks write it."""
     made = torch.sparse_coo_tensor(PAIRS, t["weights"], (6, 6)).coalesce()
-    return torch.sparse.mm(made, t["z"])
+    found: torch.Tensor = torch.sparse.mm(made, t["z"])
+    return found
 
 
 def _normed(t: Tensors) -> torch.Tensor:
     degree = torch.sparse.sum(LINKS, 1).to_dense().clamp(min=1)
-    return torch.sparse.mm(torch.diag(1 / degree).to_sparse() @ LINKS, t["z"].float()).to(
-        t["z"].dtype
-    )
+    normed = torch.diag(1 / degree).to_sparse() @ LINKS
+    found: torch.Tensor = torch.sparse.mm(normed, t["z"].float())
+    return found.to(t["z"].dtype)
 
 
 SPARSE: Cases = {

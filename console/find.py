@@ -1,0 +1,85 @@
+"""What a text in the search may name: an order, a block, a transaction, a validator, a provider, a job."""
+
+from typing import Any, Final
+
+from console import words
+from console.errors import ConsoleError
+from console.index import Index
+from console.known import Snapshot
+from console.node import Node
+
+HITS_MAX: Final = 20
+"""Of each kind, at most: who finds more types more."""
+_ORDER_DIGITS: Final = 4
+
+
+def find(index: Index, snapshot: Snapshot, node: Node | None, text: str) -> list[dict[str, Any]]:
+    """Return what may be meant, what is named exactly before what only has the text in it."""
+    hits = [
+        *_blocks(snapshot, text),
+        *_members(index, snapshot, text),
+        *_orders(index, text.lower()),
+        *_transactions(node, text.lower()),
+        *(
+            _hit("order", f"/orders/{order_id.hex()}", order_id.hex(), f"of the job {name}")
+            for order_id, name in index.find_named(text, HITS_MAX)
+        ),
+    ]
+    unique = {hit["path"]: hit for hit in reversed(hits)}
+    return list(reversed(unique.values()))
+
+
+def _hit(kind: str, path: str, label: str, note: str) -> dict[str, Any]:
+    return {"kind": kind, "path": path, "label": label, "note": words.cut(note, 80)}
+
+
+def _blocks(snapshot: Snapshot, text: str) -> list[dict[str, Any]]:
+    digits = text.replace(",", "")
+    newest = snapshot.status.height if snapshot.status else 0
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12):
+        return []
+    height = int(digits)
+    return [_hit("block", f"/blocks/{height}", f"{height:,}", "")] if 0 < height <= newest else []
+
+
+def _members(index: Index, snapshot: Snapshot, text: str) -> list[dict[str, Any]]:
+    wanted = text.casefold()
+    named = [v for v in snapshot.validators if wanted in v.moniker.casefold()]
+    exact = [v for v in named if v.moniker.casefold() == wanted]
+    hits = [
+        _hit("validator", f"/members/{v.operator}", v.operator, v.moniker)
+        for v in (exact or named)[:HITS_MAX]
+    ]
+    if len(text) < _ORDER_DIGITS:
+        return hits
+    operators = [v.operator for v in snapshot.validators if v.operator.startswith(text)]
+    providers = [p.address for p in snapshot.providers if p.address.startswith(text)]
+    hits += [_hit("validator", f"/members/{a}", a, "") for a in operators[:HITS_MAX]]
+    hits += [_hit("provider", f"/members/{a}", a, "") for a in providers[:HITS_MAX]]
+    if not hits and index.orders(consumer=text, limit=1)[1]:
+        hits.append(_hit("consumer", f"/members/{text}", text, ""))
+    return hits
+
+
+def _orders(index: Index, digits: str) -> list[dict[str, Any]]:
+    if not (_ORDER_DIGITS <= len(digits) <= 64 and set(digits) <= set("0123456789abcdef")):
+        return []
+    ids = index.find_orders(digits, HITS_MAX)
+    return [
+        _hit("order", f"/orders/{found.hex()}", found.hex(), _job_of(index, found)) for found in ids
+    ]
+
+
+def _job_of(index: Index, order_id: bytes) -> str:
+    row = index.order(order_id)
+    return index.job_name(row.job_id) if row else ""
+
+
+def _transactions(node: Node | None, digits: str) -> list[dict[str, Any]]:
+    if node is None or len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
+        return []
+    try:
+        found = node.receipt(bytes.fromhex(digits))
+    except ConsoleError:
+        return []
+    return [_hit("transaction", f"/transactions/{digits}", digits, "")] if found else []

@@ -1,0 +1,152 @@
+"""Losses of several orders in one chart, smoothed on request, and the same numbers as CSV."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from console import words
+from console.errors import NotThere
+from console.index import Index
+from console.order import points_of
+from console.rows import Query
+from console.story import Story
+from domain.market.records import OrderState
+
+RUNS_MAX: Final = 8
+POINTS_MAX: Final = 2_000
+"""Points of a line that are drawn; of more, evenly spread ones."""
+CSV_ROWS_MAX: Final = 200_000
+SMOOTHING: Final = {"none": 0.0, "some": 0.6, "much": 0.9}
+"""How much of each point is what was before it (an exponential mean)."""
+CHOICES: Final = 20
+"""Orders that are offered to be added, the newest first."""
+
+Points = Mapping[int, Mapping[int, float]]
+"""Loss by step by slot."""
+
+
+def show_losses(
+    index: Index,
+    find_order: Callable[[str], bytes],
+    story_of: Callable[[bytes], Story],
+    query: Query,
+) -> dict[str, Any]:
+    """Return the mean loss of some orders by step, and which others could be added."""
+    ids, unknown = read_orders(find_order, query)
+    smooth = query.text("smooth") if query.text("smooth") in SMOOTHING else "none"
+    log = query.text("scale") == "log"
+    runs: list[dict[str, Any]] = []
+    for order_id in ids:
+        story = story_of(order_id)
+        name = index.job_name(story.order.terms.job_id)
+        means = mean_of(story, points(index, story))
+        last = means[-1][1] if means else None
+        drawn = smoothed(thinned(means), SMOOTHING[smooth])
+        runs.append(
+            {
+                "id": order_id.hex(),
+                "job_name": name,
+                "status": words.order_state(story.state, story.close_reason),
+                "rounds": story.order.terms.rounds,
+                "closed": story.current.closed if story.current else 0,
+                "last": last,
+                "least": min((loss for _, loss in means), default=None),
+                "points": drawn,
+            }
+        )
+    rows, _ = index.orders(limit=CHOICES)
+    return {
+        "runs": runs,
+        "unknown": unknown,
+        "smooth": smooth,
+        "smoothing": list(SMOOTHING),
+        "log": log,
+        "full": len(ids) >= RUNS_MAX,
+        "chart": {
+            "log": log,
+            "runs": [
+                {"label": _label(run["id"], run["job_name"]), "points": run["points"]}
+                for run in runs
+                if run["points"]
+            ],
+        },
+        "choices": [
+            {
+                "id": row.order_id.hex(),
+                "job_name": index.job_name(row.job_id),
+                "status": words.order_state(row.state, row.reason),
+                "closed": row.closed,
+                "rounds": row.rounds,
+            }
+            for row in rows
+            if row.order_id not in ids and row.state > OrderState.MATCHED
+        ],
+    }
+
+
+def read_orders(find_order: Callable[[str], bytes], query: Query) -> tuple[list[bytes], list[str]]:
+    """Return the orders that ``orders`` names, with commas between them, and names that are of none."""
+    found: dict[bytes, None] = {}
+    unknown = []
+    for text in query.text("orders", 1_000).split(","):
+        if not (name := text.strip()):
+            continue
+        try:
+            found[find_order(name)] = None
+        except NotThere:
+            unknown.append(words.cut(name, 24))
+    return list(found)[:RUNS_MAX], unknown[:RUNS_MAX]
+
+
+def points(index: Index, story: Story) -> Points:
+    """Return the loss of an order by slot and step; of a round that several legs trained, that of the last leg."""
+    found: dict[int, dict[int, float]] = {}
+    for leg in story.legs.values():
+        traces = index.traces(story.order.id, leg.number)
+        for slot, steps in points_of(leg, story.order.terms, traces).items():
+            found.setdefault(slot, {}).update(steps)
+    return found
+
+
+def mean_of(story: Story, found: Points) -> list[tuple[int, float]]:
+    """Return the mean over all slots at each step at which all have a loss."""
+    steps = sorted({step for by_step in found.values() for step in by_step})
+    means = []
+    for step in steps:
+        losses = [by_step[step] for by_step in found.values() if step in by_step]
+        if len(losses) == story.order.terms.slots:
+            means.append((step, sum(losses) / len(losses)))
+    return means
+
+
+def thinned(line: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return at most ``POINTS_MAX`` points of a line, its last one among them."""
+    every = -(-len(line) // POINTS_MAX) or 1
+    kept = line[::-1][::every]
+    return kept[::-1]
+
+
+def smoothed(line: list[tuple[int, float]], part: float) -> list[tuple[int, float]]:
+    """Return a line each point of which has so large a part of the one before it; it begins where the line does."""
+    mean, made = None, []
+    for step, loss in line:
+        mean = loss if mean is None else part * mean + (1 - part) * loss
+        made.append((step, mean))
+    return made
+
+
+def csv_lines(index: Index, stories: list[Story]) -> Iterator[str]:
+    """Yield a table of all losses: one line for each order, slot and step, as they are, not smoothed."""
+    yield "order,slot,step,loss\n"
+    count = 0
+    for story in stories:
+        name = story.order.id.hex()
+        for slot, by_step in sorted(points(index, story).items()):
+            for step in sorted(by_step):
+                if count == CSV_ROWS_MAX:
+                    return
+                count += 1
+                yield f"{name},{slot},{step},{by_step[step]!r}\n"
+
+
+def _label(order_id: str, name: str) -> str:
+    return f"{words.cut(name, 24)} {order_id[:8]}".strip()
