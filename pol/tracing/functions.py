@@ -303,9 +303,9 @@ class JobFunctions:
             if phase.repeat > 1:
                 metrics[phase.metric] = metrics[phase.metric] / phase.repeat
         after = {n: passing.current[n].detach() for n in self._handed_on() if n in passing.current}
-        weights = {name: after[name] for name in self._trained if name in moved}
+        weights = {name: passing.current[name] for name in self._trained if name in moved}
         return {
-            **named("global", {**after, **averages(spec.ema, state, weights)}),
+            **named("global", {**after, **weights, **averages(spec.ema, state, weights)}),
             **named("local", kept),
             **named("metric", metrics),
         }

@@ -145,7 +145,7 @@ class PlainStep:
     def take(self, start: Tensors, local: Tensors, batch: Tensors) -> Left:
         """Take the step from a state of the model; the optimizers' is their own."""
         spec, found = self._spec, dict(local)
-        left = Left(0.0, {}, {}, {})
+        left = Left(loss=0.0, gradients={}, state={}, local={})
         with borrowed(spec.model, start):
             self._site = 0
             losses: dict[str, list[float]] = {}
@@ -154,7 +154,7 @@ class PlainStep:
                 for number in range(phase.repeat):
                     rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
                     step = torch.tensor(self.first * phase.repeat + number)
-                    update = _Update(phase, rows, optimizers, step)
+                    update = _Update(phase=phase, rows=rows, optimizers=optimizers, step=step)
                     loss, gradients = self._passed(update)
                     kept = phase.named(self._moved(update, gradients, phase.local_of(found)))
                     losses.setdefault(phase.name, []).append(loss)
