@@ -76,9 +76,11 @@ def match(
         raise ValueError("an order is in the batch twice")
     book.trim()
     sold = Sold(book)
-    asks = [_asked(order) for order in queue]
+    numbers: dict[tuple[Any, ...], int] = {}
+    # A number for each different thing that is asked: numbers are compared sooner than what they stand for.
+    asks = [numbers.setdefault(_asked(order), len(numbers)) for order in queue]
     left = Counter(asks)
-    searches: dict[tuple[Any, ...], Search] = {}
+    searches: dict[int, Search] = {}
     unmatched: list[tuple[bytes, Histogram]] = []
     carried: list[bytes] = []
     read = read_by_waited = 0
