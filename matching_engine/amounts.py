@@ -52,6 +52,10 @@ class Amounts:
         else:
             del self._blocks[at], self._tops[at]
 
+    def least(self) -> int:
+        """Return the least amount, of some."""
+        return self._blocks[0][0]
+
     def below(self, amount: int) -> int:
         """Count those that are less than ``amount``."""
         if not self._starts:

@@ -20,16 +20,20 @@ COUNTED_MAX = 64
 
 
 class Wish(NamedTuple):
-    """What an order wants of a column, the test of a value for it, and the column's answer when the search began.
+    """What an order wants of a column, and the column's answer when the search began.
 
     ``values`` are the different values that the column looked at, ``failing`` the bids that failed.
     """
 
     column: "Column"
     want: Any
-    test: Callable[[Any], bool]
     values: int
     failing: int
+
+    def test(self) -> Callable[[Standing], bool]:
+        """Return the test whether a bid does."""
+        has, does = self.column.has, self.column.condition.test(self.want)
+        return lambda row: does(has(row))
 
 
 class Column(ABC):
@@ -55,7 +59,6 @@ class Column(ABC):
             last = self._last = Wish(
                 column=self,
                 want=want,
-                test=self.condition.test(want),
                 values=values,
                 failing=1 if values > COUNTED_MAX else self.failing(want),
             )
@@ -124,22 +127,34 @@ class _OfGroups(Column):
         for group, amount in map(self.has, rows):
             within.setdefault(group, []).append(amount)
         self._groups = {group: Amounts(amounts) for group, amounts in within.items()}
+        self._bounds: tuple[int, int] | None = None
 
     def _add(self, value: tuple[int, int]) -> None:
         group, amount = value
+        self._bounds = None
         if group not in self._groups:
             self._groups[group] = Amounts()
         self._groups[group].add(amount)
 
     def _remove(self, value: tuple[int, int]) -> None:
         group, amount = value
+        self._bounds = None
         amounts = self._groups[group]
         amounts.remove(amount)
         if not amounts:
             del self._groups[group]
 
     def failing(self, want: Callable[[int], int]) -> int:
-        return sum(amounts.below(want(group)) for group, amounts in self._groups.items())
+        if not self._groups:
+            return 0
+        if self._bounds is None:
+            # The lowest group, in which most is needed, and what all bids have at least.
+            least = min([amounts.least() for amounts in self._groups.values()])
+            self._bounds = min(self._groups), least
+        lowest, least = self._bounds
+        if want(lowest) <= least:
+            return 0
+        return sum([amounts.below(want(group)) for group, amounts in self._groups.items()])
 
     def reading(self, _: Callable[[int], int]) -> int:
         return len(self._groups)

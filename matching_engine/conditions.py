@@ -66,6 +66,9 @@ class Condition(ABC):
     ``has`` reads the value of a standing bid that decides. ``basis`` is what of an order that value depends on as well,
     for nearly all conditions nothing: the book keeps a column for each basis that occurs. ``asks`` and ``offers`` are
     the options for the two sides.
+
+    ``own`` says that what is wanted depends on the order's size, price or time, so that few orders want the same; for
+    the others ``Asked.common`` decides, and the clock. ``taken`` says that a fill takes from the value.
     """
 
     name: str
@@ -73,6 +76,8 @@ class Condition(ABC):
     helps: str
     has: Callable[[Standing, int], Any]
     basis: Callable[[Asked], int] = _nothing
+    own: bool = False
+    taken: bool = False
     asks: tuple[Option, ...] = ()
     offers: tuple[Option, ...] = ()
 
@@ -262,6 +267,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="raise the price limit",
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
+        own=True,
         offers=(
             Option("price", OptionKind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),
         ),
@@ -338,6 +344,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a larger job",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
+        own=True,
         offers=(
             Option(field="min_work", kind=OptionKind.WORK, help="FLOPs of an order.", default=1),
         ),
@@ -348,6 +355,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a smaller job",
         has=lambda standing, _: standing.bid.offer.max_work or UNBOUNDED,
         needs=lambda order, _: order.work,
+        own=True,
         offers=(Option("max_work", OptionKind.WORK, "FLOPs of an order.  [the capacity]"),),
     ),
     AtLeast(
@@ -356,6 +364,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a job with less data",
         has=lambda standing, _: standing.bid.offer.max_payload or UNBOUNDED,
         needs=lambda order, _: order.payload_bytes,
+        own=True,
         offers=(
             Option("max_payload", OptionKind.SIZE, "Bytes of payload and data of an order.  [any]"),
         ),
@@ -366,6 +375,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a job with less data, or shorter segments",
         has=lambda standing, _: standing.bid.offer.slot_speed,
         needs=_least_trial_speed,
+        own=True,
     ),
     AtLeastFor(
         name="deadline",
@@ -374,6 +384,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="give it a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
         needs=_least_slot_speed,
+        own=True,
         offers=(
             Option("slot_speed", OptionKind.WORK, f"FLOP/s given to one slot.  {_CERTIFIED}"),
             Option("slots", OptionKind.SLOTS, f"Slots that train at once.  {_CERTIFIED}"),
@@ -385,6 +396,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="wait until capacity comes free, or order a smaller job",
         has=_room,
         needs=lambda order, _: order.work,
+        own=True,
+        taken=True,
     ),
     AtLeast(
         name="bond",
@@ -393,6 +406,8 @@ CONDITIONS: tuple[Condition, ...] = (
         has=_bonded,
         basis=lambda order: order.job_bond_bps,
         needs=lambda order, _: order.work,
+        own=True,
+        taken=True,
         offers=(Option("max_job_bond", OptionKind.AMOUNT, "uassay to risk for an order.  [any]"),),
     ),
     AtLeast(
@@ -401,6 +416,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="lower the price limit, or wait until bonds come free",
         has=lambda standing, _: _most_bond(standing),
         needs=lambda order, _: order.job_bond(0),
+        own=True,
+        taken=True,
     ),
 )
 """In the order of histograms. The names are stable, because scripts and consumers read them."""

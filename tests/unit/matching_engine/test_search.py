@@ -13,7 +13,7 @@ from matching_engine.book import Book, Sold
 from matching_engine.conditions import CONDITIONS, STOOD
 from matching_engine.match import Reads, match
 from matching_engine.records import Asked, Standing
-from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Search
+from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Commons, Search
 from tests.support import whole_book
 from tests.support.small_book import small_bounds
 
@@ -37,7 +37,7 @@ def orders(count: int, **changes: Any) -> list[Asked]:
 
 
 def reads_of(book: Book, asked: Asked) -> int:
-    search = Search(book, Sold(book), asked, 0)
+    search = Search(Commons(book, 0), Sold(book), asked)
     search.best(lambda validator: validator.encode())
     return search.take_reads()
 
