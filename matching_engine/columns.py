@@ -20,20 +20,16 @@ COUNTED_MAX = 64
 
 
 class Wish(NamedTuple):
-    """What an order wants of a column, and the column's answer when the search began.
-
-    ``values`` are the different values that the column looked at, ``failing`` the bids that failed.
-    """
+    """What an order wants of a column, and how many bids failed when the search began."""
 
     column: "Column"
     want: Any
-    values: int
     failing: int
 
-    def test(self) -> Callable[[Standing], bool]:
-        """Return the test whether a bid does."""
-        has, does = self.column.has, self.column.condition.test(self.want)
-        return lambda row: does(has(row))
+    def does(self, row: Standing) -> bool:
+        """Tell whether a bid has what is wanted."""
+        column = self.column
+        return column.condition.test(self.want)(column.has(row))
 
 
 class Column(ABC):
@@ -55,13 +51,8 @@ class Column(ABC):
         """Return the wish for ``want``, counted over the bids that stand now."""
         last = self._last
         if last is None or last.want != want:
-            values = self.reading(want)
-            last = self._last = Wish(
-                column=self,
-                want=want,
-                values=values,
-                failing=1 if values > COUNTED_MAX else self.failing(want),
-            )
+            counted = self.reading(want) <= COUNTED_MAX
+            last = self._last = Wish(self, want, self.failing(want) if counted else 1)
         return last
 
     def add(self, value: Any) -> None:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from domain.amount import BPS, PFLOP, ceil_div, critical_work
@@ -180,7 +180,14 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
     seconds = order.seconds_left - order.accept_seconds - order.verify_seconds
     trial, rounds = order.trial_work, order.rounds
 
-    @cache
+    known: dict[int, int] = {}
+
+    def least_at(at_once: int) -> int:
+        turns = ceil_div(order.slots, at_once)
+        if turns not in known:
+            known[turns] = least(turns)
+        return known[turns]
+
     def least(turns: int) -> int:
         work = critical_work(turns, 1, order.share_work, order.outer_work)
         if seconds < (trial > 0) + rounds * (work > 0):
@@ -195,7 +202,7 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
             speeds.append(ceil_div(trial, for_trial))
         return min(speeds, default=UNBOUNDED)
 
-    return lambda at_once: least(ceil_div(order.slots, at_once))
+    return least_at
 
 
 def _least_trial_speed(order: Asked, _: int) -> int:

@@ -56,7 +56,7 @@ class Common:
         ]
         """Of all conditions, those of the order's own among them."""
         common = [wish for wish in self.wishes if not wish.column.condition.own]
-        self.values = sum([wish.values for wish in common])
+        self.values = sum([wish.column.reading(wish.want) for wish in common])
         self.failing = max([wish.failing for wish in common])
         self._narrow = _narrow(common)
         self.stood = self.columns[-1].wish(STOOD.want(order, clock))
@@ -99,14 +99,15 @@ class Search:
         wishes = self._wishes = list(common.wishes)
         values, columns, clock = common.values, common.columns, commons.clock
         for number in _OWN:
-            wish = wishes[number] = columns[number].wish(CONDITIONS[number].want(order, clock))
-            values += wish.values
+            column, want = columns[number], CONDITIONS[number].want(order, clock)
+            wishes[number] = column.wish(want)
+            values += column.reading(want)
         self._reads = values // VALUES_PER_READ
         self._price = wishes[_PRICE]
         self._narrow = _narrow([wishes[number] for number in _OWN if number != _PRICE])
         self._stood = common.stood
-        # Bids of the price that was reached, by validator, and each validator's by id.
-        self._group: dict[str, list[bytes]] = {}
+        # Bids of the price that was reached, as they stand, by validator, and each validator's by id.
+        self._group: dict[str, list[Standing]] = {}
         self._fills_seen = 0
         self._histogram: Histogram = ()
         self._counted = -1
@@ -129,18 +130,13 @@ class Search:
         if len(self._group) > 1:
             self._reads += len(self._group)
             winner = min(self._group, key=ticket)
-        return self._sold.current(self._group[winner][0])
+        return self._group[winner][0]
 
     def all(self) -> list[Standing]:
         """Return all bids that satisfy the order."""
         walks = [self._walking, *self._rest]
         groups = [self._fitting(candidates) for walk in walks for candidates in walk]
-        return [
-            self._sold.current(bid_id)
-            for group in groups
-            for bids in group.values()
-            for bid_id in bids
-        ]
+        return [row for group in groups for rows in group.values() for row in rows]
 
     def histogram(self) -> Histogram:
         """Return how many bids fail on which condition after the fills so far."""
@@ -161,29 +157,36 @@ class Search:
 
     # --- bids one by one -----------------------------------------------------
 
-    def _fitting(self, candidates: Candidates) -> dict[str, list[bytes]]:
+    def _fitting(self, candidates: Candidates) -> dict[str, list[Standing]]:
         """Return the candidates that satisfy the order, by validator."""
-        group: dict[str, list[bytes]] = {}
+        group: dict[str, list[Standing]] = {}
         for bid_id, doubt in sorted(candidates):
             row = self._book.row(bid_id)
-            if (doubt or self._sold.touches(row)) and not self._still_fits(bid_id, doubt=doubt):
-                continue
-            group.setdefault(row.bid.validator, []).append(bid_id)
+            if doubt or self._sold.touches(row):
+                still = self._still_fitting(bid_id, doubt=doubt)
+                if still is None:
+                    continue
+                row = still
+            group.setdefault(row.bid.validator, []).append(row)
         return group
 
-    def _still_fits(self, bid_id: bytes, *, doubt: bool) -> bool:
-        """Test a bid as it stands after the fills; what they made unfit is brought up to date for other searches."""
-        if self._fits(self._sold.current(bid_id), doubt=doubt):
-            return True
+    def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> Standing | None:
+        """Return a bid as it stands after the fills, if it fits; what they made unfit is brought up to date in the book.
+
+        So no other search looks at it in vain.
+        """
+        row = self._sold.current(bid_id)
+        if self._fits(row, doubt=doubt):
+            return row
         if not doubt or self._fits(self._book.row(bid_id), doubt=True):
             self._sold.refresh(bid_id)
-        return False
+        return None
 
     def _fits(self, row: Standing, *, doubt: bool) -> bool:
         """Test all conditions of a bid in doubt; of another, those on which a fill can have made it fail."""
         wishes = self._wishes if doubt else [self._wishes[number] for number in _TAKEN]
         for wish in wishes:  # noqa: SIM110 -- a generator costs as much as the tests
-            if not wish.test()(row):
+            if not wish.does(row):
                 return False
         return True
 
@@ -193,9 +196,10 @@ class Search:
         if self._group:
             for number in range(self._fills_seen, len(fills)):
                 validator = fills[number].validator
-                bids = self._group.pop(validator, [])
-                if bids := [bid for bid in bids if self._still_fits(bid, doubt=False)]:
-                    self._group[validator] = bids
+                before = self._group.pop(validator, [])
+                rows = [self._still_fitting(row.bid.id, doubt=False) for row in before]
+                if left := [row for row in rows if row is not None]:
+                    self._group[validator] = left
         self._fills_seen = len(fills)
 
     # --- the walk ------------------------------------------------------------
@@ -297,8 +301,8 @@ def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, lis
 
 def _failing_of(wish: Wish, page: Page, bids: int) -> int:
     """Return which of these bids fail, looking at each."""
-    failing, test = 0, wish.test()
+    failing = 0
     for slot in slots_of(bids):
-        if not test(page.row(slot)):
+        if not wish.does(page.row(slot)):
             failing |= 1 << slot
     return failing
