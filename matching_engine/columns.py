@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from matching_engine.amounts import Amounts
 from matching_engine.bands import Bands, Doubts, Slots, Stripes, Valued, Values
-from matching_engine.conditions import AtLeast, AtLeastFor, Condition, NoneOf, OneOf
+from matching_engine.conditions import PRICE, AtLeast, AtLeastFor, Condition, NoneOf, OneOf
 from matching_engine.records import Standing
 
 DOING_MAX = 64
@@ -106,7 +106,7 @@ class _OfAmounts(Column):
         return 0
 
     def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
-        return Bands(pairs, value_of)
+        return Bands(pairs, value_of, ranked=self.condition is PRICE)
 
 
 class _OfGroups(Column):
