@@ -171,9 +171,9 @@ class Search:
         return group
 
     def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> Standing | None:
-        """Return a bid as it stands after the fills, if it fits; what they made unfit is brought up to date in the book.
+        """Return a bid as it stands after the fills, if it fits.
 
-        So no other search looks at it in vain.
+        A bid that they made unfit is brought up to date in the book, so that no other search looks at it in vain.
         """
         row = self._sold.current(bid_id)
         if self._fits(row, doubt=doubt):

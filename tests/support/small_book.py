@@ -13,7 +13,7 @@ _BOUNDS: dict[ModuleType, dict[str, int]] = {
     book: {"COLUMNS_MAX": 20},
     columns: {"COUNTED_MAX": 2, "DOING_MAX": 2},
     pages: {"PAGE": 8, "PAGE_LEAST": 3},
-    search: {"BIDS_PER_READ": 3, "VALUES_PER_READ": 1, "FEW": 1},
+    search: {"BIDS_PER_READ": 3, "VALUES_PER_READ": 1, "FEW": 1, "COMMONS_MAX": 2},
 }
 
 
