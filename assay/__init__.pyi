@@ -4,6 +4,7 @@ from pol.tracing.spec import AdamW as AdamW
 from domain.ledger.params import LedgerParams as LedgerParams
 from domain.legs.reasons import LegEnd as LegEnd
 from domain.legs.events import LegFailed as LegFailed
+from consumer.words import Asker as Asker
 from pol.tracing.spec import Average as Average
 from domain.market.records import Bid as Bid
 from chain.client.client import BlockHead as BlockHead
@@ -24,6 +25,7 @@ from consumer.watch import Delivery as Delivery
 from domain.errors import Expected as Error
 from chain.client.errors import ErrorKind as ErrorKind
 from pol.tracing.hugging_face import FineTuning as FineTuning
+from pol.tracing.gradient_at import GradientAt as GradientAt
 from link.handover import HandoverError as HandoverError
 from pol.tracing.loading import HasState as HasState
 from pol.job.checkpoint import HasTraining as HasTraining
@@ -64,6 +66,7 @@ from domain.proof.events import OrderVerified as OrderVerified
 from pol.rules.outlook import Outlook as Outlook
 from domain.params import Params as Params
 from domain.ledger.events import PaymentMade as PaymentMade
+from pol.tracing.spec import Phase as Phase
 from domain.proof.events import PlaceRuled as PlaceRuled
 from assay.session import PlacedOrder as PlacedOrder
 from pol.job.checkpoint import Position as Position
@@ -81,7 +84,11 @@ from pol.local.run import RoundReport as RoundReport
 from domain.proof.events import RoundStopped as RoundStopped
 from domain.proof.events import RoundVerified as RoundVerified
 from domain.proof.events import RoundVoid as RoundVoid
+from pol.tracing.spec import RowsInOrder as RowsInOrder
+from pol.tracing.update_rules import RuleStep as RuleStep
+from pol.tracing.gradient_at import SAM as SAM
 from pol.tracing.spec import SGD as SGD
+from pol.job.sampling import Sampling as Sampling
 from assay.session import Session as Session
 from domain.proof.events import ShareAccepted as ShareAccepted
 from domain.proof.events import ShareCommitted as ShareCommitted
@@ -104,11 +111,14 @@ from pol.errors import TraceError as TraceError
 from chain.client.client import TxReceipt as TxReceipt
 from chain.client.errors import TxRefused as TxRefused
 from chain.client.sender import TxSender as TxSender
+from pol.tracing.update_rules import UpdateRule as UpdateRule
+from consumer.waiting import Waiting as Waiting
+from pol.tracing.spec import WeightedRows as WeightedRows
 from consumer.why import Why as Why
-from pol.tracing.spec import accuracy as accuracy
+from pol.tracing.measures import accuracy as accuracy
 from pol.tracing.build import build_job as build_job
 from assay.session import connect as connect
-from pol.tracing.spec import cross_entropy as cross_entropy
+from pol.tracing.measures import cross_entropy as cross_entropy
 from consumer.result import fetch_result as fetch_result
 from pol.tracing.hugging_face import fine_tuning as fine_tuning
 from pol.local.inspect import inspect_job as inspect_job
@@ -122,6 +132,7 @@ from pol.tracing.repeating import repeat as repeat
 from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.tracing.text import text_rows as text_rows
+from pol.tracing.update_rules import update_rule as update_rule
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "HandoverError", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Asker", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "Checked", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RowsInOrder", "RuleStep", "SAM", "SGD", "Sampling", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Waiting", "WeightedRows", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]

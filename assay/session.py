@@ -10,18 +10,24 @@ from pathlib import Path
 from threading import Event
 from typing import Self, Unpack
 
+from numpy import float64
+from numpy.typing import NDArray
+
 from assay.settings.configuration import BY_NAME
 from assay.settings.home import Settings, ask_passphrase, find_home
 from chain.client.away import WatchedNode
 from chain.client.client import ChainClient, TxReceipt
+from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer import watch
 from consumer.errors import ConsumerError, StillWaiting
-from consumer.jobs import read_job, recall
+from consumer.history import history_of, losses_of
+from consumer.jobs import job_name, read_job, recall
 from consumer.lookup import all_bids, all_orders, find_order
 from consumer.request import OrderOptions, request_of
 from consumer.result import Result, fetch_result
 from consumer.submit import Quote, place_order, quote
+from consumer.waiting import waiting
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, ask_why
 from domain.events import Change
@@ -34,7 +40,9 @@ from domain.market.messages import MsgCancelOrder
 from domain.market.records import Bid, Order, OrderState
 from domain.node.queries import EventsRequest
 from domain.proof.queries import OrderRequest, OrderResponse
+from domain.readable import as_table, in_line
 from domain.vocabulary import read_event
+from pol.local.history import History
 from wire.keys import Key
 
 DAY = 86_400.0
@@ -93,6 +101,19 @@ class Session:
         """Use a client, a key once it is needed, and a home that keeps what was ordered."""
         self.client, self.home = client, home
         self._unlock, self._note = unlock, note
+
+    def __repr__(self) -> str:
+        """Say which node and home it uses."""
+        return in_line("Session", (("node", self.client.address), ("home", str(self.home))))
+
+    def _repr_html_(self) -> str:
+        """Show a notebook where the chain stands, too."""
+        parts: list[tuple[str, object]] = [("node", self.client.address), ("home", str(self.home))]
+        try:
+            status = self.client.status()
+        except ChainError as error:
+            return as_table("Session", [*parts, ("chain", f"not known: {error.reason}")])
+        return as_table("Session", [*parts, ("chain", status.chain_id), ("height", status.height)])
 
     def __enter__(self) -> Self:
         return self
@@ -235,8 +256,23 @@ class PlacedOrder:
         self._job = job
 
     def __repr__(self) -> str:
-        """Say which it is."""
-        return f"PlacedOrder({self.id.hex()[:12]})"
+        """Say which it is, as far as this machine knows."""
+        name = job_name(self.session.home, self.id)
+        parts = [("id", self.id), *((("job", name),) if name else ())]
+        return in_line("PlacedOrder", parts)
+
+    def _repr_html_(self) -> str:
+        """Show a notebook where it stands now, and what it waits for."""
+        parts: list[tuple[str, object]] = [("id", self.id)]
+        if name := job_name(self.session.home, self.id):
+            parts.append(("job", name))
+        try:
+            answer = self.details()
+            found = waiting(answer, self.session.client.status().clock)
+        except ChainError as error:
+            return as_table("PlacedOrder", [*parts, ("state", f"not known: {error.reason}")])
+        parts += summarise(answer).summary()
+        return as_table("PlacedOrder", [*parts, ("it", str(found) if found else "is over")])
 
     @property
     def job(self) -> Path:
@@ -262,8 +298,31 @@ class PlacedOrder:
         """
         return self.session.client.query(OrderRequest(self.id))
 
+    def losses(self) -> NDArray[float64]:
+        """Return the loss at the end of each closed round (rows) in each slot (columns), as the chain has it.
+
+        It is that of ``run_locally(job).losses``, bit for bit. A slot without a loss has NaN.
+
+        Example::
+
+            print(order.losses().mean(axis=1))
+        """
+        return losses_of(self.details())
+
+    def history(self) -> History:
+        """Return the loss to plot: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
+
+        The chain has the end of each closed round; ``run_locally(job).history`` has each segment.
+
+        Example::
+
+            points = order.history()
+            print(points["step"], points["loss"])
+        """
+        return history_of(self.details())
+
     def why(self) -> Why:
-        """Return why it is where it is: what bids fail on, legs that failed, what panels found.
+        """Return why it is where it is: what it waits for, what bids fail on, legs that failed, what panels found.
 
         Example::
 
@@ -299,13 +358,14 @@ class PlacedOrder:
         """Yield what happens to it, from its beginning on, and deliver its payload meanwhile.
 
         It ends when all is told of an order that has come as far as ``until``, or is closed. A node that goes away is
-        waited for. StillWaiting after ``seconds``; the next call begins at the beginning again.
+        waited for. StillWaiting after ``seconds``; the next call begins at the beginning again. The result is there
+        once the order is ``PROVEN``, which is minutes before it closes.
 
         Example::
 
-            for event in order.events():
-                if isinstance(event, assay.RoundVerified):
-                    print("paid:", event.price)
+            for event in order.events(until=assay.OrderState.PROVEN):
+                if isinstance(event, assay.RoundClosed):
+                    print("round", event.round.round, order.losses()[-1])
         """
         client, stop, until = self.session.client, Event(), _state(until)
         node = WatchedNode(client.address, stop, self.session._note)

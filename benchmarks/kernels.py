@@ -216,7 +216,9 @@ def _adamw(executor: Backend) -> Case:
         now = Now(torch.tensor(0), of["lr"])
         numbers, common = rule.begin({name: of[name] for name in numbered}, now)
         state = {kind: of[kind] for kind in kinds}
-        moved, kept = rule.update(Parameter(of["p"], of["g"], state), now, common)
+        moved, kept = rule.update(
+            Parameter(name="p", value=of["p"], gradient=of["g"], state=state), now, common
+        )
         return {"p": moved, **kept, **numbers}
 
     large = dict.fromkeys(("p", "g", *kinds), (MANY,))

@@ -34,7 +34,7 @@ from pol.executor.names import NATIVE
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import Array
 from pol.tracing.build import build
-from pol.tracing.functions import training_mode
+from pol.tracing.functions import evaluating
 from pol.tracing.loading import load_into
 from pol.work.segments import advance, slot_state
 
@@ -225,7 +225,7 @@ def held_out(spec: JobSpec, model: nn.Module) -> dict[str, float]:
     columns = eager.as_tensors(spec.holdout)
     parts = [torch.chunk(column, 8) for column in columns.values()]
     found: dict[str, float] = {}
-    with training_mode(model, False), torch.no_grad():
+    with evaluating(model), torch.no_grad():
         for values in zip(*parts, strict=True):
             batch = dict(zip(columns, values, strict=True))
             share = len(values[0]) / len(next(iter(columns.values())))

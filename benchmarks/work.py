@@ -30,7 +30,7 @@ from pol.job.document import DIFFERENCE
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
 from pol.job.write import JobSource, write_job
-from pol.ops.philox import permutation
+from pol.ops.philox import PART_POSITIONS, drawn_places, permutation
 from pol.ops.primitive import Traffic
 from pol.ops.product import BITS, DEFAULT_BITS
 from pol.ops.table import PRIMITIVES
@@ -358,6 +358,18 @@ def _jobs(executor: Backend) -> Iterator[tuple[str, float, int]]:
             fastest(lambda: permutation(1, 0, rows.rows)),
             cost.ORDER_WORK * rows.rows,
         )
+        rows.weigh("w")
+        yield (
+            "weights of 2^18 rows",
+            fastest(lambda: rows.weigh("w")),
+            cost.WEIGHT_WORK * rows.rows,
+        )
+        ends = rows.weight_ends
+        yield (
+            "4,096 draws of 2^18 rows",
+            fastest(lambda: ends.searchsorted(drawn_places(1, 0, int(ends[-1])), "right")),
+            cost.DRAW_WORK * PART_POSITIONS * (1 + rows.rows.bit_length()),
+        )
         batch_at(rows, wide.job, 0)
         yield (
             "batch of 2^16 rows",
@@ -387,7 +399,7 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
         )
         outer.output(f"global.{name}", outer.node("sub", before, update))
     state = {name: np.zeros(shape, np.float32) for name, shape in zip(names, shapes, strict=True)}
-    data = {"x": np.zeros((rows, 4), np.float32)}
+    data: dict[str, Array] = {"x": np.zeros((rows, 4), np.float32), "w": np.arange(1, rows + 1)}
     source = JobSource(
         name="bench", seed=1, rounds=1, slots=1, round_steps=1, batch=batch, segment_steps=1, aggregation=DIFFERENCE,
         step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=(),

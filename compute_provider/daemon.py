@@ -476,6 +476,8 @@ class Daemon:
             "shares": describe(shares),
             "orders": sorted({work.key.order_id.hex() for work in shares.works}),
             "earned": self._store.earned(),
+            "earned_by_day": self._store.earned_by_day(),
+            "earned_by_order": self._store.earned_by_order(),
             "workers": self._trainer.pids(),
         }
         try:

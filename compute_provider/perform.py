@@ -300,7 +300,8 @@ class Performer:
         works = [work for work in self._shares().works if work.signed]
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)
-            self._store.put_earned(order_id, claims.earned(order, self._config.key.address))
+            paid = claims.earned(order, self._config.key.address)
+            self._store.put_earned(order_id, paid, time.strftime("%Y-%m-%d", time.gmtime()))
             for work in works:
                 if work.key.order_id != order_id:
                     continue

@@ -41,11 +41,13 @@ _WORKS = RecordTable("works", ShareWork, _SHARE)
 _BOUNDARIES = RecordTable("boundaries", Boundary, (*_SHARE, int))
 # By order, in uassay.
 _EARNED = RecordTable("earned", int, (bytes,))
+_EARNED_BY_DAY = RecordTable("earned_by_day", int, (str,))
+"""By the day on which it was seen, in UTC: 2026-01-31."""
 # By back end.
 _MEASURED = RecordTable("measured", Measured, (str,))
 # The chain and the address that a home is of.
 _OWNERS = RecordTable("owners", str, (str,))
-_TABLES = (_WORKS, _BOUNDARIES, _EARNED, _MEASURED, _OWNERS)
+_TABLES = (_WORKS, _BOUNDARIES, _EARNED, _EARNED_BY_DAY, _MEASURED, _OWNERS)
 _LOCK_FILE = "provider.lock"
 
 
@@ -157,9 +159,22 @@ class Store:
         """Return what all orders have paid (uassay)."""
         return sum(amount for _, amount in self._records.scan(_EARNED))
 
-    def put_earned(self, order_id: bytes, amount: int) -> None:
-        """Remember what an order has paid so far (uassay)."""
+    def earned_by_order(self) -> dict[str, int]:
+        """Return what each order has paid (uassay), by its id in hex."""
+        return {order_id.hex(): amount for (order_id,), amount in self._records.scan(_EARNED)}
+
+    def earned_by_day(self) -> dict[str, int]:
+        """Return what came on each day (uassay), by the day."""
+        return {day: amount for (day,), amount in self._records.scan(_EARNED_BY_DAY)}
+
+    def put_earned(self, order_id: bytes, amount: int, day: str) -> None:
+        """Remember what an order has paid so far (uassay), seen on a day (2026-01-31)."""
+        more = amount - (self._records.get(_EARNED, order_id) or 0)
+        if not more:
+            return
         self._records.put(_EARNED, amount, order_id)
+        before = self._records.get(_EARNED_BY_DAY, day) or 0
+        self._records.put(_EARNED_BY_DAY, before + more, day)
 
 
 class TraceReader:
@@ -255,6 +270,9 @@ _STATUS: dict[str, type | tuple[type, ...]] = {
     "shares": list,
     "orders": list,
     "earned": int,
+    # Not there if an earlier version wrote it.
+    "earned_by_day": (dict, type(None)),
+    "earned_by_order": (dict, type(None)),
     "workers": list,
 }
 _STATUS_OF_SHARE: dict[str, type | tuple[type, ...]] = {

@@ -6,9 +6,8 @@ from math import floor, log10
 from types import MappingProxyType
 from typing import Any, Final
 
+from consumer.words import CLOSED, ENDS
 from domain.amount import PFLOP
-from domain.legs.reasons import LegEnd
-from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, Place, ShareState
@@ -131,37 +130,6 @@ STATES: Final = MappingProxyType(
         OrderState.RUNNING: "running",
         OrderState.PROVEN: "proven",
         OrderState.CLOSED: "closed",
-    }
-)
-CLOSED: Final = MappingProxyType(
-    {
-        CloseReason.CANCELLED: "cancelled by its consumer",
-        CloseReason.STOPPED_BY_JOB: "the job has no result from some place on; what was done before is paid",
-        CloseReason.SETTLED: "all rounds verified and paid",
-        CloseReason.EXPIRED: "no bid took it within its time to live",
-        CloseReason.DEADLINE: "its deadline passed before a match",
-        CloseReason.UNSERVED: "every leg that it may have has failed",
-        CloseReason.FAILED: "the leg failed, and it was not to be matched again",
-        CloseReason.UNVERIFIED: "nobody could tell whether a round is right",
-    }
-)
-ENDS: Final = MappingProxyType(
-    {
-        LegEnd.PAYLOAD_NOT_DELIVERED: "the consumer did not deliver the job's files",
-        LegEnd.DECLINED_BAD_JOB: "declined: the job does not load",
-        LegEnd.DECLINED_WORK_MISMATCH: "declined: the job is another amount of work than the order says",
-        LegEnd.DECLINED_TOO_SLOW: "declined: a trial was slower than its work at the bid's speed",
-        LegEnd.DECLINED_NOT_FINITE: "declined: a trial ended in what is no number",
-        LegEnd.STOPPED_BY_JOB: "all that there is of the job was done",
-        LegEnd.DECLINED_NO_CAPACITY: "declined: no room for it",
-        LegEnd.NOT_ACCEPTED: "the validator did not accept in time",
-        LegEnd.NO_PROGRESS: "the validator did not close a round in time",
-        LegEnd.STOPPED_BY_VALIDATOR: "the validator stopped",
-        LegEnd.WRONG_ROUND: "strangers found wrong what the validator answers for",
-        LegEnd.WRONG_SHARE: "strangers found wrong what a provider did",
-        LegEnd.DECLINED_BY_CHOICE: "declined by choice",
-        LegEnd.ORDER_DEADLINE: "the order's deadline passed",
-        LegEnd.UNDECIDED: "nobody could tell whether a place is right",
     }
 )
 SHARE_REASONS: Final = MappingProxyType(

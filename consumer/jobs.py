@@ -105,6 +105,14 @@ def remember(home: Path, note: OrderNote) -> None:
         ) from None
 
 
+def job_name(home: Path, order_id: bytes) -> str:
+    """Return the name of an order's job, its directory's; empty where this machine did not order it."""
+    try:
+        return recall(home, order_id).job.name
+    except ConsumerError:
+        return ""
+
+
 def recall(home: Path, order_id: bytes) -> OrderNote:
     """Read the note; ConsumerError where this machine did not order it."""
     path = home / "orders" / f"{order_id.hex()}.json"

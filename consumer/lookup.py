@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from chain.client.client import ChainClient
@@ -9,6 +10,7 @@ from consumer.errors import ConsumerError, InvalidId
 from domain.limits import QUERY_LIMIT_MAX
 from domain.market.queries import BidsRequest, OrdersRequest
 from domain.market.records import Bid, Order
+from matching_engine.conditions import backed_work
 
 
 class _HasId(Protocol):
@@ -34,7 +36,39 @@ def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> 
 
 def all_bids(client: ChainClient) -> Iterator[Bid]:
     """Yield every bid in the book."""
-    return all_pages(lambda after: client.query(BidsRequest("", QUERY_LIMIT_MAX, after)).bids)
+    return (found.bid for found in backed_bids(client))
+
+
+@dataclass(frozen=True, slots=True)
+class BackedBid:
+    """A bid, and the work (FLOPs) that its validator's free stake backs at its price: no larger order matches."""
+
+    bid: Bid
+    backed: int
+
+    @property
+    def id(self) -> bytes:
+        """The bid's id."""
+        return self.bid.id
+
+
+def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]:
+    """Yield the bids in the book, of one validator if one is named, with what backs them."""
+
+    def page(after: bytes) -> Sequence[BackedBid]:
+        answer = client.query(BidsRequest(validator, QUERY_LIMIT_MAX, after))
+        stakes = {found.validator: found.free_stake for found in answer.backings}
+        return [
+            BackedBid(bid, backed_work(stakes.get(bid.validator, 0), bid.offer.price))
+            for bid in answer.bids
+        ]
+
+    return all_pages(page)
+
+
+def most_backed(client: ChainClient, needed: int) -> int:
+    """Return the most work that a stake too small for ``needed`` FLOPs backs, among all bids; 0 without one."""
+    return max((b.backed for b in backed_bids(client) if b.backed < needed), default=0)
 
 
 def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:

@@ -1,6 +1,8 @@
 """What panels say of an order's rounds, for people."""
 
 from chain.client.client import ChainClient
+from consumer.waiting import panel_stage
+from domain.measures import duration
 from domain.proof.queries import OrderResponse, SeatsRequest
 from domain.proof.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
 
@@ -96,8 +98,11 @@ def tell_stop(on_chain: OrderResponse) -> str:
     )
 
 
-def tell_panel(panel: Panel) -> list[str]:
-    """Return what a panel waits for, and what it found wrong; nothing of one that found all as it should be."""
+def tell_panel(panel: Panel, now: int) -> list[str]:
+    """Return what a panel waits for, and what it found wrong; nothing of one that found all as it should be.
+
+    ``now`` is the time on the chain's clock.
+    """
     where = f"round {panel.round} of leg {panel.leg}"
     lines = [
         f"{where}: {name_place(place.place)} {_tell_ruling(place)}"
@@ -106,13 +111,6 @@ def tell_panel(panel: Panel) -> list[str]:
     ]
     if panel.is_settled or panel.is_decided:
         return lines
-    if not panel.is_open:
-        if not panel.stage and not panel.load:
-            return [*lines, f"{where} waits until auditors have room for its panel"]
-        return [*lines, f"{where} waits for the seed of stage {panel.stage + 1} of its panel"]
-    sitting = panel.seats - panel.first_seat
-    return [
-        *lines,
-        f"{where}: stage {panel.stage} of its panel, {panel.committed} of {sitting} have committed (until "
-        f"{panel.commits_end} s), {panel.revealed} have shown their answers (until {panel.reveals_end} s)",
-    ]
+    detail, until = panel_stage(panel)
+    left = f" (for another {duration(until - now)} at most)" if until > now else ""
+    return [*lines, f"the panel of {where}: {detail}{left}"]

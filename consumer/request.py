@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack
 
 from consumer.errors import ConsumerError
 from domain.market.records import Conditions
+from domain.readable import Readable
 from pol.rules.tiers.table import DEFAULT_TIERS
 
 
@@ -36,7 +37,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Readable):
     """What a consumer asks for: conditions, prices in uassay per PFLOP, durations in chain seconds.
 
     Without a price limit (0) an order takes the limit that a quote finds for it.

@@ -1,7 +1,7 @@
 """Fetching a result: encrypted chunks against the ciphertext root, plaintext against the roots of the round."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -22,6 +22,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import Round
+from domain.readable import Shown
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import (
@@ -49,7 +50,7 @@ Left = tuple[Sequence[TensorSpec], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Shown):
     """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot.
 
     Their tensors stay on disk, each until it is used. Another job goes on from there: ``JobSpec(resume=result)``.
@@ -69,6 +70,16 @@ class Result:
     round: int
     validator: str
     position: Position
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return what it is of, and how much."""
+        return (
+            ("round", self.round),
+            ("leg", self.leg),
+            ("tensors", len(self.state)),
+            ("root", self.root),
+            ("validator", self.validator),
+        )
 
     def save(self, path: Path | str) -> bytes:
         """Write what ``assay order result`` writes, and return the SHA-256 of the file with the model.

@@ -1,6 +1,6 @@
 """Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,9 +11,11 @@ from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from consumer.jobs import OrderNote, remember
+from consumer.lookup import most_backed
 from consumer.request import Request
 from consumer.watch import ID_SHOWN
-from domain.amount import MONEY_MAX, in_assay, price_ceil
+from consumer.words import STAKE, Asker, explain
+from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
@@ -22,15 +24,16 @@ from domain.limits import QUERY_LIMIT_MAX
 from domain.market.events import OrderOpened
 from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
-from domain.market.records import Histogram, JobTerms, Order, OrderState
+from domain.market.records import JobTerms, Order, OrderState
+from domain.measures import coins, duration, price, work
 from domain.node.queries import EventsRequest
 from domain.params import Params
 from domain.proof.params import ProofParams
+from domain.readable import Readable, Shown
 from domain.registry.queries import ValidatorsRequest
 from domain.vocabulary import changes_of
 from escrow.settle import audit_fee
 from link.handover import order_secret, public_point
-from matching_engine.conditions import CONDITIONS
 from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
@@ -52,7 +55,7 @@ SEQUENCES_TRIED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Readable):
     """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time.
 
     Example::
@@ -69,7 +72,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(Shown):
     """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit.
 
     Example::
@@ -87,6 +90,8 @@ class Quote:
     cheapest: int = 0
     # At that price limit.
     checked: Checked | None = None
+    # Where bids fail on stake: the most work that one that is too small backs (FLOPs).
+    backed: int = 0
 
     @property
     def work(self) -> int:
@@ -102,6 +107,26 @@ class Quote:
     def cost(self) -> int:
         """What the whole job costs at that price (uassay): its work, rounded up, and what audits need beside it."""
         return price_ceil(self.work, self.price) + self.audits
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return what the job would cost, and when it would be done."""
+        rows: list[tuple[str, object]] = [("work", work(self.work))]
+        if not self.match.bids:
+            reason, remedy = self.explain()
+            return [*rows, ("no bid", f"{reason}; {remedy}")]
+        rows += [("cost", coins(self.cost)), ("price", price(self.price))]
+        rows += [("rounds_take", duration(self.seconds)), ("price_limit", price(self.price_limit))]
+        return [*rows, ("bids", len(self.match.bids))]
+
+    def explain(self, asker: Asker = Asker.PYTHON) -> tuple[str, str]:
+        """Return why no bid fits, and what would help, for ``asker`` to type."""
+        return explain(
+            self.match.unmatched,
+            self.cheapest,
+            backed=self.backed,
+            needed=self.work,
+            asker=asker,
+        )
 
     @property
     def audits(self) -> int:
@@ -155,26 +180,34 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
             price_limit=request.price_limit,
             cheapest=cheapest,
             checked=checked,
+            backed=_backed(client, terms, found),
         )
     # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
     prices = dict.fromkeys(bid.offer.price for bid in found.bids)
-    for price in islice(prices, PRICES_TRIED):
-        limit = min(LIMIT_FACTOR * price, MONEY_MAX)
+    for asked in islice(prices, PRICES_TRIED):
+        limit = min(LIMIT_FACTOR * asked, MONEY_MAX)
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
             checked = _check(client, params, terms, replace(request, price_limit=limit))
             return Quote(
                 terms=terms, match=found, params=params, price_limit=limit, checked=checked
             )
-    return Quote(terms, found, params, checked=checked)
+    backed = _backed(client, terms, found)
+    return Quote(terms=terms, match=found, params=params, checked=checked, backed=backed)
 
 
-def with_price_limit(found: Quote, request: Request) -> Request:
+def _backed(client: ChainClient, terms: JobTerms, found: SimulateMatchResponse) -> int:
+    """Return the most work that a stake too small for the job backs, where that keeps bids from it."""
+    fails = not found.bids and any(name == STAKE for name, _ in found.unmatched)
+    return most_backed(client, total_work(terms)) if fails else 0
+
+
+def with_price_limit(found: Quote, request: Request, asker: Asker = Asker.PYTHON) -> Request:
     """Return a request with a price limit: its own, or that of its quote; ConsumerError if neither has one."""
     if request.price_limit:
         return request
     if not found.match.bids:
-        raise ConsumerError(*explain(found.match.unmatched, found.cheapest))
+        raise ConsumerError(*found.explain(asker))
     return replace(request, price_limit=found.price_limit)
 
 
@@ -234,36 +267,18 @@ def active_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
     return [o for o in orders if o.terms.job_id == job.id and o.state is not OrderState.CLOSED]
 
 
-def describe_active_orders(orders: Sequence[Order]) -> str:
+def describe_active_orders(orders: Sequence[Order], asker: Asker = Asker.PYTHON) -> str:
     """Return a warning that a job already has active orders and that the new one will be separate."""
     named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
     more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
     return (
         f"you have ordered this job already: {named}{more}; this will be another order, with its own deposit"
-        " (to follow one that you have: assay order watch ORDER, or network.order(ORDER))"
+        f" (to follow one that you have: {asker.follow(orders[0].id)})"
     )
 
 
-def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
-    """Return why no bid takes an order, and what would help; ``cheapest`` is the price that would do, 0 where none."""
-    if not unmatched:
-        remedy = "an order with a price limit stays in the book (--price-limit, or price_limit=)"
-        return "no bid stands", f"wait for bids: {remedy}"
-    reason = ", ".join(f"{count} on {name}" for name, count in unmatched)
-    most = max(count for _, count in unmatched)
-    failed = [name for name, count in unmatched if count == most]
-    if cheapest:
-        remedy = (
-            "a bid would take it at this price of a PFLOP: "
-            f"--price-limit {in_assay(cheapest)}, or price_limit={cheapest}"
-        )
-    else:
-        remedy = "; ".join(row.helps for row in CONDITIONS if row.name in failed)
-    return f"no bid fits now: bids fail, {reason}", remedy
-
-
 @dataclass(frozen=True, slots=True)
-class SubmittedOrder:
+class SubmittedOrder(Readable):
     """An order on chain: its id, deposit, the transaction and its fee.
 
     Example::
@@ -357,23 +372,25 @@ def place_order(
     home: Path,
     note: Callable[[str], None],
     sending: Callable[[bytes], None] = lambda order_id: None,
+    asker: Asker = Asker.PYTHON,
 ) -> Placement:
     """Order the job of a directory, and keep in ``home`` which directory it was.
 
     A request without a price limit takes that of its quote. ``note`` is told of active orders of the same job, and of
     an order that has to wait for a bid. ``sending`` is told the order's id before it is sent, as :func:`submit` does.
+    ``asker`` says what a person can type.
     """
     # The deposit is locked at once, and the winner takes no request with a wrong time.
     if wrong := find_wrong_clock(client.status):
         raise ConsumerError(wrong, REMEDY)
     others = active_orders(client, key.address, job)
     if others:
-        note(describe_active_orders(others))
+        note(describe_active_orders(others, asker))
     offered = quote(client, job, request)
-    request = with_price_limit(offered, request)
+    request = with_price_limit(offered, request, asker)
     if not offered.match.bids:
-        reason, remedy = explain(offered.match.unmatched, offered.cheapest)
-        note(f"{reason}; {remedy}; the order waits")
+        reason, remedy = offered.explain(asker)
+        note(f"{reason}; {remedy}; the order waits for {duration(request.time_to_live)} at most")
     since = client.query(EventsRequest(1, 1)).next
 
     def remember_order(order_id: bytes) -> None:

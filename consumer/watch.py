@@ -1,7 +1,7 @@
 """Following an order: what a person wants to know of it, and waiting until it is where they want it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,15 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
+from consumer.losses import last_loss
+from consumer.waiting import waiting
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
+from domain.measures import coins
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import ShareState
+from domain.readable import Readable, Shown
 from link.errors import ClusterError
 from pol.job.document import Job
 from wire.keys import Key
@@ -29,7 +33,7 @@ _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Shown):
     """Where an order stands, in one look.
 
     Example::
@@ -56,11 +60,31 @@ class Summary:
     withheld: int
     refunded: int
     locked: int
+    # Mean over the slots at the end of the last closed round; None before that.
+    loss: float | None = None
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return where the order stands."""
+        return (
+            ("state", self.reason or self.state),
+            ("rounds", f"{self.round} of {self.rounds} closed, {self.verified} verified"),
+            ("loss", "-" if self.loss is None else f"{self.loss:.4f}"),
+            ("cost", coins(self.paid)),
+            ("locked", coins(self.locked)),
+            ("refunded", coins(self.refunded)),
+            ("leg", self.leg),
+            ("validator", self.validator),
+        )
 
     @property
     def over(self) -> bool:
         """Tell whether nothing more will happen to the order."""
         return self.state == OrderState.CLOSED
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether the order is closed with all rounds verified and paid."""
+        return self.reason == CloseReason.SETTLED.name.lower()
 
 
 def summarise(answer: OrderResponse) -> Summary:
@@ -83,24 +107,14 @@ def summarise(answer: OrderResponse) -> Summary:
         withheld=answer.escrow.withheld,
         refunded=sum(row.refunded for row in answer.escrow.depositors),
         locked=sum(row.locked for row in answer.escrow.depositors),
+        loss=last_loss(answer),
     )
 
 
 def waits_for(answer: OrderResponse) -> str:
-    """Say in a few words what an order waits for."""
-    order, found = answer.order, summarise(answer)
-    match order.state:
-        case OrderState.OPEN:
-            return "waits for a match"
-        case OrderState.MATCHED:
-            return "waits for the trial"
-        case OrderState.RUNNING:
-            return f"waits for shares of round {found.round}"
-        case OrderState.CLOSED:
-            return "is over"
-    if any(not panel.is_decided for panel in answer.panels if panel.leg == order.legs):
-        return "waits for auditors"
-    return "waits for a window" if found.verified < found.round else "waits for the hand-over"
+    """Say in a few words what an order waits for; :class:`consumer.waiting.Waiting` says it whole."""
+    found = waiting(answer, 0)
+    return f"waits for {found.what}" if found else "is over"
 
 
 def follow(
@@ -136,14 +150,14 @@ def follow(
 def _still(answer: OrderResponse | None) -> StillWaiting:
     if answer is None:
         return StillWaiting("no node answers", "go on: assay order watch ORDER, or call it again")
-    where = f"the order is still {answer.order.state.name.lower()}"
+    where = f"the order is still {answer.order.state.name.lower()}, and {waits_for(answer)}"
     return StillWaiting(
         where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}, or call it again"
     )
 
 
 @dataclass
-class Delivery:
+class Delivery(Readable):
     """Keeps delivering the payload to whoever has to be given it, leg by leg.
 
     Example::

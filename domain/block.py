@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from domain.beacon import Reveal
 from domain.errors import Refusal
 from domain.events import Event
+from domain.readable import Readable
 from domain.tx import Tx
 
 
@@ -36,7 +37,7 @@ class TxResult:
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastResult:
+class BroadcastResult(Readable):
     """What the mempool said: code 0 means accepted there, not that a block has it.
 
     Example::

@@ -39,6 +39,7 @@
     ├── ConsoleError             the console cannot start                             (console.errors)
     └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
         ├── WrongUsage           exit code 2
+        ├── NotSettled           exit code 5
         └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number that are never reused. Codespace ``sdk`` has the numbers that Cosmos clients
@@ -48,6 +49,8 @@ know (Cosmos SDK, types/errors); ``assay`` is ours.
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
+
+from domain.readable import Readable
 
 
 class Exit(IntEnum):
@@ -61,6 +64,8 @@ class Exit(IntEnum):
     TIMED_OUT = 3
     # It was done, and what it shows is for somebody to see to.
     NEEDS_CARE = 4
+    # The order that was waited for is closed, and was not settled.
+    NOT_SETTLED = 5
 
 
 class Expected(Exception):
@@ -117,7 +122,7 @@ def printable(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class Code(Readable):
     """A kind of refusal: codespace, number (unique in the codespace), and a stable name for scripts.
 
     Example::

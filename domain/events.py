@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_t
 
 from domain.codec import decode, encode
 from domain.keys import RoundKey, ShareKey
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ Counts = tuple[tuple[str, int], ...]
 """Names with numbers: each pair is an attribute of its own, behind all others."""
 
 
-class Change:
+class Change(Readable):
     """A change of the state that people and daemons follow; ``KIND`` is its name on the wire.
 
     Example::

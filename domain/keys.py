@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from domain.bounds import Count, Hash, Slot
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class RoundKey:
+class RoundKey(Readable):
     """Names a round of a leg; unpacks into its parts, in the order that keys and events have.
 
     Example::
@@ -33,7 +34,7 @@ class RoundKey:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class ShareKey:
+class ShareKey(Readable):
     """Names one issue of a share; unpacks into its parts, in the order that keys and events have.
 
     Example::

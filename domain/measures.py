@@ -1,6 +1,15 @@
-"""Durations and speeds in words: the same in errors, logs, answers of the link, and commands."""
+"""Durations, speeds, work and prices in words: the same in errors, logs, answers of the link, and commands."""
+
+from domain.amount import ASSAY
 
 _DURATIONS = (("days", 86_400), ("h", 3_600), ("min", 60))
+_WORK = (
+    ("EFLOP", 10**18),
+    ("PFLOP", 10**15),
+    ("TFLOP", 10**12),
+    ("GFLOP", 10**9),
+    ("MFLOP", 10**6),
+)
 _SPEEDS = (("TFLOP/s", 10**12), ("GFLOP/s", 10**9), ("MFLOP/s", 10**6))
 
 
@@ -18,6 +27,26 @@ def speed(value: int) -> str:
         if value >= size:
             return f"{_tenths(value, size)} {unit}"
     return f"{value:,} FLOP/s"
+
+
+def work(value: int) -> str:
+    """Write FLOPs for people: 950,000 FLOP, 368.2 GFLOP, 1.0 PFLOP."""
+    for unit, size in _WORK:
+        if value >= size:
+            return f"{_tenths(value, size)} {unit}"
+    return f"{value:,} FLOP"
+
+
+def coins(value: int) -> str:
+    """Write uassay exactly for people: 2,500,000 is 2.5 ASSAY."""
+    whole, rest = divmod(value, ASSAY)
+    decimals = f".{rest:06}".rstrip("0").rstrip(".")
+    return f"{whole:,}{decimals} ASSAY"
+
+
+def price(value: int) -> str:
+    """Write a price (uassay per PFLOP) in the unit that prices have everywhere: 900,000 ASSAY per PFLOP."""
+    return f"{coins(value)} per PFLOP"
 
 
 def _tenths(value: int, size: int) -> str:

@@ -11,6 +11,7 @@ from domain.node.queries import ComponentParams, Parameter, ParamsResponse
 from domain.order_params import OrderParams
 from domain.plain import read
 from domain.proof.params import ProofParams
+from domain.readable import Readable
 from domain.vocabulary import COMPONENTS
 
 P = TypeVar("P")
@@ -44,7 +45,7 @@ def _with_records(records: Mapping[str, type[Any]]) -> Callable[[type[P]], type[
 
 
 @_with_records(RECORDS)
-class Params:
+class Params(Readable):
     """The parameters of all components, each record under its component's name, with the defaults of a public network.
 
     Example::

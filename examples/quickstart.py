@@ -1,7 +1,9 @@
 """From a model to its weights: a job is traced here, ordered, trained on a network, and its result is loaded.
 
-assay localnet start            # in another terminal
-ASSAY_HOME=~/.assay/localnet/consumer python examples/quickstart.py
+Two commands, the first in a terminal of its own; a notebook needs only that one:
+
+    assay localnet start
+    ASSAY_HOME=~/.assay/localnet/consumer python examples/quickstart.py
 """
 
 import torch
@@ -40,9 +42,12 @@ assay.build_job(job, "quickstart-job")
 # %% [markdown]
 # The order locks its price until strangers have recomputed what they drew. What happens to it comes as events, with the
 # payload delivered on the way; the result is there once its last round is closed.
+#
+# `home` is where your keys are. `None` means what `ASSAY_HOME` says, else `~/.assay`; with the market of
+# `assay localnet start`, a notebook writes `home="~/.assay/localnet/consumer"`.
 
 # %%
-with assay.connect() as network:
+with assay.connect(home=None) as network:
     print("it costs", network.quote("quickstart-job").cost / 1e6, "ASSAY")
     order = network.submit("quickstart-job")
     for event in order.events(until=assay.OrderState.PROVEN):

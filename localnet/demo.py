@@ -17,7 +17,7 @@ from consumer.errors import StillWaiting
 from consumer.jobs import read_job
 from consumer.request import Request
 from consumer.result import fetch_result
-from consumer.submit import LIMIT_FACTOR, SubmittedOrder, explain, quote, submit
+from consumer.submit import LIMIT_FACTOR, SubmittedOrder, quote, submit
 from consumer.watch import Delivery, wait_for, waits_for
 from consumer.why import why
 from domain.market.events import OrderOpened
@@ -174,7 +174,7 @@ class Demo:
                 network, client, key, job, job_directory
             )
             if not on_chain.order.close_reason or not on_chain.rounds:
-                told = "; ".join(str(why(on_chain)).splitlines())
+                told = "; ".join(str(why(on_chain, client.status().clock)).splitlines())
                 raise NetworkError(
                     f"no round of the order was verified: {told} (logs: {self._directory}/logs)",
                     _BUSY,
@@ -219,7 +219,7 @@ class Demo:
         )
         found = quote(client, job, request)
         if not (price := found.price):
-            raise NetworkError(*explain(found.match.unmatched))
+            raise NetworkError(*found.explain())
         self._say("submitting the order", network)
         limited = replace(request, price_limit=price)
         made = submit(client, TxSender(client, key), key, job, limited)

@@ -62,7 +62,8 @@ def _nothing(_: Asked) -> int:
 class Condition(ABC):
     """What a bid must satisfy to take an order.
 
-    ``passes`` says it to people: "the bid passes if …"; ``helps`` what a consumer can do whom it keeps from a match.
+    ``passes`` says it to people: "the bid passes if …"; ``fails`` completes "one bid …" and "several bids …" for bids
+    that do not pass; ``helps`` what a consumer can do whom it keeps from a match.
     ``has`` reads the value of a standing bid that decides. ``basis`` is what of an order that value depends on as well,
     for nearly all conditions nothing: the book keeps a column for each basis that occurs. ``asks`` and ``offers`` are
     the options for the two sides.
@@ -73,6 +74,7 @@ class Condition(ABC):
 
     name: str
     passes: str
+    fails: tuple[str, str]
     helps: str
     has: Callable[[Standing, int], Any]
     basis: Callable[[Asked], int] = _nothing
@@ -218,10 +220,9 @@ def _most_work_for(value: int, price: int) -> int:
     return value * PFLOP // price if price else UNBOUNDED
 
 
-def _room(standing: Standing, _: int) -> int:
-    """Return the FLOPs that the bid can still take: what is not sold, as far as the validator's stake backs it."""
-    backed = _most_work_for(standing.free_stake, standing.bid.offer.price)
-    return min(standing.free_capacity, backed)
+def backed_work(free_stake: int, price: int) -> int:
+    """Return the FLOPs that a free stake (``uassay``) backs at a price: those that cost at most so much."""
+    return _most_work_for(free_stake, price)
 
 
 def _most_bond(standing: Standing) -> int:
@@ -242,6 +243,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="expired",
         passes="it has not expired",
+        fails=("has expired", "have expired"),
         helps="wait for new bids",
         has=lambda standing, _: standing.bid.expires_at,
         needs=lambda _, clock: clock + 1,
@@ -249,6 +251,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="jailed",
         passes="its validator is in the validator set",
+        fails=("has a jailed validator", "have jailed validators"),
         helps="wait for other validators",
         has=lambda standing, _: standing.jailed,
         wants=lambda _: "active",
@@ -257,6 +260,10 @@ CONDITIONS: tuple[Condition, ...] = (
     NoneOf(
         name="excluded",
         passes="its validator has not declined or failed the order",
+        fails=(
+            "has a validator that declined or failed this order",
+            "have validators that declined or failed this order",
+        ),
         helps="wait for bids of other validators",
         has=lambda standing, _: standing.bid.validator,
         names=lambda order: order.excluded,
@@ -264,6 +271,10 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="firm",
         passes="its validator took back or worsened no bid since the block before the order's",
+        fails=(
+            "has a validator that has just worsened or withdrawn a bid",
+            "have validators that have just worsened or withdrawn a bid",
+        ),
         helps="cancel, look at the new bids, and order again",
         has=lambda standing, _: -standing.worsened_height,
         needs=lambda order, _: 1 - order.opened_height,
@@ -271,6 +282,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="price",
         passes="its price is not above the limit, nor above what the escrow can pay",
+        fails=("asks more", "ask more"),
         helps="raise the price limit",
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
@@ -282,6 +294,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="device_class",
         passes="it is of the device class, if the order names one",
+        fails=("has another device class", "have another device class"),
         helps="name another device class, or none",
         has=lambda standing, _: standing.bid.offer.device_class,
         wants=lambda order: order.conditions.device_class,
@@ -299,6 +312,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="memory",
         passes="a device has at least the memory",
+        fails=("has less memory", "have less memory"),
         helps="ask for less memory, or wait for a bid with what the job needs",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
@@ -314,6 +328,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="regions",
         passes="all its regions are among the order's, if the order names any",
+        fails=("may leave the regions", "may leave the regions"),
         helps="allow more regions, or name none",
         has=lambda standing, _: standing.bid.offer.regions,
         wants=lambda order: order.conditions.regions,
@@ -324,6 +339,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="tier",
         passes="it verifies in a tier that the order names, or in any if the order names none",
+        fails=("verifies in other tiers", "verify in other tiers"),
         helps="allow more tiers, or name none",
         has=lambda standing, _: standing.bid.offer.tiers,
         # An order that names none takes any, but a bid may offer none.
@@ -348,6 +364,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="min_work",
         passes="the order has at least its least work",
+        fails=("takes larger jobs only", "take larger jobs only"),
         helps="order a larger job",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
@@ -359,6 +376,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="max_work",
         passes="the order has at most its greatest work, if it names one",
+        fails=("takes smaller jobs only", "take smaller jobs only"),
         helps="order a smaller job",
         has=lambda standing, _: standing.bid.offer.max_work or UNBOUNDED,
         needs=lambda order, _: order.work,
@@ -368,6 +386,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="max_payload",
         passes="payload and data are at most its largest, if it names one",
+        fails=("takes less data", "take less data"),
         helps="order a job with less data",
         has=lambda standing, _: standing.bid.offer.max_payload or UNBOUNDED,
         needs=lambda order, _: order.payload_bytes,
@@ -379,6 +398,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="accept",
         passes="payload and data arrive, and a trial at its slot speed is over, within `accept_max`",
+        fails=("is too slow for the data and the trial", "are too slow for the data and the trial"),
         helps="order a job with less data, or shorter segments",
         has=lambda standing, _: standing.bid.offer.slot_speed,
         needs=_least_trial_speed,
@@ -388,6 +408,7 @@ CONDITIONS: tuple[Condition, ...] = (
         name="deadline",
         passes="the time to accept, its rounds at its slot speed with its slots at once, and the last round's "
         "window, or every stage of its panel, fit before the deadline",
+        fails=("is too slow for the deadline", "are too slow for the deadline"),
         helps="give it a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
         needs=_least_slot_speed,
@@ -399,9 +420,18 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="capacity",
-        passes="enough of its capacity is not sold, and its validator's stake backs the work's price",
+        passes="enough of its capacity is not sold",
+        fails=("has too little capacity left", "have too little capacity left"),
         helps="wait until capacity comes free, or order a smaller job",
-        has=_room,
+        has=lambda standing, _: standing.free_capacity,
+        needs=lambda order, _: order.work,
+    ),
+    AtLeast(
+        name="stake",
+        passes="its validator's stake, beyond what backs its running orders, is at least the work's price",
+        fails=("has too little stake behind it", "have too little stake behind them"),
+        helps="order a smaller job, or wait for a bid with more stake or a lower price",
+        has=lambda standing, _: backed_work(standing.free_stake, standing.bid.offer.price),
         needs=lambda order, _: order.work,
         own=True,
         taken=True,
@@ -409,6 +439,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="bond",
         passes="its validator's bond account, and its largest job bond, cover the job bond at its price",
+        fails=("has too small a bond", "have too small a bond"),
         helps="wait until bonds come free, or order a smaller job",
         has=_bonded,
         basis=lambda order: order.job_bond_bps,
@@ -420,6 +451,10 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="least_bond",
         passes="both cover the least job bond, which is that of half the order's price limit, and `payload_fee`",
+        fails=(
+            "has too small a bond for the price limit",
+            "have too small a bond for the price limit",
+        ),
         helps="lower the price limit, or wait until bonds come free",
         has=lambda standing, _: _most_bond(standing),
         needs=lambda order, _: order.job_bond(0),
@@ -435,6 +470,7 @@ PRICE = next(condition for condition in CONDITIONS if condition.name == "price")
 STOOD = AtLeast(
     name="stood",
     passes="it stood before the order's block",
+    fails=("came later", "came later"),
     helps="",
     has=lambda standing, _: -standing.bid.placed_height,
     needs=lambda order, _: 1 - order.opened_height,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from domain.limits import METRICS_MAX
+from domain.readable import Readable
 
 MAX_RANK = 8
 """Dimensions of a value."""
@@ -28,7 +29,7 @@ MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Readable):
     """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise).
 
     ``nodes`` caps those of a program, and of each body in it; ``unrolled_nodes`` those that it has once its repeats

@@ -7,6 +7,7 @@ from math import prod
 from typing import Annotated
 
 from domain.bounds import Form, Length, Range, Size
+from domain.readable import Readable
 from pol.limits import MAX_DIMENSION, MAX_RANK
 
 ITEM_SIZE = {"f32": 4, "i64": 8, "bool": 1}
@@ -51,7 +52,7 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorSpec(Readable):
     """A named tensor of a state, or a column of the data (whose shape leaves the row dimension out).
 
     Example::

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli import output
 from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS
 from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import flops, money, short, table
+from assay.cli.output import flops, plain, short, table
 from domain.limits import PROVIDERS_BPS_MAX
 from domain.market.events import BidPlaced
 from domain.measures import duration
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chain.client.client import ChainClient
+    from consumer.lookup import BackedBid
     from domain.market.records import Bid
 
 
@@ -67,10 +69,11 @@ def place(
         offer = replace(offer, max_work=offer.max_work or capacity)
         message = MsgPlaceBid(key.address, offer, capacity, duration=lasts)
         receipt = context.sender(client, key).send(message)
-    placed = next(changes_of(BidPlaced, receipt.events)).bid.hex()
+        placed = next(changes_of(BidPlaced, receipt.events)).bid
+        backed = backed_of(client, key.address, placed)
     context.output.result(
-        {"bid": placed, "height": receipt.height, "tx": receipt.hash},
-        f"placed bid {placed} at height {receipt.height}",
+        {"bid": placed, "height": receipt.height, "tx": receipt.hash, "backed": backed},
+        [f"placed bid {placed.hex()} at height {receipt.height}", tell_backed(backed, capacity)],
     )
 
 
@@ -79,32 +82,54 @@ def place(
 @common_options
 def list_(context: CommandContext, validator: str) -> None:
     """List the book."""
-    from domain.market.queries import BidsRequest
+    from consumer.lookup import backed_bids
 
     with context.client() as client:
-        bids, clock = client.query(BidsRequest(validator, 1000, b"")).bids, client.status().clock
-    context.output.result(bids, bid_table(bids, clock))
+        found, clock = list(backed_bids(client, validator)), client.status().clock
+    context.output.result(
+        [{**plain(each.bid), "backed": plain(each.backed)} for each in found],
+        bid_table(found, clock),
+    )
 
 
-def bid_table(bids: "Sequence[Bid]", clock: int) -> "Table":
-    """Return bids for people, with the time that each has left on the chain's ``clock``."""
+def backed_of(client: "ChainClient", validator: str, bid_id: bytes) -> int:
+    """Return the FLOPs that a validator's free stake backs at the price of one of its bids."""
+    from consumer.lookup import backed_bids
+
+    found = (each.backed for each in backed_bids(client, validator) if each.id == bid_id)
+    return next(found, 0)
+
+
+def tell_backed(backed: int, capacity: int) -> str:
+    """Say how much of a bid's capacity its validator's stake backs."""
+    if backed >= capacity:
+        return f"your stake backs all of its {flops(capacity)}"
+    return (
+        f"your stake backs {flops(backed)} of its {flops(capacity)} at this price: larger orders do not match"
+        " (condition stake), and smaller ones only until so much runs; a lower price or more stake makes it more"
+    )
+
+
+def bid_table(found: "Sequence[BackedBid]", clock: int) -> "Table":
+    """Return bids for people, with what stake backs and the time that each has left on the chain's ``clock``."""
     rows = [
         (
             short(bid.id),
             short(bid.validator),
-            money(bid.offer.price),
+            output.price(bid.offer.price),
             bid.offer.device_class,
             f"{flops(bid.offer.slot_speed)}/s",
             bid.offer.slots,
             flops(bid.free),
+            flops(backed),
             ",".join(bid.offer.tiers),
             duration(max(0, bid.expires_at - clock)),
         )
-        for bid in bids
+        for bid, backed in ((each.bid, each.backed) for each in found)
     ]
     columns = (
-        "bid", "validator", "price of a PFLOP", "device", "speed of a slot", "slots", "work left",
-        "tiers", "expires in",
+        "bid", "validator", "price", "device", "speed of a slot", "slots", "work left",
+        "stake backs", "tiers", "expires in",
     )  # fmt: skip
     return table("Bids", columns, rows)
 
@@ -155,7 +180,11 @@ def change(
             duration=lasts,
         )
         receipt = context.sender(client, key).send(message)
-    context.output.result(receipt, f"changed at height {receipt.height}")
+        backed = backed_of(client, key.address, known.id)
+    context.output.result(
+        {**plain(receipt), "backed": plain(backed)},
+        [f"changed at height {receipt.height}", tell_backed(backed, message.capacity)],
+    )
 
 
 @command.command(

@@ -32,7 +32,7 @@ _OFFERED = [option for row in CONDITIONS for option in row.offers]
 _PRICE_LIMIT = click.option(
     "--price-limit",
     type=AMOUNT,
-    help="At most so much a PFLOP, as 1000000uassay.  [twice the best price]",
+    help="At most so much per PFLOP, as 900000ASSAY.  [twice the best price]",
 )
 _LIFE = (
     click.option(

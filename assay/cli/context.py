@@ -38,7 +38,7 @@ class CommandContext(Settings):
         in_the_clear = self.setting("keyring").value == KeyringBackend.TEST
         if in_the_clear and not client.status().chain_id.startswith(LOCAL_PREFIX):
             self.output.note(f"warning: {IN_THE_CLEAR}")
-        return TxSender(client, key)
+        return TxSender(client, key, note=self.output.note)
 
 
 def _common() -> list[Callable[[Any], Any]]:

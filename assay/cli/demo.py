@@ -14,7 +14,7 @@ from rich.text import Text
 
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import flops, load_line, money, short, stderr, table
+from assay.cli.output import flops, load_line, money, price, short, stderr, table
 
 if TYPE_CHECKING:
     from assay.cli.story import Story
@@ -309,7 +309,7 @@ def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str,
     workers = ", ".join(names.get(provider, short(provider)) for provider in second["providers"])
     return [
         f"two orders at once: {names.get(first.validator if first else '', 'nobody')} had the cheapest bid "
-        f"({money(finished.price)} a PFLOP) and sold all of it to the first; the second went to "
+        f"({price(finished.price)}) and sold all of it to the first; the second went to "
         f"{names.get(second['validator'], 'nobody')} ({money(int(second['price_per_pflop']))}), where {workers} "
         f"trained {same}"
     ]

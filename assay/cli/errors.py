@@ -17,5 +17,11 @@ class Interrupted(CliError):
     """The person at the terminal ended it."""
 
 
+class NotSettled(CliError):
+    """An order that was waited for is closed, and was not settled."""
+
+    exit_code = Exit.NOT_SETTLED
+
+
 class SystemFailed(CliError):
     """The operating system refuses a file, a socket or a process."""

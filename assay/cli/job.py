@@ -72,10 +72,20 @@ def command() -> None:
     help="Go on from a result: a model.safetensors, or its folder.",
 )
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    help="Compare one step of the job with one of plain torch, and refuse what differs.  [check]",
+)
 @network_options
 @common_options
 def build(
-    context: CommandContext, file: Path | None, resume: Path | None, to: Path, **options: Any
+    context: CommandContext,
+    file: Path | None,
+    resume: Path | None,
+    to: Path,
+    check: bool,
+    **options: Any,
 ) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
@@ -90,11 +100,11 @@ def build(
     with stages(context.output) as tell, _folder(to):
         build_job = _builder(tell)
         if file is None:
-            job = build_job(spec_of(tuning, tell), to, tell, resume)
+            job = build_job(spec_of(tuning, tell), to, tell, resume, check)
         else:
             refuse_without_model(tuning)
             with _errors_of(file):
-                job = build_job(file, to, tell, resume)
+                job = build_job(file, to, tell, resume, check)
     _show(context, job, to, options)
     keep_for_good()  # the process ends, which would look at every module and model once more
 
@@ -228,6 +238,7 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
         ("slots, batch", f"{about.slots}, {about.batch} rows each"),
         ("segments", f"{about.segments:,} of {counted(about.segment_steps, 'step')}"),
         ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
+        ("order of rows", about.sampling),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
         (
             f"products of a step of {', '.join(about.products)} bits",

@@ -55,12 +55,25 @@ _OS_REMEDIES = {
 }
 
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
 class LazyGroup(click.Group):
     """Lists all commands, imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
         return list(GROUPS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is called; an unknown name gets the nearest ones as a suggestion."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as unknown:
+            name = unknown.command_name
+            raise click.exceptions.NoSuchCommand(name, possibilities=GROUPS, ctx=ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import ``assay.cli.<name>`` and return its ``command``."""
@@ -100,7 +113,29 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Whatever the umask is, what a command makes can be changed by its owner alone, and by the owner's group.
     os.umask(os.umask(0) | 0o002)
-    sys.exit(run(assay))
+    with _terminated_as_interrupted():
+        code = run(assay)
+    sys.exit(code)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let a SIGTERM end a command as Ctrl-C does: with its sentence of how to go on.
+
+    A command that runs a daemon sets handlers of its own.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def mend_streams() -> None:
@@ -162,15 +197,16 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let no Ctrl-C cut off what is said last."""
+    """Let no Ctrl-C and no SIGTERM cut off what is said last."""
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in _ENDING]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _interrupted(abort: BaseException) -> Interrupted:

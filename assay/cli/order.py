@@ -1,7 +1,8 @@
 """``assay order``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,29 @@ import click
 from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
-from assay.cli.errors import CliError, Interrupted
-from assay.cli.output import byte_progress, flops, load_line, money, resume_line, short, table
-from domain.errors import Expected
+from assay.cli.errors import Interrupted, NotSettled
+from assay.cli.output import (
+    byte_progress,
+    flops,
+    load_line,
+    moment,
+    money,
+    plain,
+    price,
+    resume_line,
+    short,
+    table,
+)
+from domain.errors import Exit, Expected
+from domain.market.reasons import CloseReason
 from domain.market.records import Histogram, Order, OrderState
+from domain.measures import duration
 from domain.proof.queries import OrderResponse
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from consumer.submit import Quote
     from consumer.watch import Summary
 
 job_option = click.option(
@@ -37,6 +52,7 @@ def command() -> None:
 
 @command.command(
     help="Sign and submit an order, lock its payment, and deliver the payload to the winner.\n\n"
+    f"Ends with {Exit.NOT_SETTLED.value} where the order closes before a validator has accepted it.\n\n"
     "Example: assay order submit ./digits --price-limit 1000000000000uassay --from alice"
 )
 @click.argument("directory", type=click.Path(path_type=Path))
@@ -50,6 +66,7 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
     from consumer.jobs import read_job
     from consumer.submit import place_order, quote
     from consumer.watch import Delivery, summarise, wait_for
+    from consumer.words import Asker
 
     job, request, key = read_job(directory), read_request(values), context.key()
     sent: list[bytes] = []
@@ -65,12 +82,14 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
                 home=context.home,
                 note=context.output.note,
                 sending=sent.append,
+                asker=Asker.SHELL,
             )
             made, offered = placed.submitted, placed.quote
             request = replace(request, price_limit=offered.price_limit)
             telling = Telling(
                 context.output.note,
-                lambda: quote(client, job, request).cheapest,
+                lambda: quote(client, job, request),
+                lambda: client.status().clock,
                 [] if offered.match.bids else [offered.match.unmatched],
             )
             context.output.note(f"order {made.order_id.hex()}: locked {money(made.deposit)}")
@@ -115,11 +134,20 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
         f"{made.order_id.hex()} is {summary.state.name.lower()}"
         + (f" at {summary.validator}" if summary.validator else ""),
     )
-    if summary.over:
-        raise CliError(f"the order closed: {summary.reason}", "see assay order why")
+    if summary.over and not summary.settled:
+        raise _not_settled(made.order_id, summary)
     context.output.note(
         f"leave assay order watch {short(made.order_id)} running: if this validator fails it, another one may take it, "
         "and needs the payload from you"
+    )
+
+
+def _not_settled(order_id: bytes, summary: "Summary") -> NotSettled:
+    from consumer.words import CLOSED
+
+    told = CLOSED[CloseReason[summary.reason.upper()]]
+    return NotSettled(
+        f"the order is closed, {summary.reason}: {told}", f"see assay order why {short(order_id)}"
     )
 
 
@@ -127,62 +155,92 @@ class Telling:
     """Says once what keeps an order waiting that was sent, and who takes it."""
 
     def __init__(
-        self, note: Callable[[str], None], cheapest: Callable[[], int], told: list[Histogram]
+        self,
+        note: Callable[[str], None],
+        ask: Callable[[], "Quote"],
+        clock: Callable[[], int],
+        told: list[Histogram],
     ) -> None:
-        """Say it with ``note``; ``cheapest`` asks for the price that would do, ``told`` are reasons known already."""
-        self._note, self._cheapest, self._told = note, cheapest, told
+        """Say it with ``note``; ``ask`` gets a quote, ``clock`` the chain's time; ``told`` are known reasons."""
+        self._note, self._ask, self._clock, self._told = note, ask, clock, told
         self._matched: list[int] = []
 
     def look(self, answer: OrderResponse) -> None:
         """Say what is new in an answer about the order."""
-        from consumer.submit import explain
+        from consumer.waiting import waiting
+        from consumer.words import Asker, list_failures, what_helps
 
         order, current = answer.order, answer.current
         is_matched = order.state is OrderState.MATCHED
         if is_matched and current and current.number not in self._matched:
             self._matched.append(current.number)
             self._note(
-                f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the payload, "
-                "and tries the job"
+                f"matched: {short(current.validator)} takes it at {price(current.price)}, gets the payload, and tries"
+                " the job"
             )
         if order.state is OrderState.OPEN and order.unmatched and order.unmatched not in self._told:
             self._told.append(order.unmatched)
-            self._note("; ".join((*explain(order.unmatched, self._cheapest()), "the order waits")))
+            found = self._ask()
+            waits = waiting(
+                answer,
+                self._clock(),
+                reason=list_failures(order.unmatched, found.backed, found.work),
+                remedy=what_helps(order.unmatched, found.cheapest, Asker.SHELL),
+                asker=Asker.SHELL,
+            )
+            self._note(f"the order {waits}")
 
 
-@command.command("list", help="List orders.\n\nExample: assay order list --consumer assay1…")
+@command.command(
+    "list",
+    help="List orders, the newest first.\n\n"
+    "The state of a closed order is why it closed. The job's name is known of orders that this home made.\n\n"
+    "Example: assay order list --consumer assay1…",
+)
 @click.option("--consumer", default="", help="Only of this consumer.")
 @click.option("--validator", default="", help="Only with a leg of this validator.")
 @common_options
 def list_(context: CommandContext, consumer: str, validator: str) -> None:
-    """List orders with state and reason, and the job directory of those that this home ordered."""
-    from consumer.errors import ConsumerError
-    from consumer.jobs import recall
+    """List orders with age and state, and the name of the job of those that this home ordered."""
+    from consumer.jobs import job_name
     from consumer.lookup import all_orders
-    from domain.market.reasons import CloseReason
 
     with context.client() as client:
-        orders = list(all_orders(client, consumer, validator))
-
-    def job_of(order: Order) -> str:
-        try:
-            return recall(context.home, order.id).job.name
-        except ConsumerError:
-            return "-"
-
+        orders = newest_first(all_orders(client, consumer, validator))
+        clock = client.status().clock
+    names = [job_name(context.home, order.id) for order in orders]
+    ages = [max(0, clock - order.opened_at) for order in orders]
     rows = [
         (
             short(order.id),
-            job_of(order),
-            order.state.name.lower(),
-            CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
+            name or "-",
+            f"{duration(age)} ago",
+            state_word(order),
             order.legs,
-            money(order.price_limit),
+            price(order.price_limit),
         )
-        for order in orders
+        for order, name, age in zip(orders, names, ages, strict=True)
     ]
-    columns = ("order", "job", "state", "closed", "leg", "price limit of a PFLOP")
-    context.output.result(orders, table("Orders", columns, rows))
+    columns = ("order", "job", "opened", "state", "leg", "price limit")
+    context.output.result(
+        [
+            {**plain(order), "job": name, "age_seconds": age}
+            for order, name, age in zip(orders, names, ages, strict=True)
+        ],
+        table("Orders", columns, rows),
+    )
+
+
+def newest_first(orders: Iterable[Order]) -> list[Order]:
+    """Return orders by when they were opened last, the newest first."""
+    return sorted(orders, key=lambda order: (-order.opened_height, order.id))
+
+
+def state_word(order: Order) -> str:
+    """Return the state of an order, which for a closed one is why it closed."""
+    if order.close_reason:
+        return CloseReason(order.close_reason).name.lower()
+    return order.state.name.lower()
 
 
 @command.command(
@@ -194,13 +252,15 @@ def show(context: CommandContext, order: str) -> None:
     """Show an order with its rounds, shares and money."""
     from consumer.lookup import find_order
     from consumer.panels import panel_rows, read_seats, tell_stop
+    from consumer.waiting import waiting
     from consumer.watch import summarise
+    from consumer.words import Asker
     from domain.proof.queries import OrderRequest
     from pol.rules.schedule import total_work
 
     with context.client() as client:
         on_chain = client.query(OrderRequest(find_order(client, order)))
-        seats = read_seats(client, on_chain)
+        seats, clock = read_seats(client, on_chain), client.status().clock
     summary, terms = summarise(on_chain), on_chain.order.terms
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
@@ -212,11 +272,17 @@ def show(context: CommandContext, order: str) -> None:
             f"{summary.round} / {summary.verified} / {terms.rounds}",
         ),
         ("deposit", money(summary.paid + summary.locked + summary.refunded)),
-        ("of it paid, for work and audits", money(summary.paid)),
-        ("of it locked", money(summary.locked)),
+        ("cost so far, for work and audits", money(summary.paid)),
+        ("still locked", money(summary.locked)),
         ("of that withheld from the validator", money(summary.withheld)),
-        ("of it refunded", money(summary.refunded)),
+        ("refunded", money(summary.refunded)),
+        (
+            "loss after the last closed round",
+            "-" if summary.loss is None else f"{summary.loss:.4f}",
+        ),
     ]
+    if waits := waiting(on_chain, clock, asker=Asker.SHELL):
+        head.insert(1, ("it", str(waits)))
     if stop := tell_stop(on_chain):
         head.append(("stopped", stop))
     payments = [
@@ -288,6 +354,8 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
 
 @command.command(
     help="Follow an order to its end; delivers the payload again if it is matched anew.\n\n"
+    f"Ends with {Exit.DONE.value} where the order was settled, with {Exit.NOT_SETTLED.value} where it closed\n"
+    f"otherwise, and with {Exit.TIMED_OUT.value} where --wait was over before.\n\n"
     + ORDER_ID
     + "Example: assay order watch 1a2b… --from alice"
 )
@@ -299,7 +367,7 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
     """Print one line per change."""
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
-    from consumer.watch import Delivery, follow, summarise
+    from consumer.watch import Delivery, follow, summarise, waits_for
 
     with context.client() as client:
         wanted = find_order(client, order)
@@ -319,14 +387,17 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
         except Expected as error:
             context.output.note(f"watching only: {error}")
         shown = None
+        summary: Summary | None = None
         try:
             for on_chain in follow(client, wanted, Event(), float(seconds), context.output.note):
                 if delivery:
                     delivery.step(on_chain)
-                summary = summarise(on_chain)
-                if summary != shown:
-                    context.output.line(summary, _watched(summary))
-                    shown = summary
+                summary, waits = summarise(on_chain), waits_for(on_chain)
+                if (summary, waits) != shown:
+                    now = datetime.now().astimezone().isoformat(timespec="seconds")
+                    record = {"time": now, **plain(summary), "waits": waits}
+                    context.output.line(record, _watched(summary, waits))
+                    shown = summary, waits
         except (KeyboardInterrupt, click.exceptions.Abort):
             name = short(wanted)
             more = ", which delivers its payload to whoever takes it" if delivery else ""
@@ -334,15 +405,18 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
                 f"interrupted: order {name} goes on without you",
                 f"look again with assay order watch {name}{more}",
             ) from None
+    if summary is not None and summary.over and not summary.settled:
+        raise _not_settled(wanted, summary)
 
 
-def _watched(summary: "Summary") -> str:
+def _watched(summary: "Summary", waits: str) -> str:
+    loss = "" if summary.loss is None else f"loss {summary.loss:.4f} "
     return (
-        f"{summary.state.name.lower():8} leg {summary.leg} "
-        f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
+        f"{moment()} {summary.reason or summary.state.name.lower():8} leg {summary.leg} "
+        f"rounds {summary.round}/{summary.rounds} verified {summary.verified} {loss}"
         f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
         f"panels open {summary.panels_open} "
-        f"paid {money(summary.paid)} {summary.reason}"
+        f"cost {money(summary.paid)} {waits}"
     )
 
 
@@ -355,9 +429,10 @@ def why(context: CommandContext, order: str) -> None:
     """Print the reasons: unmatched histogram, failed legs, what panels wait for or found wrong, closing."""
     from consumer.lookup import find_order
     from consumer.why import ask_why
+    from consumer.words import Asker
 
     with context.client() as client:
-        found = ask_why(client, find_order(client, order))
+        found = ask_why(client, find_order(client, order), Asker.SHELL)
     value = {
         "state": found.state,
         "closed": found.closed or "",
@@ -367,6 +442,8 @@ def why(context: CommandContext, order: str) -> None:
         "panels": found.panels,
         "price_limit": found.price_limit,
         "cheapest": found.cheapest,
+        "waits": str(found.waiting) if found.waiting else "",
+        "waiting": found.waiting,
     }
     context.output.result(value, str(found))
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
@@ -26,6 +27,10 @@ from rich.table import Table
 from rich.text import Text
 
 from domain.amount import ASSAY
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share
 
 ID_SHOWN = 12
 """Digits of an id in tables."""
@@ -78,7 +83,7 @@ def plain(value: Any) -> Any:
     Integers beyond 2^53 lose digits in many JSON readers, so they are written as decimal strings.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _plain_field(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -90,6 +95,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
         return str(int(value))
     return value
+
+
+_REASONS: Mapping[str, type[IntEnum]] = {"close_reason": CloseReason, "end_reason": LegEnd}
+"""Fields of records that are numbers on the chain, 0 where there is no reason."""
+
+
+def _plain_field(record: Any, name: str) -> Any:
+    """Return a field of a record; a reason is the word that tables show, and empty where there is none."""
+    value = getattr(record, name)
+    words = ShareReason if isinstance(record, Share) and name == "reason" else _REASONS.get(name)
+    if words is None:
+        return plain(value)
+    return words(value).name.lower() if value else ""
 
 
 class Rows(Table):
@@ -146,6 +164,16 @@ def money(value: int) -> str:
     decimals = 2 if size >= 100 * ASSAY else 4 if size >= ASSAY else 6
     text = f"{Decimal(value) / ASSAY:,.{decimals}f}"
     return f"{text.rstrip('0').rstrip('.')} ASSAY"
+
+
+def price(uassay_per_pflop: int) -> str:
+    """Write a price in the one unit that prices have everywhere: 1,000,000 ASSAY per PFLOP."""
+    return f"{money(uassay_per_pflop)} per PFLOP"
+
+
+def moment() -> str:
+    """Write the time of day here, for lines that come one after another."""
+    return datetime.now().astimezone().strftime("%H:%M:%S")
 
 
 def cut(text: str) -> str:

@@ -11,11 +11,15 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import ID_SHOWN, flops, money, size, table
+from assay.cli.output import price as per_pflop
 from assay.cli.running import running_options
+from domain.amount import in_assay
 from domain.measures import duration
 from host.daemon import on_stop_signal
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from compute_provider.api import Forecast, ProviderConfig
     from compute_provider.work.bench import Speed
 
@@ -151,8 +155,9 @@ def status(context: CommandContext) -> None:
             *([f"! {found['warning']}"] if found["running"] and found.get("warning") else []),
             *([f"computing with {found['computing']}"] if found["computing"] else []),
             *([f"last trouble: {found['note']}"] if found["note"] else []),
-            f"earned {money(found['earned'])}",
+            *_money_lines(found),
             table("Shares", columns, rows),
+            *_earnings_tables(found),
         ],
     )
 
@@ -175,13 +180,39 @@ def leave(context: CommandContext) -> None:
         # A daemon that is told that it is not known registers again.
         raise CliError(f"the provider runs as process {pid}", "stop it first (Ctrl-C)")
     api.leave(config)
-    context.output.result(
-        {"left": config.key.address},
-        [
-            f"{config.key.address} has left its cluster",
-            "take the bond back: assay tx withdraw-bond",
-        ],
+    with context.client(config.node) as client:
+        bond = client.account(config.key.address).bond.free
+    back = (
+        f"take the bond back: assay tx withdraw-bond {in_assay(bond)}"
+        if bond
+        else "no bond is free now; what is at stake comes back when its rounds are verified"
     )
+    context.output.result(
+        {"left": config.key.address, "bond": bond},
+        [f"{config.key.address} has left its cluster", back],
+    )
+
+
+def _money_lines(found: dict[str, Any]) -> list[str]:
+    lines = [f"earned {money(found['earned'])}"]
+    if found.get("balance") is not None:
+        lines.append(
+            f"balance {money(found['balance'])}, free bond {money(found['bond'])}, on its way back"
+            f" {money(found['bond_away'])}"
+        )
+    return lines
+
+
+def _earnings_tables(found: dict[str, Any]) -> "list[Table]":
+    """Return what was earned by day and by order, where the daemon has written that."""
+    by_day = sorted((found.get("earned_by_day") or {}).items(), reverse=True)
+    days = [(day, money(amount)) for day, amount in by_day]
+    orders = [
+        (order[:ID_SHOWN], money(amount))
+        for order, amount in (found.get("earned_by_order") or {}).items()
+    ]
+    titled = (("Earned by day (UTC)", "day", days), ("Earned by order", "order", orders))
+    return [table(title, (of, "earned"), rows) for title, of, rows in titled if rows]
 
 
 def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") -> None:
@@ -194,7 +225,7 @@ def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") 
         ),
         ("memory", size(found.speed.memory)),
         ("from the validator", f"{size(bandwidth)}/s" if bandwidth else "it does not answer"),
-        ("its lowest bid", f"{money(price)} a PFLOP" if price else "it has none"),
+        ("its lowest bid", per_pflop(price) if price else "it has none"),
         ("providers' share of earnings", f"{found.providers_bps / 100:g} %" if price else "-"),
         ("income with work all day", f"{money(found.income_per_day)} a day" if price else "-"),
         ("in words", _in_words(found)),
@@ -253,18 +284,26 @@ def asked_node(context: CommandContext) -> str:
 def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any]:
     """Return what the chain has of the provider now, in the place of what the daemon wrote last, and say it."""
     from chain.client.errors import ChainError
+    from domain.ledger.queries import AccountRequest
     from domain.registry.queries import ProviderRequest
 
     try:
         with context.client(node) as client:
             known = client.query(ProviderRequest(address)).provider
+            account = client.query(AccountRequest(address))
     except ChainError as error:
         last = "all of this is what the daemon wrote last"
         return {"on_chain": f"not asked ({error.reason}); {last}"}
+    coins = {
+        "balance": account.balance,
+        "bond": account.bond.free,
+        "bond_away": sum(each.amount for each in account.bond.withdrawals),
+    }
     if known is None or not known.validator:
-        return {"on_chain": "in no cluster", "validator": "", "admitted": False}
+        return {**coins, "on_chain": "in no cluster", "validator": "", "admitted": False}
     there = "in" if known.admitted else "asks to join"
     return {
+        **coins,
         "on_chain": f"{there} the cluster of {known.validator}",
         "validator": known.validator,
         "admitted": known.admitted,

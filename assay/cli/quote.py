@@ -9,7 +9,7 @@ from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import outlook_rows
-from assay.cli.output import flops, money, short, table
+from assay.cli.output import flops, money, price, short, table
 from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def command(context: CommandContext, directory: Path, **values: Any) -> None:
     """Print the bids that fit, cheapest first, and why others do not."""
     from consumer.jobs import read_job
-    from consumer.submit import explain, quote
+    from consumer.submit import quote
+    from consumer.words import Asker, bids_fail
 
     job, request = read_job(directory), read_request(values)
     with context.client() as client:
@@ -37,20 +38,20 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
         (
             short(b.id),
             short(b.validator),
-            money(b.offer.price),
+            price(b.offer.price),
             f"{flops(b.offer.slot_speed)}/s",
             b.offer.slots,
             tier,
         )
         for b, tier in zip(found.match.bids, tiers, strict=True)
     ]
-    columns = ("bid", "validator", "price of a PFLOP", "speed of a slot", "slots", "tier")
+    columns = ("bid", "validator", "price", "speed of a slot", "slots", "tier")
     title = "With the best bid"
     expected = (
         [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
     )
     unmatched = dict(found.match.unmatched)
-    why = ", ".join(f"{name}: {count}" for name, count in unmatched.items())
+    why = ", ".join(bids_fail(count, name) for name, count in unmatched.items())
     context.output.result(
         {
             "work": found.work,
@@ -71,11 +72,11 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
             *([_told(found.checked)] if found.checked and found.price_limit else []),
             *([table("Bids that fit", columns, rows)] if rows else []),
             *(_told_tier(tier) for tier in dict.fromkeys(tiers)),
-            f"bids that do not fit, by condition: {why or 'none'}",
+            f"bids that do not fit: {why or 'none'}",
         ],
     )
     if not found.match.bids:
-        raise CliError(*explain(found.match.unmatched, found.cheapest))
+        raise CliError(*found.explain(Asker.SHELL))
 
 
 def told_headline(found: "Quote") -> str:
@@ -84,9 +85,9 @@ def told_headline(found: "Quote") -> str:
     if not found.match.bids:
         return f"{work}; no bid fits"
     return (
-        f"{work}; best price {money(found.price)} a PFLOP; cost {money(found.cost)}"
+        f"{work}; best price {price(found.price)}; cost {money(found.cost)}"
         + (f", of which {money(found.audits)} for audits" if found.audits else "")
-        + f"; rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
+        + f"; rounds take {duration(found.seconds)}; an order's price limit is {price(found.price_limit)}"
         " unless you name another"
     )
 

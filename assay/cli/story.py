@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.cli.output import money, short
+from assay.cli.output import money, price, short
 from console.words import leg_end, share_reason
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
@@ -45,8 +45,9 @@ class Story:
         who, key = self._name(current.validator), current.number
         lines: list[str] = []
         if self._is_new("matched", key):
-            price = money(current.price)
-            lines.append(f"{self.order} goes to {who}, the cheapest that fits: {price} a PFLOP")
+            lines.append(
+                f"{self.order} goes to {who}, the cheapest that fits: {price(current.price)}"
+            )
         if state >= OrderState.RUNNING and self._is_new("running", key):
             lines.append(f"{who} has tried the job, and accepts {self.order}: its providers train")
         return lines

@@ -12,8 +12,9 @@ from benchmarks.catalogue.packages import PACKAGES
 from benchmarks.catalogue.people import PEOPLE
 from benchmarks.catalogue.rows import Make
 from benchmarks.catalogue.training import TRAINING
+from benchmarks.catalogue.updates import UPDATES
 
 CATALOGUE: Mapping[str, Make] = MappingProxyType(
-    dict((*LAYERS, *OPERATIONS, *TRAINING, *DATA, *MODELS, *FAMILIES, *PACKAGES, *PEOPLE))
+    dict((*LAYERS, *OPERATIONS, *TRAINING, *UPDATES, *DATA, *MODELS, *FAMILIES, *PACKAGES, *PEOPLE))
 )
 """Name of a row to what makes its job."""

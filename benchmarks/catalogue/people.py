@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,13 +89,13 @@ def _supervised_contrast(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _all_but_self(model: nn.Module, batch: Batch) -> torch.Tensor:
-    z = F.normalize(model(batch["x"]), dim=1)
+    z: torch.Tensor = F.normalize(model(batch["x"]), dim=1)
     other = ~torch.eye(len(z), dtype=torch.bool)
     return (z @ z.T)[other].view(len(z), -1).logsumexp(1).mean()
 
 
 def _selected_pairs(model: nn.Module, batch: Batch) -> torch.Tensor:
-    z = F.normalize(model(batch["x"]), dim=1)
+    z: torch.Tensor = F.normalize(model(batch["x"]), dim=1)
     mask = torch.eye(len(z)).bool()
     apart = (z @ z.T).masked_select(~mask)
     together = (z @ z.T).masked_select(mask)
@@ -102,13 +103,13 @@ def _selected_pairs(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _upper_pairs(model: nn.Module, batch: Batch) -> torch.Tensor:
-    z = model(batch["x"])
+    z: torch.Tensor = model(batch["x"])
     one, other = torch.triu_indices(len(z), len(z), 1)
     return (z[one] - z[other]).square().mean()
 
 
 def _nonzero_pairs(model: nn.Module, batch: Batch) -> torch.Tensor:
-    z = model(batch["x"])
+    z: torch.Tensor = model(batch["x"])
     pairs = torch.ones(len(z), len(z)).triu(1).nonzero()
     return (z[pairs[:, 0]] - z[pairs[:, 1]]).square().mean()
 
@@ -117,13 +118,13 @@ _EDGES = torch.tensor(np.random.default_rng(0).integers(0, 4, (2, 20)))
 
 
 def _edges_without_loops(model: nn.Module, batch: Batch) -> torch.Tensor:
-    z = model(batch["x"])
+    z: torch.Tensor = model(batch["x"])
     source, target = _EDGES[:, _EDGES[0] != _EDGES[1]]
     return (z[source] - z[target]).square().mean()
 
 
 def _dice(model: nn.Module, batch: Batch) -> torch.Tensor:
-    p = model(batch["x"]).softmax(1)
+    p: torch.Tensor = model(batch["x"]).softmax(1)
     target = F.one_hot(batch["y"], CLASSES)
     return 1 - (2 * (p * target).sum(0) / (p + target).sum(0).clamp(min=1e-6)).mean()
 
@@ -218,15 +219,16 @@ class Clamped(nn.Module):
         with torch.no_grad():
             self.layer.weight.clamp_(-0.1, 0.1)
             self.scale.mul_(0.9)
-        return self.scale * self.layer(x)
+        scores: torch.Tensor = self.layer(x)
+        return self.scale * scores
 
 
 def _frozen_norm() -> nn.Module:
-    model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES))
-    model[1].running_mean.normal_()
-    model[1].running_var.uniform_(0.5, 2)
-    model[1].eval()
-    return model
+    norm = nn.BatchNorm1d(16)
+    norm.running_mean = torch.randn(16)
+    norm.running_var = 0.5 + torch.rand(16)
+    norm.eval()
+    return nn.Sequential(nn.Linear(16, 16), norm, nn.ReLU(), nn.Linear(16, CLASSES))
 
 
 class StaysFrozen(nn.Sequential):
@@ -257,9 +259,9 @@ class Reverse(torch.autograd.Function):
         return -0.5 * slope
 
 
-def _adversary(model: Does, x: torch.Tensor) -> torch.Tensor:
+def _adversary(model: Any, x: torch.Tensor) -> torch.Tensor:
     hidden = model.body(x).relu()
-    reversed_: torch.Tensor = Reverse.apply(hidden)
+    reversed_: torch.Tensor = Reverse.apply(hidden)  # type: ignore[no-untyped-call]
     found: torch.Tensor = model.score(hidden) + model.domain(reversed_)
     return found
 
@@ -282,9 +284,10 @@ class Codebook(nn.Module):
 
 def _penalty(model: nn.Module, batch: Batch) -> torch.Tensor:
     x = batch["x"].clone().requires_grad_()
-    scores = model(x)
+    scores: torch.Tensor = model(x)
     (slope,) = torch.autograd.grad(scores.sum(), x, create_graph=True)
-    return F.cross_entropy(scores, batch["y"]) + 0.1 * (slope.norm(dim=1) - 1).square().mean()
+    lengths: torch.Tensor = torch.linalg.vector_norm(slope, dim=1)
+    return F.cross_entropy(scores, batch["y"]) + 0.1 * (lengths - 1).square().mean()
 
 
 # --- networks by hand ----------------------------------------------------------------------------
@@ -322,20 +325,18 @@ def _next(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _default_weights() -> JobSpec:
-    from dataclasses import replace
-
     made = job(_own_init, words, _next)()
-    return replace(made, weights=JobSpec.__dataclass_fields__["weights"].default)
+    return replace(made, weights=None)
 
 
-def _last_state(model: Does, x: torch.Tensor) -> torch.Tensor:
+def _last_state(model: Any, x: torch.Tensor) -> torch.Tensor:
     out, _ = model.cell(x)
     lengths = (x[:, 0, 0] > 0).long() * 2 + 3
     found: torch.Tensor = model.score(out[torch.arange(len(x)), lengths - 1])
     return found
 
 
-def _temporal(model: Does, x: torch.Tensor) -> torch.Tensor:
+def _temporal(model: Any, x: torch.Tensor) -> torch.Tensor:
     h = F.pad(x.transpose(1, 2), (4, 0))
     found: torch.Tensor = model.score(model.conv(h).relu().mean(2))
     return found
@@ -346,14 +347,14 @@ def _dilated() -> nn.Module:
     return Does(_temporal, conv=conv, score=nn.Linear(8, CLASSES))
 
 
-def _squeeze(model: Does, x: torch.Tensor) -> torch.Tensor:
+def _squeeze(model: Any, x: torch.Tensor) -> torch.Tensor:
     h = model.conv(x).relu()
     h = h * model.gate(h.mean((2, 3))).sigmoid()[:, :, None, None]
     found: torch.Tensor = model.score(h.mean((2, 3)))
     return found
 
 
-def _bags(model: Does, x: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+def _bags(model: Any, x: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
     offsets = torch.arange(0, x.numel(), x.shape[1])
     weights = torch.linspace(0.5, 1.5, x.numel())
     bag = model.bag(x.flatten(), offsets, per_sample_weights=weights)
@@ -382,7 +383,7 @@ def _recommender(sparse: bool) -> nn.Module:
 _LINKS = (torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.3).float().to_sparse()
 
 
-def _sparse_graph(model: Does, x: torch.Tensor) -> torch.Tensor:
+def _sparse_graph(model: Any, x: torch.Tensor) -> torch.Tensor:
     found: torch.Tensor = torch.spmm(_LINKS, model.layer(x))
     return found
 
@@ -397,7 +398,7 @@ def _nodes() -> dict[str, Array]:
     return {"x": x, "y": made.integers(0, CLASSES, (1, 8))}
 
 
-def _gaps(model: Does, x: torch.Tensor) -> torch.Tensor:
+def _gaps(model: Any, x: torch.Tensor) -> torch.Tensor:
     gone = x.abs() < 0.3
     filled = torch.where(gone, model.fill.weight[0], x)
     found: torch.Tensor = model.score(torch.cat([filled, gone.float()], 1))
@@ -430,8 +431,10 @@ class Growing(torch.optim.lr_scheduler.LRScheduler):
 def _own_schedule() -> JobSpec:
     torch.manual_seed(7)
     model = _scores()
+    first, *rest = model.children()
+    later = [parameter for part in rest for parameter in part.parameters()]
     optimizer = torch.optim.SGD(
-        [{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.02}], 0.1
+        [{"params": first.parameters()}, {"params": later, "lr": 0.02}], 0.1
     )
     return job(lambda: model, VECTORS, optimizer=optimizer, schedule=Growing(optimizer))()
 
@@ -454,7 +457,8 @@ def _went_on() -> JobSpec:
     adam = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(5):
         adam.zero_grad()
-        F.cross_entropy(model(torch.tensor(data["x"])), torch.tensor(data["y"])).backward()
+        loss = F.cross_entropy(model(torch.tensor(data["x"])), torch.tensor(data["y"]))
+        loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
     return job(lambda: model, VECTORS, optimizer=adam, schedule=None)()
 

@@ -18,6 +18,7 @@ from domain.node.queries import ParamsRequest, StatusRequest, StatusResponse
 from domain.params import Params, read_params
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.queries import Query
+from domain.readable import Readable
 from wire.queries import decode_response, encode_request, method_of
 
 R = TypeVar("R")
@@ -28,7 +29,7 @@ _BLOCK_METHOD = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
 
 
 @dataclass(frozen=True, slots=True)
-class BlockHead:
+class BlockHead(Readable):
     """When a block was made (ns since the epoch), and by whom (consensus address).
 
     Example::
@@ -42,7 +43,7 @@ class BlockHead:
 
 
 @dataclass(frozen=True, slots=True)
-class TxReceipt:
+class TxReceipt(Readable):
     """A transaction in a block. Events have no numbers here; the event log has them.
 
     Example::
@@ -75,6 +76,9 @@ class ChainClient:
         """Connect to ``host:port`` with the first call; ``timeout`` is seconds per call."""
         self.address = address
         self._channel = Channel(address, timeout)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address})"
 
     def close(self) -> None:
         """Close the connection."""

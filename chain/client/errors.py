@@ -3,6 +3,7 @@
 ``ChainError`` is the base of all of them; ``ChainTimeout`` says that something may still happen.
 """
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -74,6 +75,8 @@ class ChainTimeout(ChainError):
 class TxRefused(ChainError):
     """A transaction that the chain refused; ``height`` is 0 where it never came into a block, and cost nothing.
 
+    The code and the field stand in ``word`` and ``field``. The sentence has the field only where that is its subject.
+
     Example::
 
         try:
@@ -84,16 +87,24 @@ class TxRefused(ChainError):
 
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
         """Keep code, its stable name, the chain's words, and where it happened."""
-        where = f" in block {height}" if height else ""
         # That a transaction was refused is said already, and most refusals of the chain end with what helps.
         told, remedy = log.removeprefix("tx: "), _REMEDIES.get(code.name, "")
         if not remedy:
             told, _, remedy = told.partition("; ")
-        super().__init__(ErrorKind.REFUSED, f"{code.name}{where}: {told}", remedy, code)
+        named = _FIELD.match(told)
+        told = told[named.end() :] if named else told
+        where = f" (refused in block {height})" if height else ""
+        super().__init__(ErrorKind.REFUSED, f"{told}{where}", remedy, code)
+        self.field = named[1] if named else ""
         self.name = code.name
         self.log = log
         self.hash = tx_hash
         self.height = height
+
+    def __str__(self) -> str:
+        if self.reason.partition(" ")[0] in _PREDICATES:
+            return super().__str__()
+        return self.reason + (f"; {self.remedy}" if self.remedy else "")
 
 
 class TxExpired(ChainTimeout):
@@ -112,11 +123,30 @@ class TxExpired(ChainTimeout):
 _CODES: Final = {
     (code.space, code.number): code for code in vars(errors).values() if isinstance(code, Code)
 }
+_FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][a-z_0-9\].]*)?): ")
+"""How a refusal of the chain begins that names a field of the message."""
+_PREDICATES: Final = frozenset(
+    (
+        "is",
+        "are",
+        "was",
+        "has",
+        "have",
+        "does",
+        "names",
+        "lists",
+        "goes",
+        "holds",
+        "comes",
+        "belongs",
+    )
+)
+"""First words of a refusal whose subject is the field that it names."""
 _REMEDIES: Final = {
     "insufficient_fee": "raise the gas price",
     "wrong_sequence": "another program uses this key: give each its own",
     "mempool_full": "the node is busy: try again in a few seconds",
-    "unknown_address": "the account does not exist yet: send coins to it first",
+    "unknown_address": "send coins to it first",
 }
 
 

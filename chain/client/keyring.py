@@ -17,6 +17,7 @@ from nacl.secret import SecretBox
 from nacl.utils import random
 
 from domain.errors import Expected, Refusal
+from domain.readable import Readable
 from host.files import write_durably
 from wire.address import address_of
 from wire.keys import Key
@@ -55,7 +56,7 @@ class KeyringError(Expected):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyInfo:
+class KeyInfo(Readable):
     """What is known of a key without its passphrase.
 
     Example::
@@ -90,6 +91,9 @@ class Keyring:
         self._backend = KeyringBackend(backend)
         self._directory = Path(directory).expanduser() / self._backend.value
         self._ask = ask or _no_passphrase
+
+    def __repr__(self) -> str:
+        return f"Keyring({self._directory}, {self._backend.value})"
 
     def names(self) -> list[KeyInfo]:
         """Return all keys by name."""

@@ -9,6 +9,7 @@ can never come into a block any more: its sequence is used up, and it is in no b
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import RLock
@@ -35,6 +36,8 @@ from wire.tx import build_tx, build_unsigned_tx
 GAS_MARGIN = (13, 10)  # of what the simulation used: other transactions may come before this one
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _BLOCKS_BEFORE_OFFERING_AGAIN = 3
+_LONG_SECONDS = 10.0
+"""Without a new block for so long a person is told what is waited for; blocks come every few seconds."""
 _TRANSIENT = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 _ODD = frozenset({ErrorKind.BAD_RESPONSE, ErrorKind.REFUSED})
 _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
@@ -68,18 +71,23 @@ class TxSender:
         denom: str = DENOM,
         timeout_blocks: int = 20,
         patience: float = 120.0,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Without a gas price, the chain's minimum is paid. ``patience`` is how many seconds
         without a new block end a wait, and how long another program with the same key may win.
+        ``note`` is told when a wait takes long, and what it is for.
         """
         self._client = client
         self._key = HedgedKey(key.secret)
         self._gas_price = gas_price_millionths
         self._denom = denom
         self._timeout_blocks = timeout_blocks
-        self._patience = patience
+        self._patience, self._note = patience, note
         self._account: _Account | None = None
         self._lock = RLock()
+
+    def __repr__(self) -> str:
+        return f"TxSender({self.address}, {self._client})"
 
     @property
     def address(self) -> str:
@@ -190,7 +198,15 @@ class TxSender:
         taken, lost = False, False  # the mempool has it; or may have it, because an answer was lost
         refused: TxRefused | None = None
         pause, height, offered, moved = _FIRST_PAUSE, 0, 0, time.monotonic()
+        said = False
         while time.monotonic() - moved < self._patience:
+            if not said and time.monotonic() - moved > _LONG_SECONDS:
+                said = True
+                where = "the node has it" if taken else "the node has not said that it has it"
+                self._note(
+                    f"waiting for a block: none has come for {_LONG_SECONDS:g} s ({where}); this ends after"
+                    f" {self._patience:g} s without one, and whether the chain or its node hangs says assay status"
+                )
             if not taken:
                 try:
                     refused = self._offer(raw)

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from domain.bounds import Range
 from domain.order_params import Wait
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerParams:
+class LedgerParams(Readable):
     """What the ledger component asks of accounts, with the defaults of a public network.
 
     Example::

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from domain.bounds import Address, Money
 from domain.ledger.records import Account, BondAccount
 from domain.queries import Query
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
-class AccountResponse:
+class AccountResponse(Readable):
     """The account, balance and bond account.
 
     Example::

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from domain.bounds import Bps, Money
 from domain.order_params import Legs, NewcomerSlots, Rate, RoundsAhead, Wait
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
-class LegsParams:
+class LegsParams(Readable):
     """What the legs component asks of the two sides of a match, with the defaults of a public network.
 
     Example::

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from domain.bounds import Duration, Money
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
-class MarketParams:
+class MarketParams(Readable):
     """What the market component asks of orders, with the defaults of a public network.
 
     Example::

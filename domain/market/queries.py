@@ -3,16 +3,31 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.bounds import Count, Duration, Many, MaybeAddress, MaybeHash, Money, Range
+from domain.bounds import Address, Count, Duration, Many, MaybeAddress, MaybeHash, Money, Range
 from domain.market.records import Bid, Conditions, Histogram, JobTerms, Order, OrderState
 from domain.queries import Query
+from domain.readable import Readable
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorBacking:
+    """What a validator's bids may still take, all together: ``uassay`` of its stake and of its bond that are free."""
+
+    validator: Address
+    free_stake: Money
+    free_bond: Money
 
 
 @dataclass(frozen=True, slots=True)
 class BidsResponse:
-    """Bids by id."""
+    """Bids by id, and what backs them: a record for each validator of these bids, by address."""
 
     bids: Annotated[tuple[Bid, ...], Many]
+    backings: Annotated[tuple[ValidatorBacking, ...], Many] = ()
+
+    def backing(self, validator: str) -> ValidatorBacking | None:
+        """Return what backs a validator's bids; None where none of these bids is its own."""
+        return next((found for found in self.backings if found.validator == validator), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ class OrdersRequest(Query[OrdersResponse]):
 
 
 @dataclass(frozen=True, slots=True)
-class SimulateMatchResponse:
+class SimulateMatchResponse(Readable):
     """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which condition.
 
     Example::

@@ -1,5 +1,6 @@
 """Records that the market component keeps: frozen dataclasses of integers, strings, bytes and tuples."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
@@ -24,7 +25,10 @@ from domain.bounds import (
     Work,
 )
 from domain.limits import PAYLOAD_BYTES_MAX, RESULT_CHUNKS_MAX, ROUNDS_MAX, SAMPLES_MAX, SLOTS_MAX
+from domain.market.reasons import CloseReason
+from domain.measures import price, speed, work
 from domain.order_params import OrderParams
+from domain.readable import Readable, Shown
 
 SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
 """Samples of a job, or steps: never more than there are samples."""
@@ -64,7 +68,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Bid:
+class Bid(Shown):
     """A validator's standing offer, and what is sold of it.
 
     ``capacity`` is the FLOPs that it may have sold at once. ``reserved`` is the work of what it was matched with, until
@@ -89,9 +93,23 @@ class Bid:
         """FLOPs that are left to sell."""
         return max(0, self.capacity - self.reserved)
 
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return what a person compares bids by."""
+        offer = self.offer
+        return (
+            ("id", self.id),
+            ("price", price(offer.price)),
+            ("slots", offer.slots),
+            ("slot_speed", speed(offer.slot_speed)),
+            ("device", offer.device_class),
+            ("tiers", offer.tiers),
+            ("left", work(self.free)),
+            ("validator", self.validator),
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Readable):
     """What an order asks of an offer; an empty string or tuple and 0 mean "any".
 
     ``tiers`` are in the consumer's order of preference.
@@ -131,7 +149,7 @@ class OrderState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class JobTerms:
+class JobTerms(Readable):
     """What the chain knows of a job: hashes, sizes and integers (protocol section 2).
 
     ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
@@ -181,7 +199,7 @@ class JobTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Order(Shown):
     """A consumer's signed order and where it stands.
 
     Example::
@@ -213,3 +231,17 @@ class Order:
     # Milliseconds in which those who may sit fetch and recompute the places that are always drawn.
     audit_ms: Number = 0
     window: Number = 0  # seconds between the closing of a round and its payment
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return where the order stands."""
+        closed = CloseReason(self.close_reason) if self.close_reason else None
+        return (
+            ("id", self.id),
+            ("state", self.state),
+            *((("reason", closed),) if closed else ()),
+            ("rounds", self.terms.rounds),
+            ("slots", self.terms.slots),
+            ("price_limit", price(self.price_limit)),
+            ("legs", self.legs),
+            ("consumer", self.consumer),
+        )

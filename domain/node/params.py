@@ -5,6 +5,7 @@ from typing import Annotated
 
 from domain.bounds import Range
 from domain.limits import GAS_MAX
+from domain.readable import Readable
 
 BlockGas = Annotated[int, Range(GAS_MAX, 10**12)]
 """A block has room for any transaction."""
@@ -12,7 +13,7 @@ DueGas = Annotated[int, Range(1, 10**12)]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeParams:
+class NodeParams(Readable):
     """What the node component asks of every block, with the defaults of a public network.
 
     Example::

@@ -5,12 +5,13 @@ from typing import Annotated
 
 from domain.bounds import ChainId, Count, Many, MaybeHash, Name, Number, Size, Text, Visible
 from domain.queries import Query
+from domain.readable import Readable
 
 AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
 
 
 @dataclass(frozen=True, slots=True)
-class StatusResponse:
+class StatusResponse(Readable):
     """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets.
 
     Example::

@@ -14,10 +14,11 @@ from domain.order_params import (
     Take,
     Wait,
 )
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
-class ProofParams:
+class ProofParams(Readable):
     """What the proof component asks of rounds and their checks, with the defaults of a public network.
 
     Example::

@@ -23,10 +23,11 @@ from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
 from domain.proof.records import Panel, PanelSeat, Place, Round, Share
 from domain.queries import Query
+from domain.readable import Readable
 
 
 @dataclass(frozen=True, slots=True)
-class OrderResponse:
+class OrderResponse(Readable):
     """The order; its legs with the openings of their slots; shares, rounds and panels of all legs; escrow; payments.
 
     Example::

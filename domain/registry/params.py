@@ -5,12 +5,13 @@ from typing import Annotated
 
 from domain.bounds import Range
 from domain.order_params import Wait
+from domain.readable import Readable
 
 Blocks = Annotated[int, Range(1, 10**9)]
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryParams:
+class RegistryParams(Readable):
     """What the registry component asks of validators, with the defaults of a public network.
 
     Example::

@@ -15,10 +15,12 @@ from typing import Annotated, Protocol, overload
 from domain import codec
 from domain.bounds import Hash, Length, Range
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
+from domain.readable import Readable
 from host.files import write_durably
 from pol.errors import JobError, StateError
 from pol.job.document import Job
 from pol.job.files import read_file
+from pol.job.sampling import Sampling
 from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import MAX_INTEGER
 from pol.names import ModelNames, job_name
@@ -42,11 +44,11 @@ _Count = Annotated[int, Range(1, SAMPLES_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(Readable):
     """Where a training stands: what the next step depends on besides its states.
 
     ``job`` is the id of the job that came so far, ``step`` how many steps were taken since the first job began. Seed,
-    slots, batch and rows say together where the order of the rows stands.
+    slots, batch, rows and sampling say together where the order of the rows stands.
 
     Example::
 
@@ -60,6 +62,7 @@ class Position:
     round_steps: _Count
     rows: _Count
     data_root: Hash
+    sampling: Sampling
     step: Annotated[int, Range(0, SAMPLES_MAX)]
     global_root: Hash
     local_roots: Annotated[tuple[Hash, ...], Length(1, SLOTS_MAX)]
@@ -109,6 +112,7 @@ def position_after(
         round_steps=document.round_steps,
         rows=document.rows,
         data_root=document.data_root,
+        sampling=document.sampling,
         step=document.start.step + rounds * document.round_steps,
         global_root=global_root,
         local_roots=tuple(local_roots),

@@ -11,10 +11,13 @@ All numbers are integers and functions of the document; loading recomputes what 
 """
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from domain.amount import ceil_div
 from pol.job.program import Program
+from pol.job.sampling import IN_ORDER, SHUFFLED, WEIGHTED, Sampling
+from pol.ops.philox import PART_POSITIONS
 from pol.ops.primitive import FLOPS_PER_CALL
 from pol.ops.table import PRIMITIVES
 from pol.state.layout import encoded_size
@@ -22,6 +25,12 @@ from pol.values import TensorSpec, TensorType
 
 ORDER_WORK = 5_000
 """FLOPs of the sample order of an epoch for each row: its draws, and sorting them."""
+WEIGHT_WORK = 500
+"""FLOPs for each row whose weight is read and added up, so that rows can be drawn by weight."""
+DRAW_WORK = 2_000
+"""FLOPs of drawing a place among the weights, and of each halving of the rows in which it is then found."""
+PLACE_WORK = 200
+"""FLOPs for each position of a stream that takes the rows in their own order."""
 HASH_WORK = 48
 """FLOPs for each byte of a changed tensor: made canonical, compared with what it was, and hashed."""
 EPOCHS_OF_BATCH = 2
@@ -36,8 +45,12 @@ MEAN_WORK = 60
 """FLOPs for each element of each update that is averaged: made FP64, weighted, added."""
 MEAN_CALLS = 64
 """Calls for each tensor of each update that is averaged: checked, copied, and what ``MEAN_WORK`` says."""
-ORDER_SIZE = 36
-"""Bytes for each row while an epoch is sorted: two orders that are remembered, draws, a new order, and room to sort."""
+ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
+"""Bytes for each row of the data. Shuffled, while an epoch is sorted: two orders that are remembered, draws, a new
+order, and room to sort; by weight: the sum of the weights up to the row.
+"""
+POSITION_SIZE = 36
+"""Bytes for each row of a batch while it is found."""
 BLOCKS_SIZE = 64 * 2**20
 """Bytes that an executor takes at most beside everything that is counted: blocks of functions, buffers of products."""
 
@@ -64,6 +77,10 @@ class Costed(Protocol):
     @property
     def rows(self) -> int:
         """Rows of the data."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The order in which training takes the rows."""
 
     @property
     def global_tensors(self) -> Sequence[TensorSpec]:
@@ -130,7 +147,8 @@ def update_size(job: Costed) -> int:
 def running_size(job: Costed) -> int:
     """Return the bytes that a step has at once on any executor: batch, sample order, and what its program needs."""
     batch = sum(value.size for value in batch_types(job.columns, job.batch).values())
-    return batch + ORDER_SIZE * (job.rows + job.batch) + job.step.peak_size
+    order = ORDER_SIZES[job.sampling.order] * job.rows + POSITION_SIZE * job.batch
+    return batch + order + job.step.peak_size
 
 
 def aggregation_size(job: Costed) -> int:
@@ -180,12 +198,33 @@ def gather_work(job: Costed) -> int:
     return work
 
 
-def order_work(job: Costed) -> int:
-    """Return a step's part of the sample orders of the epochs that its segment comes through, whose replay makes them.
+def whole_order_work(order: str, rows: int) -> int:
+    """Return the FLOPs that a segment's replay takes for its first sample, whatever follows."""
+    if order == IN_ORDER:
+        return 0
+    if order == WEIGHTED:
+        return WEIGHT_WORK * rows + DRAW_WORK * PART_POSITIONS
+    return ORDER_WORK * rows
 
-    Slots take turns at the stream, so a segment goes as fast through the epochs as all of them together.
+
+def order_work(job: Costed) -> int:
+    """Return a step's part of what it takes to know the rows of its segment's batches, all of which a replay finds out.
+
+    Shuffled, those are the sample orders of the epochs that the segment comes through; by weight, the sums of all
+    weights, the places that are drawn, and their rows. Slots take turns at the stream, so a segment goes as fast
+    through it as all of them together.
     """
     positions = job.segment_steps * job.slots * job.batch
+    if job.sampling.order == IN_ORDER:
+        return PLACE_WORK * job.batch
+    if job.sampling.order == WEIGHTED:
+        parts = min(
+            ceil_div(positions, PART_POSITIONS) + 1,
+            job.segment_steps * (ceil_div(job.batch, PART_POSITIONS) + 1),
+        )
+        before = WEIGHT_WORK * job.rows + DRAW_WORK * PART_POSITIONS * parts
+        found = DRAW_WORK * job.rows.bit_length() * job.batch
+        return ceil_div(before, job.segment_steps) + found
     epochs = min(ceil_div(positions, job.rows), job.segment_steps * EPOCHS_OF_BATCH)
     return ORDER_WORK * max(job.batch, ceil_div(job.rows * epochs, job.segment_steps))
 

@@ -9,15 +9,18 @@ import ctypes
 import mmap
 import os
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pol.errors import JobError
 from pol.job.document import Job
-from pol.ops.philox import permutation
+from pol.job.sampling import IN_ORDER, WEIGHTED
+from pol.limits import MAX_INTEGER
+from pol.ops.philox import PART_POSITIONS, drawn_places, permutation
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorSpec
 
@@ -25,6 +28,8 @@ _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
 _WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 """Types that are copied at once, by their bytes."""
+_PIECE = 2**16
+"""Rows whose weights are read at once."""
 
 
 class MappedFiles:
@@ -113,12 +118,33 @@ class Dataset:
         self._ends = np.cumsum(np.array(shard_rows, np.int64))
         first, last = shard_rows[0], shard_rows[-1]
         self._equal = first if last <= first and {*shard_rows[:-1]} <= {first} else None
+        self._ends_of_weights: NDArray[np.int64] | None = None
         self.rows = sum(shard_rows)
+
+    def __repr__(self) -> str:
+        names = ", ".join(column.name for column in self._columns)
+        return f"Dataset({self.rows:,} rows of {names})"
 
     def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
         """Return column name to the values of rows, given by their numbers, in arrays of their own."""
         shards = self._shards_of(rows)
         return {column.name: column.take(rows, shards) for column in self._columns}
+
+    def column(self, name: str, rows: NDArray[np.int64]) -> Array:
+        """Return the values of rows in one column, in an array of their own."""
+        column = next(column for column in self._columns if column.name == name)
+        return column.take(rows, self._shards_of(rows))
+
+    def weigh(self, name: str) -> None:
+        """Let rows be drawn by the weights in the column ``name``; JobError where they are none."""
+        self._ends_of_weights = weight_ends(self, name)
+
+    @property
+    def weight_ends(self) -> NDArray[np.int64]:
+        """The sum of the weights of each row and those before it; ValueError where rows have none."""
+        if self._ends_of_weights is None:
+            raise ValueError("the rows of this data have no weights")
+        return self._ends_of_weights
 
     def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         # A division is ten times as fast as a search, and builders make shards of equal length.
@@ -127,20 +153,78 @@ class Dataset:
         return self._ends.searchsorted(rows, "right")
 
 
+def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
+    """Return the sum of the weights of each row and those before it, from the column ``name``.
+
+    Raises JobError for a weight below 0, and where all are 0 or their sum has no place in 63 bits.
+    """
+    ends, total = np.empty(data.rows, np.int64), 0
+    for first in range(0, data.rows, _PIECE):
+        part = data.column(name, np.arange(first, min(first + _PIECE, data.rows)))
+        if (part < 0).any():
+            row = first + int((part < 0).argmax())
+            reason = f"row {row} of the column {name} is {int(part[row - first])}"
+            raise JobError("sampling", reason, "give weights of 0 or more")
+        sums = part.cumsum()
+        # The first sum that is too large is negative, for it is less than two numbers of 63 bits.
+        if (sums < 0).any() or total + int(sums[-1]) > MAX_INTEGER:
+            reason = f"the sum of the column {name} is 2^63 or more"
+            raise JobError("sampling", reason, "give smaller weights")
+        np.add(sums, total, out=ends[first : first + len(part)])
+        total += int(sums[-1])
+    if not total:
+        reason = f"all weights in the column {name} are 0"
+        raise JobError("sampling", reason, "give a weight above 0 to rows that are to be drawn")
+    return ends
+
+
+def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
+    """Return the row numbers of ``count`` positions of a shuffled stream from ``position`` on (it may cross epochs).
+
+    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data.
+    """
+    return _positions(lambda epoch: _order(seed, epoch, rows), rows, position, count)
+
+
+def drawn_rows(seed: int, ends: NDArray[np.int64], position: int, count: int) -> NDArray[np.int64]:
+    """Return the row numbers of ``count`` positions of a stream by weight from ``position`` on.
+
+    ``ends`` are the sums of the weights up to each row. A row is the first whose end is above the place that is drawn
+    for the position, so a row of weight 0 is never drawn.
+    """
+    places = partial(_places, seed, total=int(ends[-1]))
+    drawn = _positions(places, PART_POSITIONS, position, count)
+    return ends.searchsorted(drawn, "right").astype(np.int64, copy=False)
+
+
+def stream_rows(dataset: Dataset, job: Job, position: int, count: int) -> NDArray[np.int64]:
+    """Return the row numbers of ``count`` positions of the job's sample stream from ``position`` on."""
+    seed, order = job.document.seed, job.document.sampling.order
+    if order == IN_ORDER:
+        return np.arange(position, position + count) % dataset.rows
+    if order == WEIGHTED:
+        return drawn_rows(seed, dataset.weight_ends, position, count)
+    return sample_rows(seed, dataset.rows, position, count)
+
+
 @lru_cache(maxsize=2)
 def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
     return permutation(seed, epoch, rows)
 
 
-def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
-    """Return the row numbers of ``count`` positions of the stream from ``position`` on (it may cross epochs).
+@lru_cache(maxsize=2)
+def _places(seed: int, part: int, total: int) -> NDArray[np.int64]:
+    return drawn_places(seed, part, total)
 
-    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data.
-    """
+
+def _positions(
+    part_of: Callable[[int], NDArray[np.int64]], length: int, position: int, count: int
+) -> NDArray[np.int64]:
+    """Return ``count`` numbers from ``position`` on of a stream that is made in parts of so many."""
     parts = []
     while count:
-        epoch, offset = divmod(position, rows)
-        part = _order(seed, epoch, rows)[offset : offset + count]
+        number, offset = divmod(position, length)
+        part = part_of(number)[offset : offset + count]
         parts.append(part)
         position += len(part)
         count -= len(part)
@@ -153,5 +237,5 @@ def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
     It is ``batch.<column>`` to array of ``batch`` rows, ready to be an input of the step.
     """
     batch = job.document.batch
-    rows = sample_rows(job.document.seed, dataset.rows, number * batch, batch)
+    rows = stream_rows(dataset, job, number * batch, batch)
     return {f"batch.{name}": column for name, column in dataset.take(rows).items()}

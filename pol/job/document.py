@@ -7,7 +7,7 @@ a job is derived here only (:func:`order_terms`), by consumer and validator.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -18,9 +18,12 @@ from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
 from domain.errors import Refusal
 from domain.limits import EXECUTOR_VERSION, SAMPLES_MAX, SLOTS_MAX
 from domain.market.records import JobTerms
+from domain.measures import work
+from domain.readable import Readable, Shown
 from pol.errors import JobError, StateError
 from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
+from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
 from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
@@ -90,7 +93,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(Readable):
     """Where a job begins that goes on from another one; every other job begins at step 0.
 
     ``step`` is how many inner steps were taken before. ``local_roots`` are the roots of the local states that the slots
@@ -107,12 +110,13 @@ class Start:
 
 
 @dataclass(frozen=True)
-class JobDocument:
+class JobDocument(Readable):
     """Every field of ``job.json``, under the same names.
 
     Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
     takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
-    ``start`` is written only where it says something: a job that begins at step 0 has none in its file.
+    ``sampling`` and ``start`` are written only where they say something: a job that shuffles its rows and begins at
+    step 0 has neither in its file.
 
     Example::
 
@@ -146,6 +150,7 @@ class JobDocument:
     metrics: Annotated[tuple[Annotated[str, Size(0, 64)], ...], Length(0, _ITEMS_MAX), Sorted()]
     step_flops: _Flops
     outer_flops: _Flops
+    sampling: Sampling = SHUFFLING
     start: Start = Start()
 
     @property
@@ -170,12 +175,12 @@ class JobDocument:
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
-OPTIONAL = {"start": JobDocument.start}
+OPTIONAL = {"sampling": JobDocument.sampling, "start": JobDocument.start}
 """Fields that a file has only where they are not these values."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Readable):
     """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds.
 
     The states in ``slots.state`` are checked by the roots in the document's ``start``.
@@ -193,7 +198,7 @@ class JobFile:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Shown):
     """A checked job: its fields, the SHA-256 of the canonical bytes, and their number.
 
     Example::
@@ -205,6 +210,20 @@ class Job:
     document: JobDocument
     id: bytes
     size: int
+
+    def summary(self) -> Iterable[tuple[str, object]]:
+        """Return what the job is, in a few numbers."""
+        document = self.document
+        return (
+            ("name", document.name),
+            ("id", self.id),
+            ("rounds", document.rounds),
+            ("slots", document.slots),
+            ("round_steps", document.round_steps),
+            ("batch", document.batch),
+            ("rows", document.rows),
+            ("work", work(self.total_flops)),
+        )
 
     @cached_property
     def updated(self) -> tuple[TensorSpec, ...]:
@@ -348,13 +367,13 @@ def _read_flops(value: object, field: str) -> int:
 
 def _check_work(document: JobDocument) -> None:
     """Refuse a document that says another work than ``cost.py`` finds."""
-    for field, work in (
+    for field, expected in (
         ("step_flops", cost.step_work(document)),
         ("outer_flops", cost.outer_work(document)),
     ):
         said = getattr(document, field)
-        if said != work:
-            raise _refuse(field, f"the work is {work}, not {said}")
+        if said != expected:
+            raise _refuse(field, f"the work is {expected}, not {said}")
 
 
 def _check_versions(fields: Mapping[str, object]) -> None:
@@ -389,6 +408,20 @@ def _check_data(document: JobDocument, limits: Limits) -> None:
     for index, column in enumerate(document.columns):
         if "." in column.name:
             raise _refuse(f"columns[{index}].name", "the name of a column has no dot")
+
+
+def _check_sampling(document: JobDocument) -> None:
+    """Refuse weights that are no whole numbers, one per row; what they are is checked when the data are loaded."""
+    name = document.sampling.weights
+    if document.sampling.order != WEIGHTED:
+        if name:
+            raise _refuse("sampling.weights", f"rows are not drawn by {name!r}", "leave it empty")
+        return
+    column = next((column for column in document.columns if column.name == name), None)
+    if column is None:
+        raise _refuse("sampling.weights", f"there is no column {name!r}")
+    if column.type != _SCALAR:
+        raise _refuse("sampling.weights", f"the column {name!r} is {column.type}, not {_SCALAR}")
 
 
 def _check_batch(document: JobDocument, limits: Limits) -> None:
@@ -534,6 +567,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     Raises JobError, which names the field.
     """
     _check_data(document, limits)
+    _check_sampling(document)
     _check_batch(document, limits)
     _check_start(document, limits)
     chunks = chunk_count(document.global_tensors)

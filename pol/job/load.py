@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from domain.readable import Readable
 from pol.errors import JobError, StateError
 from pol.job.dataset import Dataset
 from pol.job.document import DOCUMENT, GLOBAL_STATE, LOCAL_STATE, Job, parse_job
@@ -18,7 +19,7 @@ from pol.values import TensorSpec
 
 
 @dataclass(frozen=True)
-class LoadedJob:
+class LoadedJob(Readable):
     """A job whose files were all verified: initial states are in memory, read-only, and data stay on disk.
 
     Example::

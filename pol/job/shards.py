@@ -11,6 +11,7 @@ from pol.errors import JobError, StateError
 from pol.job.dataset import Column, Dataset, MappedFiles
 from pol.job.document import DATA_FOLDER, JobDocument, Shard
 from pol.job.files import REMEDY, open_file
+from pol.job.sampling import WEIGHTED
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import array_from_bytes, canonical_array, raw_bytes
 from pol.state.canonical import StateTree, chunk_leaf
@@ -85,7 +86,10 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
         Column(spec, mapped.bytes, origins[spec.name], hashes[spec.name].is_canonical)
         for spec in document.columns
     ]
-    return Dataset(columns, [shard.rows for shard in document.shards])
+    data = Dataset(columns, [shard.rows for shard in document.shards])
+    if document.sampling.order == WEIGHTED:
+        data.weigh(document.sampling.weights)
+    return data
 
 
 def _reserved(document: JobDocument) -> MappedFiles:

@@ -25,6 +25,7 @@ from pol.job.document import (
     parse_job,
 )
 from pol.job.program import Program
+from pol.job.sampling import SHUFFLING, Sampling
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array, State, canonical_array, dtype_name
 from pol.state.canonical import state_pieces, state_specs, state_tree
@@ -65,6 +66,7 @@ class JobSource:
     data: Mapping[str, Array]
     holdout: Mapping[str, Array] = field(default_factory=dict)
     shard_rows: int = 65_536
+    sampling: Sampling = SHUFFLING
     first_step: int = 0
     slot_states: Sequence[State] = ()
 
@@ -161,6 +163,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             metrics=tuple(sorted(source.metrics)),
             step_flops=0,
             outer_flops=0,
+            sampling=source.sampling,
             start=start,
         )
         initial = {f"global/{name}": array for name, array in source.global_state.items()}

@@ -26,6 +26,10 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
         raise JobError(HOLDOUT, "there is none", "only the consumer who built the job has one")
     columns = load_safetensors(path)
     wanted = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}
+    weights = job.document.sampling.weights
+    if weights not in columns:
+        # by which only training draws its rows
+        wanted.pop(weights, None)
     found = {name: (dtype_name(array, name), array.shape[1:]) for name, array in columns.items()}
     if found != wanted or len({len(array) for array in columns.values()}) != 1:
         raise JobError(HOLDOUT, "its columns are not those of the job", "build the job again")
@@ -59,7 +63,8 @@ def evaluate(
             key = model_name(name.removeprefix("metric."))
             sums[key] = sums.get(key, 0.0) + float(value)
     metrics = {name: total / len(starts) for name, total in sums.items()}
-    baseline = majority_baseline(holdout)
+    labels = {n: a for n, a in holdout.items() if n != document.sampling.weights}
+    baseline = majority_baseline(labels)
     return metrics if baseline is None else {**metrics, "majority_baseline": baseline}
 
 

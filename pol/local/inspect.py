@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from domain.params import Params
+from domain.readable import Readable
 from pol.job import cost
 from pol.job.document import Job, order_terms
 from pol.job.program import Program
@@ -15,12 +16,12 @@ SLOT_SPEED = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class JobSummary:
+class JobSummary(Readable):
     """A job in numbers.
 
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
     one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
-    ``nodes`` are the operations of each of the three programs;
+    ``nodes`` are the operations of each of the three programs; ``sampling`` says in words in which order rows come;
     ``steps`` are the inner steps of the whole job, the same for all slots, and ``first_step`` how many were taken by
     the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary
     that ends it; ``memory_bytes`` is what a process takes to train, replay or aggregate, beside its libraries.
@@ -42,6 +43,7 @@ class JobSummary:
     first_step: int
     steps: int
     epochs: float
+    sampling: str
     segments: int
     rows: int
     step_flops: int
@@ -80,6 +82,7 @@ def inspect_job(job: Job) -> JobSummary:
         first_step=document.start.step,
         steps=document.steps,
         epochs=document.steps * document.slots * document.batch / document.rows,
+        sampling=document.sampling.words,
         segments=document.rounds * document.slots * document.share_segments,
         rows=document.rows,
         step_flops=document.step_flops,

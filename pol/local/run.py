@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from domain import codec
+from domain.readable import Readable, Shown
 from pol.errors import JobError, Stopped
 from pol.executor.backend import backend as executor_named
 from pol.executor.names import DEFAULT
 from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_training
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.local.history import History, make_history, make_losses
 from pol.names import ModelNames
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
@@ -29,7 +32,7 @@ TRACE_FILE = "trace.json"
 
 
 @dataclass(frozen=True)
-class RoundReport:
+class RoundReport(Readable):
     """A round of a local run: mean loss, and the metrics on the holdout after it.
 
     Example::
@@ -45,8 +48,11 @@ class RoundReport:
 
 
 @dataclass(frozen=True)
-class LocalRun:
-    """A job trained on this machine: final state, rounds, metrics before and after, loss of every segment.
+class LocalRun(Shown):
+    """A job trained on this machine: final state, rounds, metrics before and after, and the loss.
+
+    ``losses`` has a row for each round and a column for each slot, as ``order.losses()`` of the same job on a network.
+    ``history`` has the loss at the end of each segment: an array with the fields ``step``, ``slot`` and ``loss``.
 
     Another job goes on from it: ``locals`` are the local states of the slots, and ``position`` says where the training
     stands (``JobSpec(resume=…)``).
@@ -55,6 +61,7 @@ class LocalRun:
 
         ran = assay.run_locally("my-job")
         print(ran.before["loss"], ran.after["loss"])
+        print(ran.losses.mean(axis=1), ran.history["step"], ran.history["loss"])
     """
 
     state: State
@@ -63,7 +70,8 @@ class LocalRun:
     rounds: tuple[RoundReport, ...]
     before: dict[str, float]
     after: dict[str, float]
-    losses: tuple[tuple[int, float], ...]
+    losses: NDArray[np.float64] = field(compare=False)
+    history: History = field(compare=False)
     model: Path | None
     training: Path | None
     trace: Path | None
@@ -102,9 +110,10 @@ def run_locally(
     before = evaluate(job, state, holdout, executor)
     root, local_roots = job.document.global_root, list(job.document.opening_locals)
     reports: list[RoundReport] = []
-    losses: list[tuple[int, float]] = []
+    losses: list[dict[int, float]] = []
+    history: list[tuple[int, int, float]] = []
     trace: list[dict[str, Any]] = []
-    values: list[tuple[int, float]] = []
+    values: list[tuple[int, int, float]] = []
 
     def updates(round: int, opening: State) -> Iterator[State]:
         for slot in range(job.document.slots):
@@ -116,7 +125,7 @@ def run_locally(
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None
             locals_[slot], local_roots[slot] = share.local_out, share.local_out_root
-            values.extend(_losses(share.boundaries))
+            values.extend(_losses(slot, share.boundaries))
             roots = share.update_root, share.local_out_root
             record = share_record(part, share.boundaries, *roots)
             trace.append(codec.to_plain(record))
@@ -130,8 +139,10 @@ def run_locally(
             raise stop.within(f"the job stops in round {round}") from None
         state, root = result.state, result.root
         metrics = evaluate(job, state, holdout, executor)
-        losses += values
-        loss = float(np.mean([loss for _, loss in values]))
+        history += values
+        # In the order of steps: the last one of a slot stays.
+        losses.append({slot: loss for _, slot, loss in values})
+        loss = float(np.mean([loss for *_, loss in values]))
         reports.append(
             RoundReport(round=round, loss=loss, metrics=metrics, state_root=result.root.hex())
         )
@@ -143,7 +154,8 @@ def run_locally(
         rounds=tuple(reports),
         before=before,
         after=after,
-        losses=tuple(losses),
+        losses=make_losses(losses, job.document.slots),
+        history=make_history(history),
         model=None,
         training=None,
         trace=None,
@@ -166,9 +178,9 @@ def _observer(
     return lambda step, loss: on_progress(round, slot, step, loss)
 
 
-def _losses(boundaries: Sequence[Boundary]) -> list[tuple[int, float]]:
-    """Return (step, first metric) of every boundary but the opening one."""
-    return [(b.step, metric_values(b.metrics)[0]) for b in boundaries if b.metrics]
+def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, float]]:
+    """Return (step, slot, first metric) of every boundary but the opening one."""
+    return [(b.step, slot, metric_values(b.metrics)[0]) for b in boundaries if b.metrics]
 
 
 def _saved(

@@ -4,8 +4,8 @@ J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11; the c
 published test vectors are those of Random123. Word ``i`` of a stream is word ``i mod 4`` of the
 block with the counter ``(i div 4, site, low half of step, high half of step)`` under the key ``(low
 half of seed, high half of seed)``, so any part of a stream can be had without the rest, on any
-machine. Sites below 2^31 belong to the program's ``uniform`` nodes; sample order and initial
-weights have sites of their own above.
+machine. Sites below 2^31 belong to the program's ``uniform`` nodes; sample order, initial weights
+and rows drawn by weight have sites of their own above.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,10 @@ SITE_ORDER = 2**31
 """Site of the sample order; the step is the epoch."""
 SITE_WEIGHTS = 2**31 + 1
 """Site of initial weights; the step is the index of the tensor in name order."""
+SITE_ROWS = 2**31 + 2
+"""Site of rows that are drawn by weight; the step is the number of the part of the sample stream."""
+PART_POSITIONS = 2**12
+"""Positions of the sample stream in such a part."""
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -99,3 +103,20 @@ def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """Return the sample order of an epoch: the stable argsort of one 64-bit draw for each row."""
     order = np.argsort(draws(seed, SITE_ORDER, epoch, count), kind="stable")
     return order.astype(np.int64, copy=False)
+
+
+def drawn_places(seed: int, part: int, total: int) -> NDArray[np.int64]:
+    """Return a place in 0..total - 1 for each position of a part of the sample stream.
+
+    A place is the upper half of the product of a 64-bit draw and ``total`` (at most 2^63 - 1), so the chance of any
+    run of places differs from its share of ``total`` by less than 2^-64.
+    """
+    drawn = draws(seed, SITE_ROWS, part, PART_POSITIONS).astype(np.uint64, copy=False)
+    mask = np.uint64(_MASK)
+    low, high = drawn & mask, drawn >> _SHIFT
+    total_low, total_high = np.uint64(total & _MASK), np.uint64(total >> 32)
+    # sums of a product of 32-bit words and a word fit 64 bits
+    middle = high * total_low + (low * total_low >> _SHIFT)
+    other = low * total_high + (middle & mask)
+    upper: NDArray[np.uint64] = high * total_high + (middle >> _SHIFT) + (other >> _SHIFT)
+    return upper.astype(np.int64)

@@ -9,6 +9,7 @@ from pathlib import Path
 from secrets import SystemRandom
 from typing import Protocol
 
+from domain.readable import Readable
 from host.files import write_whole
 from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
 from pol.executor.backend import backend as executor_named
@@ -89,7 +90,7 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Readable):
     """How one share came out, or the aggregation at the end of one round, whose ``slot`` is -1.
 
     ``checked`` of its ``segments`` were replayed; ``fault`` says what does not hold, and is empty if all that was

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from domain import plain
 from domain.bounds import Count, Hash, Length
 from domain.errors import Refusal
+from domain.readable import Readable
 from pol.errors import JobError, TraceError
 from pol.job.files import read_file
 from pol.rules.commitment import boundary_root, compute_trace_root
@@ -24,7 +25,7 @@ _REMEDY = "write it again with assay job run"
 
 
 @dataclass(frozen=True)
-class ShareRecord:
+class ShareRecord(Readable):
     """What a trace file holds of one slot's work in one round.
 
     Example::
@@ -67,7 +68,7 @@ class ShareRecord:
 
 
 @dataclass(frozen=True)
-class RoundEnd:
+class RoundEnd(Readable):
     """How a round of a local run ended: the root of the global state after it.
 
     Example::
@@ -80,7 +81,7 @@ class RoundEnd:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Readable):
     """What is checked of a trace file: the job's id, and shares by round and slot. The rest is for people.
 
     Example::

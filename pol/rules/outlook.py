@@ -9,6 +9,7 @@ from domain.amount import ceil_div
 from domain.genesis import AUDIT_RATE, AUDIT_SPEED
 from domain.market.records import JobTerms
 from domain.params import Params
+from domain.readable import Readable
 from pol.rules.panels import compute_window, promised_ms
 from pol.rules.schedule import (
     progress_seconds,
@@ -19,7 +20,7 @@ from pol.rules.schedule import (
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Readable):
     """What to expect of a job on a network; times are in seconds, rounded up, without waiting for a match.
 
     ``steps`` are those that have to be taken one after another; more than ``providers`` at once are of no use, and a

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,18 @@ from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
+from pol.tracing.check import check_step
 from pol.tracing.columns import Columns, Scratch
-from pol.tracing.data import read_columns
+from pol.tracing.data import JobData, read_data
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
-from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
+from pol.tracing.functions import (
+    JobFunctions,
+    batch_norms,
+    evaluating,
+    measured,
+    named,
+    parts_in_eval,
+)
 from pol.tracing.habits import Trying
 from pol.tracing.known import MOST_ELEMENTS
 from pol.tracing.model import own_tensors, prepare_model
@@ -38,12 +47,13 @@ from pol.tracing.optimizers import (
     outer_initial,
 )
 from pol.tracing.origin import place_of_error
-from pol.tracing.reasons import NotInAJob, in_words
+from pol.tracing.reasons import NotInAJob, in_words, listed
 from pol.tracing.remembered import Remembered
 from pol.tracing.resuming import check_data, check_tensors, read_resume
 from pol.tracing.spec import Average, JobSpec
+from pol.tracing.taken import said_of
 from pol.tracing.trace import is_changed, trace_program
-from pol.tracing.weights import seeded_parameters
+from pol.tracing.weights import initial_weights
 from pol.values import MAX_NAME, NAME, TensorSpec
 
 Progress = Callable[[str], None]
@@ -56,6 +66,7 @@ def build_job(
     out: Path | str,
     on_progress: Progress | None = None,
     resume: Path | str | HasTraining | None = None,
+    check: bool = True,
 ) -> Job:
     """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
 
@@ -64,7 +75,10 @@ def build_job(
     A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
 
-    Raises JobError, which names the field, when the file has no ``job()`` or what it returns is not a job.
+    One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
+
+    Raises JobError, which names the field, when the file has no ``job()``, what it returns is not a job, or the step
+    differs from that of plain torch.
 
     Example::
 
@@ -74,7 +88,8 @@ def build_job(
     tell, out = on_progress or (lambda _text: None), Path(out)
 
     def build_it(spec: JobSpec) -> Job:
-        return build(spec if resume is None else replace(spec, resume=resume), out, tell)
+        spec = spec if resume is None else replace(spec, resume=resume)
+        return build(spec, out, tell, check)
 
     if isinstance(source, JobSpec):
         return build_it(source)
@@ -87,6 +102,10 @@ def build_job(
     file = Path(given)
     if not file.is_file():
         raise JobError(str(file), "there is no such file", "give the path of a Python file")
+    if b"\0" in file.read_bytes():
+        raise JobError(
+            str(file), "is not a Python file", "give the file with the function job(), as job.py"
+        )
     tell(f"running {file.name}")
     with _modules_beside(file):
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
@@ -118,29 +137,29 @@ def _modules_beside(file: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
+def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: bool = True) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
-    tell = on_progress or (lambda _text: None)
+    since, tell = perf_counter(), on_progress or (lambda _text: None)
     before = read_resume(spec)
-    spec = replace(spec, model=prepare_model(spec.model, tell))
+    spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
     with Scratch(out) as scratch, noting(tell):
-        data = read_columns(spec.train, "train", scratch, tell)
-        holdout = read_columns(spec.holdout, "holdout", scratch, tell)
-        return _build_of(spec, data, holdout, before, out, tell)
+        return _build_of(spec, read_data(spec, scratch, tell), before, out, since, tell)
 
 
 def _build_of(
     spec: JobSpec,
-    data: Columns,
-    holdout: Columns,
+    given: JobData,
     before: Checkpoint | None,
     out: Path,
+    since: float,
     tell: Progress,
 ) -> Job:
-    _check_columns(data, holdout)
+    data, holdout, sampling = given.train, given.holdout, given.sampling
+    _check_columns(data, holdout, sampling.weights)
+    sampling = replace(sampling, weights=column_name(sampling.weights))
     first = 0
     if before is not None:
-        check_data(before.position, data)
+        check_data(before.position, data, sampling)
         spec, first = _cut_alike(spec, before), before.position.step
         tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
     holdout, eval_batch = _eval_rows(holdout, tell)
@@ -149,21 +168,25 @@ def _build_of(
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
+    if going_on := said_of([group.taken for group in functions.groups]):
+        tell(going_on)
+    _say_modes(spec.model, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
     _check_names(state, local)
     if before is not None:
         check_tensors(before, _arrays(state), _arrays(local))
-    _try_loss(spec, state, data, holdout, tell)
+    is_wide = _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
-    tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
-    own = {name: tensor for name, tensor in tensors.items() if name in state}
+    own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
     # copies, because torch warns of arrays that are read-only, as mapped ones are
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
+    shown = {name: row for name, row in example.items() if name in holdout}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
-    functions.values = named("global", _values_of_others(spec.model, state, functions.trained))
+    begins = state if before is None else _opening(before)[0]
+    functions.values = named("global", _values_of_others(spec.model, begins, functions.trained))
     with Remembered(spec.model) as remembered:
         step = trace_program(
             functions.step,
@@ -182,7 +205,9 @@ def _build_of(
         remembered.check(
             lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True)
         )
+        step = _without_unchanged(step, spec.model)
         updated = _updated(step, state)
+        _check_averages(spec, functions.trained, updated)
         tell(f"{len(step.nodes):,} operations in a step")
         averaged = {name: state[name] for name in updated}
         outer = trace_program(
@@ -190,18 +215,27 @@ def _build_of(
         )
         evaluate = trace_program(
             functions.evaluate,
-            {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
+            {**named("global", state), **named("batch", _batch_of(shown, eval_batch))},
             precisions=spec.precisions,
             own=own,
             values=values,
             kept=True,
         )
     # last, so that a layer that cannot be traced is named as that
-    if spec.weights == "seed" and before is None:
-        state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
+    if before is None:
+        begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
+        state.update(begun.values)
         state.update(averages_initial(spec.ema, state, functions.trained))
+        # a rule of the person's own may begin with something that is made of the weights
+        local = functions.initial_local(state)
+        if spec.weights is None:
+            tell(str(begun))
+    if spec.check:
+        opening = (state, local) if before is None else _opening(before)
+        parts = (spec, functions, step, *opening, data)
+        check_step(*parts, first=first, since=since, is_wide=is_wide, tell=tell)
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
-    own_work = segment_own_work(boundary, rows)
+    own_work = segment_own_work(boundary, rows, sampling.order)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
     tell(f"writing {out}")
     return write_job(
@@ -218,15 +252,25 @@ def _build_of(
             step=step,
             outer=outer,
             eval=evaluate,
-            metrics=("loss",),
+            metrics=functions.metrics,
             global_state=_arrays(state) if before is None else before.state,
             local_state=_arrays(local) if before is None else before.locals[0],
             data={column_name(name): column for name, column in data.items()},
             holdout={column_name(name): column for name, column in holdout.items()},
+            sampling=sampling,
             first_step=first,
             slot_states=() if before is None else before.locals,
         ),
     )
+
+
+def _opening(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return the global state and that of the first slot that a job goes on from, by the model's own names."""
+    state, local = (
+        {model_name(name): torch.from_numpy(np.array(array)) for name, array in part.items()}
+        for part in (before.state, before.locals[0])
+    )
+    return state, local
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
@@ -252,7 +296,32 @@ def _say_rates(course: Sequence[float], tell: Progress) -> None:
         )
 
 
-def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
+def _say_modes(model: nn.Module, tell: Progress) -> None:
+    """Say which parts train in the mode of evaluation, or that none does though the model came in it."""
+    if not any(part.training for part in model.modules()):
+        tell(
+            "the model is in eval mode as a whole, and trains in training mode (as after model.train())"
+        )
+        return
+    parts = parts_in_eval(model)
+    # a part of one that is named has no line of its own
+    names = {name for name, _ in parts}
+    outer = [
+        f"{name or 'the model itself'} ({type(part).__name__})"
+        for name, part in parts
+        if not name or name.rpartition(".")[0] not in names
+    ]
+    if outer:
+        tell(
+            f"handed over in eval mode, and kept in it while the rest trains: {listed(outer)}; "
+            "model.train() in job() puts all parts into training mode"
+        )
+
+
+def _check_columns(
+    data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = ""
+) -> None:
+    """Check that both have the same columns, but for one by whose ``weights`` only training draws its rows."""
     if not data:
         raise JobError("train", "there is no column", "give at least one")
     for field, columns in (("train", data), ("holdout", holdout)):
@@ -267,6 +336,8 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> N
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
         for columns in (data, holdout)
     ]
+    if weights not in holdout:
+        kinds[0].pop(weights, None)
     if kinds[0] != kinds[1]:
         raise JobError("holdout", "its columns are not those of train", "give the same columns")
 
@@ -324,11 +395,15 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
 def _values_of_others(
     model: nn.Module, state: Mapping[str, torch.Tensor], trained: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """Return what the model's tensors that no optimizer moves begin with, if it is not large."""
+    """Return what the model's tensors that no optimizer moves begin with, if it is not large.
+
+    The counts of batches are none of them: a step does not keep them, and plain torch does.
+    """
+    counts = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
     return {
         name: state[name]
         for name, tensor in own_tensors(model).items()
-        if name in state and name not in trained and tensor.numel() <= MOST_ELEMENTS
+        if name in state and name not in {*trained, *counts} and tensor.numel() <= MOST_ELEMENTS
     }
 
 
@@ -358,6 +433,24 @@ def _check_precisions(spec: JobSpec) -> None:
             raise JobError("precision", reason, remedy)
 
 
+def _without_unchanged(step: Program, model: nn.Module) -> Program:
+    """Return a step without the parameters that it only hands on as they are, such as frozen ones."""
+    changed = step.changed_outputs()
+    names = (name for name, _ in model.named_parameters())
+    unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
+    outputs = {name: number for name, number in step.outputs.items() if name not in unchanged}
+    return replace(step, outputs=outputs)
+
+
+def _check_averages(spec: JobSpec, trained: Sequence[str], updated: Sequence[str]) -> None:
+    """Refuse a moving average that would not follow its weight: one that forward alone changes."""
+    for name in trained if spec.ema is not None else ():
+        if name in updated and AVERAGE + name not in updated:
+            reason = "changes in a forward pass and has no gradient, so its moving average would stay behind"
+            remedy = f"leave it out of the optimizer's groups, or freeze it: model.{name}.requires_grad_(False)"
+            raise JobError(f"model.{name}", reason, remedy)
+
+
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     specs = [
         TensorSpec(
@@ -369,7 +462,8 @@ def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     for spec in updated:
         if spec.dtype != "f32":
             reason = "every step changes this counter, and integers cannot be averaged over slots"
-            raise JobError(f"model.{model_name(spec.name)}", reason, "make it a float32 buffer")
+            remedy = "make it a float32 buffer, as torch.zeros(1) is"
+            raise JobError(f"model.{model_name(spec.name)}", reason, remedy)
     return [model_name(spec.name) for spec in updated]
 
 
@@ -386,8 +480,10 @@ def _try_loss(
     data: Columns,
     holdout: Columns,
     tell: Progress,
-) -> None:
+) -> bool:
     """Compute the loss of a few rows in plain torch, without dropout, before it is traced.
+
+    Return whether something is cast to types that are narrower than FP32.
 
     A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
     so the loss is computed once on the rows whose integers are the smallest and the largest of their columns.
@@ -399,19 +495,20 @@ def _try_loss(
     narrow, trying = _NarrowTypes(), Trying()
     # what torch warns of is not how a job computes
     quiet = warnings.catch_warnings(action="ignore")
-    with quiet, training_mode(spec.model, False), narrow, trying:
+    with quiet, evaluating(spec.model), narrow, trying:
         for columns, row in [
             *((data, row) for row in _tried(data)),
             *((holdout, row) for row in _tried(holdout, data)),
         ]:
-            rows = np.full(spec.batch, row)
+            rows = np.full(spec.batch // spec.parts, row)
             batch = {name: torch.from_numpy(column[rows]) for name, column in columns.items()}
             try:
-                measured(spec.model, spec.loss, weights, batch, "loss")
+                for name, measure in spec.losses.items():
+                    measured(spec.model, measure, weights, batch, name)
             except JobError:
                 raise
             except Exception as error:
-                reason, remedy = _of_loss(error, data)
+                reason, remedy = _of_loss(error, columns)
                 if not isinstance(error, NotInAJob):
                     where = f"row {row} of the holdout" if columns is holdout else f"row {row}"
                     reason = f"the loss of a batch that holds {where} fails: {reason}"
@@ -419,6 +516,7 @@ def _try_loss(
     if seen := narrow.seen | trying.narrow:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in seen))
         tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
+    return bool(seen)
 
 
 def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
@@ -449,9 +547,9 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
     """Return the rows that are tried: the first, and those of the smallest and the largest integers.
 
-    With ``known`` columns only those whose integers are beyond all of theirs.
+    With ``known`` columns only those whose integers are beyond all of theirs, and the first if there are other columns.
     """
-    rows = {0} if known is None else set()
+    rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():
         if column.dtype == np.int64 and column.size:
             flat, seen = column.reshape(-1), None if known is None else known[name]

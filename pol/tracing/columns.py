@@ -14,6 +14,7 @@ import torch
 from pol.errors import JobError
 from pol.limits import LIMITS, MAX_INTEGER
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.tracing.contents import GAPS, no_numbers, unlike_rows
 
 Columns = dict[str, Array]
 Progress = Callable[[str], None]
@@ -82,19 +83,32 @@ def array_of(value: object, where: str) -> Array:
         reason = "has masked elements, and a job has a number in each place"
         raise JobError(where, reason, "give what stands in them, array.filled(…)")
     try:
-        return value.numpy() if isinstance(value, torch.Tensor) else np.asanyarray(value)
+        array = value.numpy() if isinstance(value, torch.Tensor) else np.asanyarray(value)
     # rows of different lengths
     except (TypeError, ValueError):
+        if isinstance(value, Sequence) and (error := unlike_rows(value, where)):
+            raise error from None
         reason = "NumPy cannot hold it as one array"
         raise JobError(where, reason, "give rows of one shape, padded or cropped") from None
+    return _of_rows(array) if array.dtype == object and array.ndim == 1 else array
+
+
+def _of_rows(array: Array) -> Array:
+    """Return an array of objects that are rows of one shape, as tables have them, as one array; others as they are."""
+    rows = array.tolist()
+    if not rows or not isinstance(rows[0], list | tuple | np.ndarray | torch.Tensor):
+        return array
+    try:
+        found = np.stack([np.asarray(row) for row in rows])
+    except (TypeError, ValueError):
+        return array
+    return found if found.dtype.kind in TARGETS else array
 
 
 def target_of(array: Array, where: str, dimensions: int) -> np.dtype[Any]:
     """Return the dtype that a job has for these numbers; JobError where they are none."""
     if array.ndim < dimensions or array.dtype.kind not in TARGETS:
-        reason = f"is {array.dtype} with {array.ndim} dimensions"
-        remedy = "give numbers with one row per sample; texts are made into numbers before"
-        raise JobError(where, reason, remedy)
+        raise no_numbers(array, where)
     return NUMPY_DTYPES[TARGETS[array.dtype.kind]]
 
 
@@ -102,12 +116,22 @@ def check_finite(column: Array, where: str) -> None:
     """Name the first row with NaN or infinity, which no step could compute with; JobError."""
     if column.dtype.kind != "f":
         return
+    first: int | None = None
+    gaps = 0
     for rows in slices(len(column), column[:1].nbytes):
-        finite = np.isfinite(column[rows]).reshape(len(column[rows]), -1).all(axis=1)
-        if not finite.all():
-            row = rows.start + int(finite.argmin())
-            reason = f"row {row} holds NaN, infinity or a number that is too large for float32"
-            raise JobError(where, reason, "leave such rows out, or write other numbers there")
+        part = column[rows].reshape(len(column[rows]), -1)
+        if np.isinf(part).any():
+            row = rows.start + int(np.isinf(part).any(axis=1).argmax())
+            reason = f"row {row} holds infinity, or a number that is too large for float32"
+            remedy = "leave such rows out, or write smaller numbers: np.clip(x, -1e6, 1e6)"
+            raise JobError(where, reason, remedy)
+        missing = np.isnan(part).any(axis=1)
+        if missing.any() and first is None:
+            first = rows.start + int(missing.argmax())
+        gaps += int(missing.sum())
+    if first is not None:
+        more = f", and so do {gaps - 1:,} of the other {len(column) - 1:,}" if gaps > 1 else ""
+        raise JobError(where, f"row {first} holds NaN (a missing value){more}", GAPS)
 
 
 def fitting(part: Array, where: str) -> Array:

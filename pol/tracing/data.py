@@ -5,6 +5,7 @@ Rows are converted a few at a time, and large columns lie in files, so that data
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from pol.errors import JobError
+from pol.job.sampling import Sampling
 from pol.names import column_name
 from pol.state.arrays import Array
 from pol.tracing.columns import (
@@ -29,16 +31,61 @@ from pol.tracing.columns import (
     target_of,
     too_large,
 )
-from pol.tracing.files import KNOWN, array_file, read_file
+from pol.tracing.contents import GAPS, no_numbers
+from pol.tracing.files import KNOWN, array_file, columns_of_table, read_file, table_reader
+from pol.tracing.loaders import STREAM, open_loader
+from pol.tracing.readers import class_folders
+from pol.tracing.sampling import sampling_of
+from pol.tracing.spec import JobSpec, RowsInOrder, WeightedRows
 from pol.values import MAX_NAME
 
 _LONGEST = MAX_NAME - len("batch.")
 _PAIR = ("x", "y")
-_STREAM = (
-    "has no length, and a job takes rows in an order of its own",
-    "give one with __len__ and __getitem__, loaded without streaming",
-)
-"""Why a data set that is only read from its start to its end is none, and what to give."""
+
+
+@dataclass(frozen=True)
+class JobData:
+    """The columns that a job trains with and those of its holdout, and the order in which training takes the rows."""
+
+    train: Columns
+    holdout: Columns
+    sampling: Sampling
+
+
+def read_data(spec: JobSpec, scratch: Scratch, tell: Progress) -> JobData:
+    """Read the data of a job; JobError names the part or the column that is none."""
+    train, order = _opened(spec.train, "train", tell)
+    if spec.sampling is not None:
+        if isinstance(order, WeightedRows):
+            reason = "the DataLoader of train draws rows by weight, too"
+            raise JobError("sampling", reason, "give either a sampler to the loader, or sampling")
+        order = spec.sampling
+    holdout, _ = _opened(spec.holdout, "holdout", tell)
+    _check_classes(train, holdout)
+    columns = read_columns(train, "train", scratch, tell)
+    sampling, columns = sampling_of(order, columns, tell)
+    return JobData(columns, read_columns(holdout, "holdout", scratch, tell), sampling)
+
+
+def _check_classes(train: object, holdout: object) -> None:
+    """Refuse two folders of images whose classes have other numbers in one than in the other."""
+    folders = [Path(part) for part in (train, holdout) if isinstance(part, str | Path)]
+    if len(folders) < 2 or not all(folder.is_dir() for folder in folders):
+        return
+    names = [class_folders(folder) for folder in folders]
+    if names[0] != names[1]:
+        first, second = (", ".join(each) or "none" for each in names)
+        reason = f"its classes are {second}, and those of train {first}"
+        raise JobError("holdout", reason, "give both the same folders, for they number the classes")
+
+
+def _opened(
+    source: object, field: str, tell: Progress
+) -> tuple[object, WeightedRows | RowsInOrder | None]:
+    """Return the rows of a loader and their order; what is no loader has none."""
+    if not isinstance(source, DataLoader):
+        return source, None
+    return open_loader(source, field, tell)
 
 
 def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -> Columns:
@@ -48,25 +95,21 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
 
     Raises JobError, which names the column, when something is not one array of numbers with a row per sample.
     """
+    reader = None
     if isinstance(source, str | Path):
+        reader = table_reader(Path(source))
         source = read_file(Path(source), field, scratch, tell)
-    if isinstance(source, DataLoader):
-        reason = "is a DataLoader, and a job makes its batches itself, in the order of its seed"
-        raise JobError(field, reason, "give the data set, loader.dataset")
     if isinstance(source, IterableDataset):
-        raise JobError(field, *_STREAM)
+        raise JobError(field, *STREAM)
+    source = _joined(source, field)
     if isinstance(source, TensorDataset):
         source = _named(source.tensors, field)
     if hasattr(source, "iloc") and hasattr(source, "columns"):
-        # a table of pandas
-        table: Any = source
-        source = {name: table[name].to_numpy() for name in table.columns}
+        source = columns_of_table(source, field)
     if isinstance(source, Mapping):
         if any(hasattr(part, "column_names") for part in source.values()):
             raise JobError(field, "has several splits", 'give one of them, such as data["train"]')
-        columns = {
-            name: _converted(source[name], f"{field}.{name}", scratch, tell) for name in source
-        }
+        columns = _all_converted(source, field, reader, scratch, tell)
     elif hasattr(source, "column_names") and hasattr(source, "with_format"):
         columns = _hugging_face(source, field, scratch, tell)
     elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
@@ -86,6 +129,47 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
             raise JobError(where, reason, "give the column a shorter name")
         check_finite(column, where)
     return {str(name): columns[name] for name in sorted(columns, key=str)}
+
+
+def _all_converted(
+    source: Mapping[Any, Any], field: str, reader: str | None, scratch: Scratch, tell: Progress
+) -> Columns:
+    """Return all columns in dtypes of jobs; JobError, which names the first column that is none and the others."""
+    columns, errors = {}, []
+    for name in source:
+        try:
+            columns[name] = _converted(source[name], f"{field}.{name}", scratch, tell)
+        except JobError as error:
+            errors.append(error)
+    if not errors:
+        return columns
+    first, *others = errors
+    reason = first.reason
+    if others:
+        names = ", ".join(error.field.removeprefix(f"{field}.") for error in others)
+        reason = f"{reason}; {names} cannot be used as it is either"
+    remedy = first.remedy
+    if reader and "table[" in remedy:
+        remedy = f"read it in the job file, table = {reader}, and give train=table; {remedy}"
+    raise JobError(first.field, reason, remedy)
+
+
+def _joined(source: object, field: str) -> object:
+    """Return a pair of arrays, or a table of another library, in a form that is read here; JobError."""
+    if isinstance(source, list | tuple) and source and isinstance(source[0], str | Path):
+        reason = "is several paths"
+        remedy = (
+            "give one file, or join them: pandas.concat([pandas.read_csv(path) for path in paths])"
+        )
+        raise JobError(field, reason, remedy)
+    if hasattr(source, "DESCR") and hasattr(source, "data") and hasattr(source, "target"):
+        reason = "is a data set of scikit-learn, with a description beside the numbers"
+        raise JobError(field, reason, 'give its arrays: {"x": found.data, "y": found.target}')
+    if isinstance(source, tuple) and all(getattr(part, "ndim", 0) for part in source):
+        return _named(source, field)
+    if hasattr(source, "to_pandas") and not hasattr(source, "with_format"):
+        return source.to_pandas()
+    return source
 
 
 def _named(parts: Sequence[Any], field: str) -> dict[str, Any]:
@@ -126,6 +210,8 @@ def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns
     for number in range(len(source)):
         try:
             item = source[number]
+        except JobError:
+            raise
         # the consumer's own code
         except Exception as error:
             reason = f"item {number} cannot be read: {type(error).__name__}: {error}"
@@ -153,7 +239,7 @@ def _one_row(part: object, where: str) -> Array:
 def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
     """Read a ``datasets.Dataset`` by its own methods, many rows at a time where it has no transform of its user."""
     if not hasattr(source, "__len__"):
-        raise JobError(field, *_STREAM)
+        raise JobError(field, *STREAM)
     form = source.format
     # a transform, or types that it is to have
     if form["format_kwargs"]:
@@ -168,10 +254,8 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
             part = plain[first : first + AT_ONCE]
         for name, array in part.items():
             where = f"{field}.{name}"
-            if np.asarray(array).dtype.kind not in TARGETS:
-                reason = "is text, or has rows of different lengths"
-                remedy = f'pad and truncate rows, or leave it out: data.remove_columns("{name}")'
-                raise JobError(where, reason, remedy)
+            if array_of(array, where).dtype.kind not in TARGETS:
+                raise _of_data_set(np.asarray(array), where, name)
             # it has made 64 bits with a sign of them
             if dtypes[name] == "uint64" and array.size and array.min() < 0:
                 raise too_large(where)
@@ -179,6 +263,18 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
                 tell(f"{where}: {dtypes[name]} becomes {array.dtype}")
         rows.put(first, part)
     return rows.columns
+
+
+def _of_data_set(array: Array, where: str, name: str) -> JobError:
+    """Return what to say of a column that holds no numbers, in terms of this library."""
+    error = no_numbers(array, where)
+    remedy = f'make numbers of it by data.map(…), or leave it out: data.remove_columns("{name}")'
+    if array.dtype == object and "shape" in error.reason:
+        remedy = (
+            'pad and truncate rows, tokenizer(…, padding="max_length", truncation=True, max_length=128), '
+            f'or leave it out: data.remove_columns("{name}")'
+        )
+    return JobError(where, error.reason, error.remedy if error.remedy == GAPS else remedy)
 
 
 def _leaf_dtype(feature: Any) -> str:

@@ -9,7 +9,8 @@ from math import isqrt
 
 from domain.amount import ceil_div
 from domain.limits import ROUNDS_MAX, SHARE_SEGMENTS_MAX
-from pol.job.cost import ORDER_WORK
+from pol.job.cost import whole_order_work
+from pol.job.sampling import SHUFFLED
 from pol.tracing.spec import JobSpec
 
 ROUNDS_LEAST = 4
@@ -66,12 +67,12 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
     return Rounds(count, ceil_div(units, count) * unit)
 
 
-def segment_own_work(boundary_size: int, rows: int) -> int:
+def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
     """Return the FLOPs that a segment takes beside its steps: it ends with a state, which is hashed.
 
-    And whoever replays it makes the sample order of its epoch, of all rows of the data.
+    A replay of it also needs the order of its samples, such as that of an epoch, of all rows of the data.
     """
-    return boundary_size + ORDER_WORK * rows
+    return boundary_size + whole_order_work(order, rows)
 
 
 def divide_segments(spec: JobSpec, rounds: Rounds, step_work: int, own_work: int) -> int:

@@ -56,11 +56,11 @@ class SeededDropout(TorchFunctionMode):
     site draws from a number of the turn's own: that of the batch times the number of turns, plus the turn's.
     """
 
-    def __init__(self, number: torch.Tensor) -> None:
+    def __init__(self, number: torch.Tensor, first_site: int = 0) -> None:
         super().__init__()
         self._number = number
         self._outside = repeats.depth()
-        self.sites = Sites(self)
+        self.sites = Sites(self, first_site)
         """Those that are drawn from."""
         self._active: list[AbstractContextManager[None]] = []
         self._draws = Draws(self._uniform)

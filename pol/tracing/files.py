@@ -3,24 +3,53 @@
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import torch
 from numpy.lib import format as npy
 
 from pol.errors import JobError
 from pol.state.arrays import Array
 from pol.tracing.columns import AT_ONCE, Columns, Progress, Rows, Scratch
+from pol.tracing.readers import (
+    SAVED,
+    TABLES,
+    package,
+    read_images,
+    read_saved,
+    read_table,
+    saved_array,
+)
 from pol.tracing.reasons import first_line
 
-KNOWN = ".npz, .npy, .safetensors or .parquet"
+KNOWN = ".npz, .npy, .safetensors, .parquet, .csv, .tsv, .json, .jsonl, .pt, or a folder of images"
+_OTHERS = {
+    ".h5": 'import h5py; file = h5py.File("{name}"); train={{"x": file["x"][:], "y": file["y"][:]}}',
+    ".pkl": "a pickle may run code, so load it in your own file if you trust it, and give its arrays",
+    ".xlsx": 'give pandas.read_excel("{name}")',
+    ".feather": 'give pandas.read_feather("{name}")',
+    ".mat": 'found = scipy.io.loadmat("{name}"); train={{"x": found["x"], "y": found["y"]}}',
+    ".txt": 'rows = assay.text_rows("{name}", 128); train=rows.train, holdout=rows.holdout',
+    ".db": 'give pandas.read_sql("SELECT * FROM rows", sqlite3.connect("{name}"))',
+    ".zip": "unpack it, and give the path of a file or a folder in it",
+    ".png": "give the folder that has a folder of images for each class",
+}
+"""What to write for a file that is not read by its path, by its ending."""
+_ALIKE = {
+    ".hdf5": ".h5", ".hdf": ".h5", ".pickle": ".pkl", ".joblib": ".pkl", ".xls": ".xlsx", ".arrow": ".feather",
+    ".sqlite": ".db", ".sqlite3": ".db", ".tar": ".zip", ".gz": ".zip", ".tgz": ".zip", ".7z": ".zip",
+    ".jpg": ".png", ".jpeg": ".png", ".md": ".txt",
+}  # fmt: skip
 _WRITERS = {
     ".npy": "np.save",
     ".npz": "np.savez",
     ".safetensors": "safetensors.numpy.save_file",
     ".parquet": "pyarrow.parquet.write_table",
+    **dict.fromkeys((".csv", ".tsv"), "table.to_csv(path, index=False)"),
+    **dict.fromkeys((".json", ".jsonl"), 'table.to_json(path, orient="records", lines=True)'),
+    **dict.fromkeys(SAVED, "torch.save"),
 }
 _READ_BYTES = 2**20
 _MEMBER = ".npy"
@@ -30,25 +59,70 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 
 def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mapping[str, Any]:
     """Return the columns of a file; JobError where it is none, or not whole."""
+    if path.is_dir() and path.suffix not in _WRITERS:
+        return read_images(path, field, scratch, tell)
     if path.suffix not in _WRITERS:
-        check_readable(path, field)
-        raise JobError(field, f"{path.name} is no kind of file that is known", f"give {KNOWN}")
+        raise _unknown(path, field)
     if path.suffix == ".npy":
-        array = array_file(path, field)
+        array = _array(path, field)
         names = array.dtype.names
         return {"x": array} if names is None else {name: array[name] for name in names}
     check_readable(path, field)
     if path.suffix == ".parquet":
         return _parquet(path, field, scratch, tell)
+    if path.suffix in SAVED:
+        found: Mapping[str, Any] = read_saved(path, field)
+        return found
+    if path.suffix in TABLES:
+        with _reading(path, field):
+            return columns_of_table(read_table(path, field, tell), field)
     with _reading(path, field):
         return _archive(path, scratch) if path.suffix == ".npz" else _safetensors(path)
 
 
-def array_file(path: Path, where: str) -> Array:
-    """Return the array of a .npy, which stays on disk; JobError."""
+def table_reader(path: Path) -> str | None:
+    """Return how a person reads a file into a table with pandas; None where it holds no table."""
+    options = {".tsv": ', sep="\\t"', ".jsonl": ", lines=True"}.get(path.suffix, "")
+    kind = {".tsv": "csv", ".jsonl": "json"}.get(path.suffix, path.suffix[1:])
+    if path.suffix not in (*TABLES, ".parquet"):
+        return None
+    return f'pandas.read_{kind}("{path.name}"{options})'
+
+
+def columns_of_table(table: Any, field: str) -> dict[str, Any]:
+    """Return the columns of a table of pandas; JobError where two have one name."""
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise JobError(field, f"two columns are called {twice!r}", "rename one of them")
+    return {name: table[name].to_numpy() for name in table.columns}
+
+
+def _unknown(path: Path, field: str) -> JobError:
+    """Return what to say of a file that is not read by its path."""
+    name, suffix = path.name, path.suffix.lower()
+    remedy = _OTHERS.get(_ALIKE.get(suffix, suffix), f"give {KNOWN}").format(name=name)
+    if not path.exists() and not suffix:
+        remedy = (
+            f'for a data set of Hugging Face give datasets.load_dataset("{path}", split="train")'
+        )
+        return JobError(field, f"there is no file {path}", remedy)
+    check_readable(path, field)
+    return JobError(field, f"{name} is no kind of file that is read by its path", remedy)
+
+
+def array_file(path: Path, where: str) -> Array | torch.Tensor:
+    """Return the array of a .npy, or the tensor of a .pt, which stays on disk; JobError."""
     check_readable(path, where)
+    if path.suffix in SAVED:
+        return saved_array(path, where)
     if path.suffix != ".npy":
-        raise JobError(where, f"{path.name} is no file of one array", "give a .npy")
+        reason = f"{path.name} is no file of one array"
+        raise JobError(where, reason, "give a .npy or a .pt, or train as a whole as one file")
+    return _array(path, where)
+
+
+def _array(path: Path, where: str) -> Array:
+    check_readable(path, where)
     with _reading(path, where):
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
@@ -139,13 +213,7 @@ def _safetensors(path: Path) -> dict[str, Any]:
 
 
 def _parquet(path: Path, field: str, scratch: Scratch, tell: Progress) -> Columns:
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError:
-        reason = f"reading {path.name} needs the package pyarrow"
-        raise JobError(
-            field, reason, "install assay[data], or write the columns with np.savez"
-        ) from None
+    parquet = package("pyarrow.parquet", path.name, field, "write the columns with np.savez")
     with _reading(path, field):
         file = parquet.ParquetFile(path)
         rows, first = Rows(file.metadata.num_rows, field, scratch, tell), 0

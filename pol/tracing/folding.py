@@ -53,7 +53,10 @@ class Folding:
 
     def emit(self, emitter: Emitter, node: Node, is_needed: bool) -> int | None:
         """Return the value of a node as a constant; None where primitives shall make it, if it is not needed as one."""
-        tensor: torch.Tensor = self._values[node]
+        tensor = self._values[node]
+        # of several results each is a constant by itself, or none is
+        if not isinstance(tensor, torch.Tensor):
+            return None
         dtype = dtype_of(tensor.dtype)
         wide = tensor.float() if tensor.is_floating_point() else tensor
         shape = tuple(tensor.shape)

@@ -14,7 +14,8 @@ from torch.overrides import TorchFunctionMode
 from pol.tracing.known import known_value, plainly
 from pol.tracing.reasons import NotInAJob
 
-_NARROW = (torch.bfloat16, torch.float16)
+NARROW = (torch.bfloat16, torch.float16)
+"""Floating types that a job computes in FP32."""
 _EMBEDDING, _TO, _TYPE = functional.embedding, Tensor.to, Tensor.type
 _NUMPY, _ARRAY, _SPLIT = Tensor.numpy, Tensor.__array__, torch.tensor_split
 
@@ -89,7 +90,7 @@ def _embedding(
 
 
 def _is_narrow(part: object) -> bool:
-    return isinstance(part, torch.dtype) and part in _NARROW
+    return isinstance(part, torch.dtype) and part in NARROW
 
 
 def _wide(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:
@@ -105,14 +106,14 @@ def _wide_to(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return cast
 
 
-_CASTS: dict[Any, Callable[..., Tensor]] = {
+CASTS: dict[Any, Callable[..., Tensor]] = {
     Tensor.bfloat16: _wide,
     Tensor.half: _wide,
     _TO: _wide_to(_TO),
     _TYPE: _wide_to(_TYPE),
 }
 HABITS: dict[Any, Callable[..., Any]] = {
-    **_CASTS,
+    **CASTS,
     Tensor.backward: _backward,
     Tensor.data.__set__: _with_data,  # type: ignore[attr-defined]
     functional.embedding: _embedding,
@@ -137,7 +138,7 @@ def narrowed_by(function: Any, arguments: Sequence[Any]) -> set[torch.dtype]:
         return {torch.bfloat16}
     if function is Tensor.half:
         return {torch.float16}
-    return set(filter(_is_narrow, arguments)) if function in _CASTS else set()
+    return set(filter(_is_narrow, arguments)) if function in CASTS else set()
 
 
 class Trying(TorchFunctionMode):

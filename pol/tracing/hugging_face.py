@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from domain.readable import Readable
 from pol.errors import JobError
 from pol.state.arrays import Array
 from pol.tracing.reasons import first_line, in_a_line
@@ -47,7 +48,7 @@ _WARM_UP = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuning:
+class FineTuning(Readable):
     """What to train: a folder with ``config.json``, or that file, and a text.
 
     ``weights`` (``model.safetensors``, the index of its parts, or their folder) and ``tokenizer`` are those beside the

@@ -179,8 +179,8 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note_counts(self, said: tuple[str, str], result: Any) -> None:
         for leaf in tree_leaves(result):
             for size in leaf.shape if isinstance(leaf, Tensor) else ():
-                if isinstance(size, SymInt):
-                    self._counts.setdefault(str(size.node.expr), said)
+                if type(size) is not int:
+                    self._counts.setdefault(str(size), said)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
         """Compute the value of a result beside it."""
@@ -230,7 +230,7 @@ class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def known_value(tensor: Tensor) -> Tensor | None:
-    """Return the value that a tensor has while a function is traced, which then decides something; None if not known."""
+    """Return what a tensor is known to hold while a function is traced, which then decides something; else None."""
     for mode in reversed(_get_current_dispatch_mode_stack()):
         if isinstance(mode, Known):
             return mode.value(tensor)
@@ -280,7 +280,8 @@ def _is_small(tensor: Tensor) -> bool:
 
 def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
     """Return an index for each dimension of a value of ``shape``, from numbers in C order."""
-    found, width = [], prod(shape)
+    found: list[Tensor] = []
+    width = prod(shape)
     for size in shape:
         width //= max(size, 1)
         line = _aten.floor_divide.default(places, width) if width > 1 else places
@@ -288,7 +289,9 @@ def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
     return found
 
 
-def _indices(known: Known, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None] | None:
+def _indices(
+    known: Known, x: Tensor, indices: Sequence[Tensor | None]
+) -> list[Tensor | None] | None:
     """Return indices in which places stand for masks; None where there is no mask, or one that is not known."""
     found: list[Tensor | None] = []
     if not any(index is not None and index.dtype in _MASKS for index in indices):
@@ -306,20 +309,16 @@ def _indices(known: Known, x: Tensor, indices: Sequence[Tensor | None]) -> list[
 
 
 def _index(known: Known, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
-    given = [at for at, index in enumerate(indices) if index is not None]
-    found = _indices(known, x, indices)
-    if found is None:
-        return NotImplemented
-    if len(given) > 1:
-        return _aten.index.Tensor(x, found)
+    (first, mask), *others = [(at, one) for at, one in enumerate(indices) if one is not None]
+    if others or mask.dtype not in _MASKS or not mask.dim():
+        found = _indices(known, x, indices)
+        return NotImplemented if found is None else _aten.index.Tensor(x, found)
     # one index along the dimensions of the mask together
-    (first,) = given
-    mask = indices[first]
-    places = None if mask is None else known.places(mask)
-    if mask is None or places is None:
+    last = first + mask.dim()
+    places = known.places(mask) if x.shape[first:last] == mask.shape else None
+    if places is None:
         return NotImplemented
-    sizes = [*x.shape[:first], mask.numel(), *x.shape[first + mask.dim() :]]
-    flat = _aten.reshape.default(x, sizes)
+    flat = _aten.reshape.default(x, [*x.shape[:first], mask.numel(), *x.shape[last:]])
     return _aten.index.Tensor(flat, [*[None] * first, places])
 
 
@@ -339,7 +338,7 @@ def _index_put(func: Any) -> Callable[..., Any]:
 
 
 def _masked_select(known: Known, x: Tensor, mask: Tensor) -> Any:
-    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
     places = known.places(_aten.expand.default(mask, shape))
     if places is None:
         return NotImplemented
@@ -354,9 +353,7 @@ def _nonzero(known: Known, mask: Tensor) -> Any:
     return _aten.stack.default(_by_dimension(places, tuple(mask.shape)), 1)
 
 
-def _repeat_interleave(
-    known: Known, repeats: Tensor, *, output_size: int | None = None
-) -> Any:
+def _repeat_interleave(known: Known, repeats: Tensor, *, output_size: int | None = None) -> Any:
     if output_size is None or known.value(repeats) is not None:
         return NotImplemented
     ends = _aten.cumsum.default(repeats, 0)

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from pol.job.document import CLOSING, DIFFERENCE
+from pol.tracing.gradient_at import GradientAt, elsewhere
 from pol.tracing.groups import Group
 from pol.tracing.spec import Average, Nesterov
+from pol.tracing.update_rules import OwnRule, RuleStep
 from pol.tracing.updates import Now, Parameter
 
 Tensors = Mapping[str, torch.Tensor]
@@ -19,23 +21,27 @@ AVERAGE = "ema."
 class InnerOptimizer:
     """The inner optimizer: it belongs to a slot, and its state is the slot's local state."""
 
-    def __init__(self, groups: Sequence[Group]) -> None:
-        """Move the parameters of each group by its rule."""
-        self._groups = groups
+    def __init__(self, groups: Sequence[Group], elsewhere: GradientAt | None = None) -> None:
+        """Move the parameters of each group by its rule, and by the gradient that ``elsewhere`` takes, if it is one."""
+        self._groups, self._elsewhere = groups, elsewhere
+
+    @property
+    def draws(self) -> bool:
+        """Whether a rule is a person's own, which may draw and write what a step has in other words."""
+        return any(isinstance(group.rule, OwnRule) for group in self._groups)
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
         """Return the local state before the first step."""
         state = {}
         for index, group in enumerate(self._groups):
-            for name, number in group.rule.numbers().items():
-                state[_of_group(name, index)] = torch.tensor(number)
-            for kind, number in group.rule.kept().items():
+            for name, number in {**group.rule.numbers(), **group.taken.numbers}.items():
+                state[number_name(name, index)] = torch.tensor(number)
+            found = {name: group.rule.initial(name, parameters[name]) for name in group.names}
+            for kind in dict.fromkeys(kind for own in found.values() for kind in own):
                 for name in group.names:
-                    shape = group.rule.shapes(parameters[name].shape).get(kind)
-                    if shape is not None:
-                        state[f"{kind}.{name}"] = torch.full(
-                            shape, number, dtype=parameters[name].dtype
-                        )
+                    if kind in found[name]:
+                        state[f"{kind}.{name}"] = found[name][kind]
+            state.update(group.taken.tensors)
         return state
 
     def update(
@@ -44,24 +50,64 @@ class InnerOptimizer:
         """Return the new parameters and the new local state; what has no gradient stays as it is, and its state."""
         moved: dict[str, torch.Tensor] = {}
         kept: dict[str, torch.Tensor] = {}
+        states = self._states(local)
         for index, group in enumerate(self._groups):
             varying = {name: table.at(step) for name, table in group.varying.items()}
-            now = Now(step, group.lr.at(step), varying)
-            numbers = {name: local[_of_group(name, index)] for name in group.rule.numbers()}
+            parts = [
+                Parameter(
+                    name=name,
+                    value=parameters[name],
+                    gradient=gradients[name],
+                    state=states.get(name, {}),
+                )
+                for name in group.names
+                if name in gradients
+            ]
+            done = group.taken.steps
+            now = Now(
+                step=step + done if done else step,
+                lr=group.lr.at(step),
+                varying=varying,
+                parameters=parts,
+            )
+            numbers = {name: local[number_name(name, index)] for name in group.rule.numbers()}
             numbers, common = group.rule.begin(numbers, now)
-            kept.update({_of_group(name, index): number for name, number in numbers.items()})
-            for name in group.names:
-                if name not in gradients:
-                    continue
-                kinds = group.rule.shapes(parameters[name].shape)
-                state = {kind: local[f"{kind}.{name}"] for kind in kinds}
-                parameter = Parameter(parameters[name], gradients[name], state)
-                moved[name], state = group.rule.update(parameter, now, common)
-                kept.update({f"{kind}.{name}": tensor for kind, tensor in state.items()})
+            kept.update({number_name(name, index): number for name, number in numbers.items()})
+            for part in parts:
+                moved[part.name], state = group.rule.update(part, now, common)
+                kept.update({f"{kind}.{part.name}": tensor for kind, tensor in state.items()})
         return moved, kept
 
+    def _states(self, local: Tensors) -> dict[str, dict[str, torch.Tensor]]:
+        """Return the state of each parameter by the names that its rule has for it."""
+        numbers = {
+            number_name(name, index)
+            for index, group in enumerate(self._groups)
+            for name in group.rule.numbers()
+        }
+        found: dict[str, dict[str, torch.Tensor]] = {}
+        for full in local:
+            kind, _, name = full.partition(".")
+            if full not in numbers:
+                found.setdefault(name, {})[kind] = local[full]
+        return found
 
-def _of_group(name: str, index: int) -> str:
+    def point(
+        self, parameters: Tensors, gradients: Tensors, step: torch.Tensor
+    ) -> dict[str, torch.Tensor] | None:
+        """Return the weights where the gradient is taken that moves the parameters; None where it is that at them."""
+        if self._elsewhere is None:
+            return None
+        group = self._groups[0]
+        names = [name for group in self._groups for name in group.names if name in gradients]
+        done = self._elsewhere.steps
+        number = step + done if done else step
+        now = RuleStep(number=number, lr=group.lr.at(step), options={}, numbers={})
+        values, slopes = ([tensors[name] for name in names] for tensors in (parameters, gradients))
+        return dict(zip(names, elsewhere(self._elsewhere, values, slopes, now), strict=True))
+
+
+def number_name(name: str, index: int) -> str:
     """Return the name of a group's number in the local state."""
     return f"{name}.{index}" if index else name
 

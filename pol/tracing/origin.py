@@ -6,6 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FrameType
@@ -46,13 +47,15 @@ class Measuring(nn.Module):
 class Place:
     """The innermost module that is called, the consumer's line, and the line of torch's layer that it calls.
 
-    ``name`` is that of ``model.named_modules()``; None where the module is no part of the model.
+    ``name`` is that of ``model.named_modules()``; None where the module is no part of the model. ``rule`` is the field
+    of an update rule of the consumer's own, where the line is in one.
     """
 
     kind: str = ""
     name: str | None = None
     line: _Line | None = None
     layer: _Line | None = None
+    rule: str = ""
 
     def __bool__(self) -> bool:
         """Tell whether anything of the consumer's is known."""
@@ -62,13 +65,17 @@ class Place:
         """Return the place as the field of an error."""
         parts = [self.kind] if self.kind else []
         if self.line:
-            path, number = self.line
-            parts.append(f"{Path(path).name}:{number} `{linecache.getline(path, number).strip()}`")
+            parts.append(_shown(*self.line))
         if self.layer:
             path, number = self.layer
             parts.append(f"{Path(path).name} `{linecache.getline(path, number).strip()}`")
         field = f"model.{self.name}" if self.name else "model"
+        field = self.rule or field
         return f"{field} ({', '.join(parts)})" if parts else field
+
+
+def _shown(path: str, number: int) -> str:
+    return f"{Path(path).name}:{number} `{linecache.getline(path, number).strip()}`"
 
 
 _NOWHERE = Place()
@@ -115,6 +122,26 @@ def begins_with(function: Callable[..., Any]) -> None:
     _ends.add(function.__code__)
 
 
+_rules: set[CodeType] = set()
+
+
+def calls_rules(function: Callable[..., Any]) -> None:
+    """Let a function of ours be what calls update rules; its local ``field`` says which, and of which parameter."""
+    _rules.add(function.__code__)
+
+
+def place_of_function(function: object, field: str) -> Place:
+    """Say where a function of the consumer's is written; ``field`` is what it is for."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None and callable(function):
+        code = getattr(type(function).__call__, "__code__", None)
+    if not isinstance(code, CodeType) or not is_consumers(code.co_filename):
+        return Place(rule=field)
+    return Place(line=(code.co_filename, code.co_firstlineno), rule=field)
+
+
 def place_of_node(node: Node) -> Place:
     """Say where a traced operation came from; one of a gradient from what the gradient is of."""
     waiting, seen = [node], {node}
@@ -151,6 +178,7 @@ def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
 def _place(frames: Iterable[tuple[FrameType, int]]) -> Place:
     """Return the place of frames, the innermost first."""
     line = layer = None
+    rule = ""
     modules: list[nn.Module] = []
     root: nn.Module | None = None
     for frame, number in frames:
@@ -161,12 +189,15 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> Place:
                 root = module.model
                 break
             modules.append(module)
+        elif frame.f_code in _rules:
+            rule = str(frame.f_locals["field"])
+            break
         elif line is None and is_consumers(path):
             line = path, number
         elif line is None and layer is None and _is_layer(path):
             layer = path, number
-    if not modules:
-        return Place(line=line, layer=layer)
+    if not modules or rule:
+        return Place(line=line, layer=layer, rule=rule)
     name = _name_in(root or modules[-1], modules[0])
     return Place(kind=type(modules[0]).__name__, name=name, line=line, layer=layer)
 

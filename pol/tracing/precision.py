@@ -16,12 +16,17 @@ All products in the body of a repeat are of one kind, that of the repeat as a wh
 they have the most bits of both kinds, for a body that adds up the one has products for the other, too.
 
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
+
+Where a step takes several gradients, one after another, :func:`later_weight` marks the weights that the next pass
+begins with. They count as an input of it, as those of the step do: what they depend on is no part of its forward pass.
+:func:`inner_loss` marks a loss that no metric is.
 """
 
 from collections.abc import Iterable, Mapping
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import has_side_effect
 
 from pol.job.document import BATCH_NUMBER
 from pol.tracing.repeat_op import REPEAT
@@ -58,7 +63,35 @@ def _(value: torch.Tensor, name: str) -> torch.Tensor:
     return torch.empty_like(value)
 
 
+@torch.library.custom_op("assay::later_weight", mutates_args=())
+def later_weight(value: torch.Tensor, name: str) -> torch.Tensor:
+    """The parameter of this name as a later pass of the same step begins with it: a mark in the graph of a job."""
+    del name
+    return value.clone()
+
+
+@later_weight.register_fake
+def _(value: torch.Tensor, name: str) -> torch.Tensor:
+    del name
+    return torch.empty_like(value)
+
+
+@torch.library.custom_op("assay::inner_loss", mutates_args=())
+def inner_loss(value: torch.Tensor) -> torch.Tensor:
+    """A loss that is no metric, of which gradients are taken all the same: a mark in the graph of a job."""
+    return value.clone()
+
+
+@inner_loss.register_fake
+def _(value: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value)
+
+
 _MARK = torch.ops.assay.gradient.default
+_LOSS = torch.ops.assay.inner_loss.default
+# nothing needs its result
+has_side_effect(_LOSS)
+_WEIGHT = torch.ops.assay.later_weight.default
 
 
 def bits_of_products(
@@ -82,7 +115,8 @@ def bits_of_products(
     metrics = {
         result for name, result in zip(outputs, results, strict=True) if name.startswith("metric.")
     }
-    measured, derived = _ancestors(nodes, metrics), _ancestors(nodes, marks)
+    losses = metrics | {node for node in nodes if node.target is _LOSS}
+    measured, derived = _ancestors(nodes, losses), _ancestors(nodes, marks)
     of_batch, of_gradients = _descendants(nodes, batch), _descendants(nodes, marks)
     of_weights = _weights_only(nodes, marks, of_batch)
     made_of = _made_of(nodes, names, of_batch | of_gradients)
@@ -117,19 +151,19 @@ def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
 
 
 def _ancestors(nodes: list[Node], of: set[Node]) -> set[Node]:
-    """Return ``of`` and all that they depend on."""
+    """Return ``of`` and all that they depend on within their pass."""
     found = set(of)
     for node in reversed(nodes):
-        if node in found:
+        if node in found and node.target is not _WEIGHT:
             found.update(node.all_input_nodes)
     return found
 
 
 def _descendants(nodes: list[Node], of: set[Node]) -> set[Node]:
-    """Return ``of`` and all that depends on them."""
+    """Return ``of`` and all that depends on them within their pass."""
     found = set(of)
     for node in nodes:
-        if not found.isdisjoint(node.all_input_nodes):
+        if node.target is not _WEIGHT and not found.isdisjoint(node.all_input_nodes):
             found.add(node)
     return found
 
@@ -152,6 +186,9 @@ def _made_of(
     found: dict[Node, frozenset[str]] = {}
     for node in nodes:
         if node.op == "output" or node in apart:
+            continue
+        if node.target is _WEIGHT:
+            found[node] = frozenset({str(node.args[1])})
             continue
         prefix, _, name = names.get(node, "").partition(".")
         own = {name} if prefix == "global" else set()

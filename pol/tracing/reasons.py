@@ -1,6 +1,7 @@
 """What torch says when a model cannot be traced or computed, in the words of the person who wrote it."""
 
 import re
+from collections.abc import Sequence
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -69,7 +70,9 @@ _PRIVATE = {
     "_fft_r2c": "torch.fft.rfft",
     "_fft_c2c": "torch.fft.fft",
     "_fft_c2r": "torch.fft.irfft",
-    "_index_put_impl": "Tensor.index_put_",
+    "index": "x[index]",
+    "index_put": "x[index] = value",
+    "_index_put_impl": "x[index] = value",
     "_thnn_fused_lstm_cell": "torch.nn.LSTMCell",
     "_thnn_fused_gru_cell": "torch.nn.GRUCell",
     "_scaled_dot_product_attention_math": "torch.nn.functional.scaled_dot_product_attention",
@@ -134,6 +137,12 @@ def in_words(error: Exception, remedy: str) -> tuple[str, str]:
         if part in text:
             return words
     return first_line(error), remedy
+
+
+def listed(texts: Sequence[str], most: int = 3) -> str:
+    """Return some texts as a list in a sentence: the first ones, and how many more there are."""
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
 
 
 def first_line(error: BaseException) -> str:

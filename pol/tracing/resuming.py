@@ -9,11 +9,15 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pol.errors import JobError
 from pol.job.checkpoint import FIELD, Checkpoint, Position, checked, read_training
+from pol.job.sampling import Sampling
 from pol.names import column_name, model_name
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
+from pol.tracing.gradient_at import GradientAt
 from pol.tracing.optimizers import AVERAGE, VELOCITY
 from pol.tracing.spec import JobSpec
+from pol.tracing.taken import steps_of
+from pol.tracing.update_rules import UpdateRule
 
 _ANEW = 'or begin anew from its weights: assay.load_result(model, …), weights="keep", and no resume'
 _FIRST = "that the first job had"
@@ -30,11 +34,13 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
         return None
     found = _read(given)
     _check_counts(spec, found.position)
-    if isinstance(spec.optimizer, torch.optim.Optimizer) and spec.optimizer.state:
+    if any(_has_steps(optimizer) for optimizer in spec.optimizers):
         reason = "has state of its own, and resume= brings that of the result"
         raise JobError("optimizer", reason, "give one that was just made, or leave out resume")
-    if isinstance(spec.schedule, LRScheduler) and getattr(spec.schedule, "last_epoch", 0) > 0:
-        taken = spec.schedule.last_epoch
+    for schedule in spec.schedules:
+        if not isinstance(schedule, LRScheduler) or getattr(schedule, "last_epoch", 0) <= 0:
+            continue
+        taken = schedule.last_epoch
         reason = f"the scheduler has counted {taken} steps already"
         remedy = (
             f"make it as for the first job: it is run from step 0, and this job takes its rates from step"
@@ -42,6 +48,15 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
         )
         raise JobError("schedule", reason, remedy)
     return found
+
+
+def _has_steps(optimizer: object) -> bool:
+    """Tell whether an optimizer has made steps; Adagrad has state from the beginning."""
+    if isinstance(optimizer, UpdateRule | GradientAt):
+        return optimizer.steps > 0
+    return isinstance(optimizer, torch.optim.Optimizer) and any(
+        steps_of(state) for state in optimizer.state.values()
+    )
 
 
 def _read(given: Any) -> Checkpoint:
@@ -68,8 +83,11 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
             raise JobError(name, reason, f"give {name}={there}, {_ANEW}")
 
 
-def check_data(position: Position, columns: Mapping[str, Array]) -> None:
+def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
     """Refuse other data than those in whose order the training stands; JobError."""
+    if sampling != position.sampling:
+        reason = f"takes rows {sampling.words}, and the result that it goes on from {position.sampling.words}"
+        raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")
     rows = len(next(iter(columns.values())))
     same = f"give the same columns and rows, {_ANEW}"
     if rows != position.rows:

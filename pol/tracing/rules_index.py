@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import torch
+
 from pol.tracing.emitter import Emitter, kept
+from pol.tracing.known import COUNTS
 from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 from pol.tracing.rules_shape import cut
 
 ONE_HOT_MOST = 1_024
 """Elements up to which a mask of all classes is less work than finding one."""
-_NO_MASK = "use torch.where; of a fixed mask, make the places with the model, by mask.nonzero()"
+_OF_MASKS = "; ".join(COUNTS[torch.ops.aten.index])
 _EXACT = 2**24
 """Numbers below it are exact in FP32."""
 
@@ -359,7 +362,8 @@ def _masked_put(
     while indices[before] is None:
         before += 1
     if others or accumulate or emitter.type(values).elements != 1:
-        raise Unsupported(f"a mask has as many places as it has ones; {_NO_MASK}")
+        reason = "how many values a mask takes depends on values"
+        raise Unsupported(reason, "keep all elements: torch.where(mask, values, x)")
     behind = len(site.shape) - before - len(emitter.shape(mask))
     fitting = emitter.reshape(mask, (*[1] * before, *emitter.shape(mask), *[1] * behind))
     value = emitter.reshape(emitter.cast(values, site.dtype), ())
@@ -392,7 +396,7 @@ def _row_numbers(site: TraceSite, shape: Sequence[int], indices: Sequence[Ref | 
     emitter = site.emitter
     given = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]
     if any(emitter.type(index).dtype != "i64" for _, index in given):
-        raise Unsupported(f"a mask has as many results as it has ones; {_NO_MASK}")
+        raise Unsupported(_OF_MASKS)
     zero, total, inside = emitter.scalar(0, "i64"), None, None
     for at, (size, index) in enumerate(given):
         count = emitter.scalar(size, "i64")

@@ -343,7 +343,9 @@ def _unfold(site: TraceSite, x: Ref, dim: int, size: int, step: int) -> int:
     return emitter.permute(taken, [*rest[:axis], 0, *rest[axis:], 1])
 
 
-_MASKED_SOFTMAX = "it is a part of torch's own layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
+_MASKED_SOFTMAX = (
+    "it is a part of torch's own layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
+)
 _REFUSED = {
     "aten._local_scalar_dense.default": "no value is known before a step; leave .item() and .tolist() out",
     **{
@@ -355,7 +357,7 @@ _REFUSED = {
     "aten._masked_softmax.default": _MASKED_SOFTMAX,
     "aten._masked_softmax_backward.default": _MASKED_SOFTMAX,
     "aten._masked_scale.default": "it is a part of torch's own layers; use x * mask * scale",
-    "aten._segment_reduce_backward.default": "it is a part of torch's own gradients; differentiate torch.segment_reduce",
+    "aten._segment_reduce_backward.default": "it is a gradient of torch's own; use torch.segment_reduce",
     "aten._gather_sparse_backward.default": "its gradient would be sparse; leave sparse_grad=True out",
     "aten._sparse_mm_reduce_impl.default": "it is for sparse matrices; use torch.mm, or scatter_reduce of the rows",
     "aten._sparse_mm_reduce_impl_backward.default": "it is for sparse matrices; use torch.mm",

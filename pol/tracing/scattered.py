@@ -23,8 +23,8 @@ def reduced(
     Of a product the gradient is right where factors are zero, too.
     """
     if not x.dim():
-        places = (part.reshape(-1) for part in (index, source))
-        return reduced(x.reshape(1), 0, *places, reduce, include_self).reshape(())
+        line = x.reshape(1), 0, index.reshape(-1), source.reshape(-1)
+        return reduced(*line, reduce, include_self).reshape(())
     if not index.numel():
         return x.clone()
     axis = dim % x.dim()
@@ -84,8 +84,13 @@ def _products(axis: int, index: Tensor, source: Tensor) -> Tensor:
     places, order = index.sort(dim=axis, stable=True)
     values, count, distance = source.gather(axis, order), index.shape[axis], 1
     while distance < count:
-        ahead, behind = values.narrow(axis, distance, count - distance), values.narrow(axis, 0, count - distance)
-        is_same = places.narrow(axis, distance, count - distance) == places.narrow(axis, 0, count - distance)
+        ahead, behind = (
+            values.narrow(axis, distance, count - distance),
+            values.narrow(axis, 0, count - distance),
+        )
+        is_same = places.narrow(axis, distance, count - distance) == places.narrow(
+            axis, 0, count - distance
+        )
         together = torch.where(is_same, ahead * behind, ahead)
         values = torch.cat([values.narrow(axis, 0, distance), together], axis)
         distance *= 2
@@ -152,8 +157,8 @@ _DECOMPOSED: dict[Any, Callable[..., Any]] = {
 
 def _with_products(function: Callable[..., Any], ours: Callable[..., Tensor]) -> Callable[..., Any]:
     def called(
-        x: Tensor, dim: int, index: Tensor, source: Tensor | None = None, reduce: str = "", *, include_self: bool = True,
-        **options: Any,
+        x: Tensor, dim: int, index: Tensor, source: Tensor | None = None, reduce: str = "", *,
+        include_self: bool = True, **options: Any,
     ) -> Any:  # fmt: skip
         value = options.pop("src", source)
         if reduce != "prod" or options:
@@ -178,7 +183,9 @@ def segment_reduce(
     del unsafe
     if indices is not None or axis or (offsets if lengths is None else lengths).dim() != 1:  # type: ignore[union-attr]
         reason = "segment_reduce has segments along another dimension than the first, or by indices"
-        raise NotInAJob(reason, "move that dimension to the front, x.movedim(axis, 0), or use scatter_reduce")
+        raise NotInAJob(
+            reason, "move that dimension to the front, x.movedim(axis, 0), or use scatter_reduce"
+        )
     if lengths is None:
         assert offsets is not None
         ends = offsets[1:]

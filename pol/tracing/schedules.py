@@ -12,10 +12,11 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from pol.errors import JobError
 from pol.state.arrays import Array
+from pol.tracing.gradient_at import GradientAt
 from pol.tracing.spec import DEFAULT_RATE, JobSpec
 from pol.tracing.tables import check_length
 
-_CYCLES = ("SGD", "RMSprop", "Adam", "AdamW")
+_CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
 """Optimizers whose momentum, or first beta, may vary by step."""
 
 
@@ -33,12 +34,31 @@ class Course:
         )
 
 
+def several_rates() -> JobError:
+    """Return the refusal of one learning rate for groups that have several."""
+    reason = "is one learning rate, and the groups of the optimizer have several"
+    remedy = "give torch.optim.lr_scheduler.LambdaLR(optimizer, …), whose function returns a factor"
+    return JobError("schedule", reason, remedy)
+
+
+def of_another() -> JobError:
+    """Return the refusal of a scheduler that is made of another optimizer than the job's."""
+    remedy = "give the optimizer that the scheduler was made with, and one scheduler of it"
+    return JobError("schedule", "it is the scheduler of another optimizer", remedy)
+
+
 def courses(
-    spec: JobSpec, groups: Sequence[Mapping[str, Any]], steps: int, rows: int, first: int = 0
+    spec: JobSpec,
+    groups: Sequence[Mapping[str, Any]],
+    steps: int,
+    rows: int,
+    first: int = 0,
+    repeat: int = 1,
 ) -> list[Course]:
     """Return the course of each group; a group without ``lr`` has that of the schedule.
 
-    It is that of the steps ``first`` to ``steps`` - 1, of a schedule that began at step 0.
+    It is that of the steps ``first`` to ``steps`` - 1, of a schedule that began at step 0. With ``repeat`` updates in a
+    step, which have the same rate, it goes from update to update.
 
     Raises JobError when the schedule has no value in some step, or depends on more than the step.
     """
@@ -57,7 +77,7 @@ def courses(
         remedy = "give CosineAnnealingLR, or MultiStepLR with the steps at which it shall fall"
         raise JobError("schedule", reason, remedy)
     if isinstance(schedule, LRScheduler):
-        return _of_scheduler(spec, schedule, steps, rows, first)
+        return _of_scheduler(spec, schedule, steps, rows, first, repeat)
     if spec.schedule_every != 1:
         reason = "is how often a scheduler of torch is stepped, and the schedule is none"
         raise JobError("schedule_every", reason, "leave it out")
@@ -65,28 +85,26 @@ def courses(
     if schedule is None:
         return [Course(np.array([rate])) for rate in own or [DEFAULT_RATE]]
     if len(set(own)) > 1:
-        reason = "is one learning rate, and the groups of the optimizer have several"
-        remedy = (
-            "give torch.optim.lr_scheduler.LambdaLR(optimizer, …), whose function returns a factor"
-        )
-        raise JobError("schedule", reason, remedy)
+        raise several_rates()
     last = steps if callable(schedule) else first + 1
     rates = np.array([spec.learning_rate(step) for step in range(first, last)])
     if (rates != rates[0]).any():
-        check_length(len(rates))
+        check_length(len(rates) * repeat)
+        rates = np.repeat(rates, repeat)
     return [Course(rates)] * len(groups)
 
 
 def _of_scheduler(
-    spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, first: int
+    spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, first: int, repeat: int
 ) -> list[Course]:
     """Run a copy of a scheduler of torch through all steps of a job, and of those before that it goes on from."""
     owner: object = getattr(scheduler, "optimizer", None)
-    if owner is not spec.optimizer:
-        remedy = "give the optimizer that the scheduler was made with, and one scheduler of it"
-        raise JobError("schedule", "it is the scheduler of another optimizer", remedy)
+    optimizer: object = spec.optimizer
+    base = optimizer.base if isinstance(optimizer, GradientAt) else optimizer
+    if owner is not optimizer and owner is not base:
+        raise of_another()
     assert isinstance(owner, torch.optim.Optimizer)
-    check_length(steps - first)
+    check_length((steps - first) * repeat)
     running = _copy(scheduler, owner)
     groups = running.optimizer.param_groups
     turns = _turns(spec, steps, rows)
@@ -105,7 +123,8 @@ def _of_scheduler(
                     raise JobError("schedule", reason, "give it the steps of the job") from None
             for one, group in zip(seen, groups, strict=True):
                 one.look(group)
-    return [one.course(type(owner).__name__).after(first) for one in seen]
+    kind = type(base).__name__
+    return [one.course(kind, repeat).after(first * repeat) for one in seen]
 
 
 def _copy(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:
@@ -129,6 +148,7 @@ class _Seen:
         self._rates: list[float] = []
         self._momenta: list[float] = []
         self._others = _others(group)
+        self._is_beta = "betas" in group
 
     def look(self, group: Mapping[str, Any]) -> None:
         if _others(group) != self._others:
@@ -137,20 +157,20 @@ class _Seen:
         self._rates.append(float(group["lr"]))
         self._momenta.append(_momentum(group))
 
-    def course(self, kind: str) -> Course:
-        momenta = np.array(self._momenta)
+    def course(self, kind: str, repeat: int) -> Course:
+        rates, momenta = (np.repeat(seen, repeat) for seen in (self._rates, self._momenta))
         if (momenta == momenta[0]).all():
-            return Course(np.array(self._rates))
+            return Course(rates)
         if kind not in _CYCLES:
             reason = f"it lets the momentum cycle, which {kind} has no form for"
             raise JobError("schedule", reason, "make it with cycle_momentum=False")
         if not momenta.all():
             reason = "it lets the momentum become 0"
             raise JobError("schedule", reason, "give a base_momentum above 0")
-        if "Adam" not in kind:
-            return Course(np.array(self._rates), {"momentum": momenta})
+        if not self._is_beta:
+            return Course(rates, {"momentum": momenta})
         powers = momenta ** np.arange(1, len(momenta) + 1)
-        return Course(np.array(self._rates), {"beta1": momenta, "correction1": 1.0 - powers})
+        return Course(rates, {"beta1": momenta, "correction1": 1.0 - powers})
 
 
 def _momentum(group: Mapping[str, Any]) -> float:

@@ -8,9 +8,11 @@ from contextvars import ContextVar
 class Sites:
     """Counts sites; within ``drawing``, what draws does so from these."""
 
-    def __init__(self, drawing: AbstractContextManager[object] | None = None) -> None:
+    def __init__(
+        self, drawing: AbstractContextManager[object] | None = None, first: int = 0
+    ) -> None:
         self.drawing = drawing or nullcontext()
-        self.next = 0
+        self.next = first
         """The site that will be drawn from next."""
 
     def take(self) -> int:

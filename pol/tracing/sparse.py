@@ -26,10 +26,11 @@ _FRAMES = 30
 
 def is_sparse(value: object) -> bool:
     """Whether something is a tensor that has only some of its elements in memory."""
-    if type(value) not in (Tensor, nn.Parameter):
+    # one that stands for another while something is traced is of a kind of its own
+    if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter):
         return False
     with torch._C.DisableTorchFunction():
-        return value.layout != torch.strided  # type: ignore[attr-defined]
+        return bool(value.layout != torch.strided)
 
 
 def make_buffers_dense(model: nn.Module, tell: Callable[[str], None]) -> None:
@@ -69,7 +70,9 @@ def _of_entries(
 
 def _compressed(*_arguments: Any, **_options: Any) -> Tensor:
     reason = "a sparse tensor is made there of values that a step computes"
-    raise NotInAJob(reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense")
+    raise NotInAJob(
+        reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense"
+    )
 
 
 def _itself(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:
@@ -98,6 +101,11 @@ _DENSE: dict[Any, Callable[..., Any]] = {
     Tensor._nnz: _entries,
 }
 """Functions for sparse tensors, to those that do it with dense ones."""
+
+
+def _by_itself(value: Any) -> Any:
+    """Return a tensor that is no view of a sparse one, which tracing could not look at."""
+    return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
 
 
 class Dense(TorchFunctionMode):
@@ -142,7 +150,7 @@ class Dense(TorchFunctionMode):
             lambda leaf: values[id(leaf)] if isinstance(leaf, Tensor) else leaf, (args, options)
         )
         with plainly(), torch._C.DisableTorchFunction():
-            return function(*given, **named)
+            return tree_map(_by_itself, function(*given, **named))
 
     def _as_dense(self, value: Any) -> Any:
         if not is_sparse(value):

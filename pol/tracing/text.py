@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from domain.readable import Readable
 from pol.errors import JobError
 from pol.state.arrays import Array
 from pol.tracing.reasons import first_line
@@ -17,7 +18,7 @@ HELD_OUT = 10
 
 
 @dataclass(frozen=True)
-class TextRows:
+class TextRows(Readable):
     """Rows of a text, i64 [rows, length]: ``x``, and ``y``, which is what follows each number of ``x``.
 
     ``words`` is how many different numbers there may be, ``source`` says in a line what they stand for.

@@ -150,9 +150,9 @@ def trace_program(
 
 
 def is_changed(program: Program, name: str) -> bool:
-    """Whether a program returns something else for an input, or does not return it at all."""
+    """Whether a program returns something else for an input."""
     (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == input_name(name))
-    return program.outputs.get(input_name(name)) != number
+    return program.outputs.get(input_name(name), number) != number
 
 
 def _traced(
@@ -333,8 +333,7 @@ class _Writer:
         """Return the handle of a node's value, or a tuple of them; what was folded is written when it is used."""
         if node not in self._written:
             with _Located(node):
-                is_needed = node.op == "get_attr" or str(node.target) not in RULES
-                found = self.folding.emit(self.emitter, node, is_needed)
+                found = self.folding.emit(self.emitter, node, not _has_form(node))
             self._written[node] = self._translated(node) if found is None else Ref(found)
         return self._written[node]
 
@@ -356,6 +355,13 @@ class _Writer:
         if isinstance(result, tuple):
             return tuple(Ref(part) for part in result)
         return Ref(result)
+
+
+def _has_form(node: Node) -> bool:
+    """Whether primitives can make what a node gives."""
+    if node.target is operator.getitem:
+        return _has_form(node.all_input_nodes[0])
+    return node.op == "call_function" and str(node.target) in RULES
 
 
 class _Located:

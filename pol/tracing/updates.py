@@ -5,7 +5,7 @@ step) is apart from what it computes for each. Nothing is raised to a power in a
 1 - beta^n is after n steps, and the next is beta times that and (1 - beta).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log, sqrt
 from typing import Protocol
@@ -17,35 +17,40 @@ _NOTHING: Tensors = {}
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter before a step: its name and value, its gradient and what the rule kept of it."""
+
+    name: str
+    value: torch.Tensor
+    gradient: torch.Tensor
+    state: Tensors
+
+
+@dataclass(frozen=True, slots=True)
 class Now:
-    """One step as a rule sees it: its number from 0, the learning rate, and options that vary by step."""
+    """One step as a rule sees it: its number from 0, the learning rate, and options that vary by step.
+
+    ``parameters`` are those of the group that have a gradient.
+    """
 
     step: torch.Tensor
     lr: torch.Tensor
     varying: Tensors = field(default_factory=dict)
+    parameters: Sequence[Parameter] = ()
 
     def option(self, name: str, constant: float) -> "float | torch.Tensor":
         """Return an option of this step."""
         return self.varying.get(name, constant)
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter before a step: its value, its gradient and what the rule kept of it."""
-
-    value: torch.Tensor
-    gradient: torch.Tensor
-    state: Tensors
-
-
 class Rule(Protocol):
     """The formula of one optimizer with its options."""
 
-    def kept(self) -> dict[str, float]:
-        """Return what is kept of each parameter, and the number that it is filled with at first."""
-
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
-        """Return the shapes of what is kept of a parameter of this shape."""
+        """Return the shapes of what is kept of a parameter of this shape, as far as its shape alone decides them."""
+
+    def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return what is kept of a parameter before the first step."""
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers that are kept of the group, before the first step."""
@@ -70,12 +75,22 @@ class _Plain:
     maximize: bool = False
 
     def kept(self) -> dict[str, float]:
-        """Nothing."""
+        """Return what is kept of each parameter, and the number that it is filled with at first."""
         return {}
 
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
-        """That of the parameter."""
+        """Return the shapes of what is kept of a parameter of this shape: by default that of the parameter."""
         return dict.fromkeys(self.kept(), shape)
+
+    def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Fill each tensor with its first number."""
+        del name
+        shapes = self.shapes(value.shape)
+        return {
+            kind: torch.full(shapes[kind], number, dtype=value.dtype)
+            for kind, number in self.kept().items()
+            if kind in shapes
+        }
 
     def numbers(self) -> dict[str, float]:
         """None."""
@@ -517,3 +532,52 @@ class Lion(_Decoupled):
         mean = of.state["exp_avg"]
         direction = torch.sign(beta1 * mean + (1.0 - beta1) * gradient)
         return value - now.lr * direction, {"exp_avg": beta2 * mean + (1.0 - beta2) * gradient}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Muon(_Plain):
+    """``torch.optim.Muon``: momentum whose singular values are brought near 1, in FP32 where torch has bfloat16."""
+
+    weight_decay: float = 0.1
+    momentum: float = 0.95
+    nesterov: bool = True
+    ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315)
+    eps: float = 1e-7
+    ns_steps: int = 5
+    adjust_lr_fn: str | None = None
+
+    def kept(self) -> dict[str, float]:
+        """The momentum."""
+        return {"momentum_buffer": 0.0}
+
+    def update(
+        self, of: Parameter, now: Now, common: Tensors
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Decay apart from the gradient, and move by a matrix with nearly equal singular values."""
+        del common
+        before = of.state["momentum_buffer"]
+        momentum = now.option("momentum", self.momentum)
+        mean = before + (1.0 - momentum) * (of.gradient - before)
+        direction = mean
+        if self.nesterov:
+            direction = of.gradient + momentum * (mean - of.gradient)
+        size = now.lr * self._ratio(of.value.shape)
+        value = of.value * (1.0 - now.lr * self.weight_decay)
+        return value - size * self._orthogonal(direction), {"momentum_buffer": mean}
+
+    def _ratio(self, shape: torch.Size) -> float:
+        rows, columns = shape
+        if self.adjust_lr_fn == "match_rms_adamw":
+            return 0.2 * sqrt(max(rows, columns))
+        return sqrt(max(1.0, rows / columns))
+
+    def _orthogonal(self, matrix: torch.Tensor) -> torch.Tensor:
+        """Return the matrix after the iterations of Newton and Schulz, which go on with the shorter side as rows."""
+        is_tall = matrix.shape[0] > matrix.shape[1]
+        found = matrix.T if is_tall else matrix
+        found = found / torch.clamp(torch.sqrt((found * found).sum()), min=self.eps)
+        a, b, c = self.ns_coefficients
+        for _ in range(self.ns_steps):
+            gram = found @ found.T
+            found = a * found + (b * gram + c * (gram @ gram)) @ found
+        return found.T if is_tall else found

@@ -11,6 +11,7 @@ LOT = f"{_VECTORS}[lot]"
 LINK = f"{_VECTORS}[link]"
 HANDOVER = f"{_VECTORS}[handover]"
 VRF = f"{_VECTORS}[vrf]"
+SAMPLING = f"{_VECTORS}[sampling]"
 _VRF = "tests/unit/wire/test_vrf.py"
 _LOTS = "tests/unit/chain/state_machine/proof/test_clock_and_lots.py"
 _PANELS = "tests/unit/chain/state_machine/proof/test_panels.py"
@@ -1601,8 +1602,8 @@ MUTANTS = (
         "statistics-stay",
         "a step does not put out the statistics of batch norm",
         "pol/tracing/functions.py",
-        "        return [name for name, _ in model.named_buffers() if name not in counters]\n",
-        "        return [name for name in counters if name in dict(model.named_parameters())]\n",
+        "        buffers = [name for name, _ in model.named_buffers() if name not in counters]\n",
+        "        buffers = [name for name in counters if name in dict(model.named_parameters())]\n",
         ("tests/unit/pol/tracing/test_layers.py",),
     ),
     Mutant(
@@ -2365,6 +2366,41 @@ MUTANTS = (
         "ORDER_WORK * max(job.batch, ceil_div(job.rows * epochs, job.segment_steps))",
         "ORDER_WORK * job.batch",
         (f"{_COST}::test_the_order_of_an_epoch_is_work",),
+    ),
+    Mutant(
+        "rows-by-other-draws",
+        "rows are drawn by weight from the stream of the initial weights",
+        "pol/ops/philox.py",
+        "drawn = draws(seed, SITE_ROWS, part",
+        "drawn = draws(seed, SITE_WEIGHTS, part",
+        (SAMPLING,),
+    ),
+    Mutant(
+        "free-draws",
+        "rows that are drawn by weight cost what a few of them do",
+        "pol/job/cost.py",
+        "found = DRAW_WORK * job.rows.bit_length() * job.batch",
+        "found = DRAW_WORK * job.rows.bit_length()",
+        ("tests/unit/pol/job/test_sampling.py::test_what_draws_cost_follows_rows_and_batch",),
+    ),
+    Mutant(
+        "drawn-beside",
+        "a draw that ends where a row's weights end takes that row instead of the next one",
+        "pol/job/dataset.py",
+        'return ends.searchsorted(drawn, "right")',
+        'return ends.searchsorted(drawn, "left")',
+        ("tests/unit/pol/job/test_sampling.py::test_rows_come_as_often_as_their_weights_say",),
+    ),
+    Mutant(
+        "weights-below-zero",
+        "a job may have rows of a weight below 0",
+        "pol/job/dataset.py",
+        "if (part < 0).any():",
+        "if (part < -(2**62)).any():",
+        (
+            "tests/unit/pol/job/test_sampling.py::"
+            "test_weights_that_are_none_are_refused_wherever_the_job_is_loaded",
+        ),
     ),
     Mutant(
         "free-tensors",

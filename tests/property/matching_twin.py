@@ -101,8 +101,10 @@ def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) ->
         failed.append("deadline")
     backed = sum(value_of(fill) for fill in fills if fill.validator == bid.validator)
     asked = ceil(Fraction(order.work * terms.price, 10**15))
-    if not (sold + order.work <= offer.free_capacity and backed + asked <= offer.free_stake):
+    if not sold + order.work <= offer.free_capacity:
         failed.append("capacity")
+    if not backed + asked <= offer.free_stake:
+        failed.append("stake")
     for name, bond in (("bond", _bond_by_price(order, offer)), ("least_bond", bond_at(order, 0))):
         largest = min(offer.free_bond - bonded, terms.max_job_bond or 2**99)
         if not bond <= largest:

@@ -12,6 +12,7 @@ from tests.vectors.builders import (
     job,
     market,
     proof,
+    sampling,
     secrets,
     training,
     transactions,
@@ -31,6 +32,7 @@ KINDS: Mapping[str, Callable[[], Any]] = {
     "state": job.build_state,
     "job": job.build_job,
     "training": training.build,
+    "sampling": sampling.build,
     **{f"arithmetic/{family}": partial(arithmetic.build, family) for family in FAMILIES},
 }
 

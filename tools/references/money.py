@@ -38,11 +38,12 @@ def money_page() -> str:
     return page(
         "Who pays, with examples",
         "Money on chain is whole **uassay**; 1 ASSAY is 1,000,000 of them. Work is counted in FLOPs, and prices are"
-        " uassay for a PFLOP (10^15 FLOPs). What an ASSAY is worth in other money is decided by nobody here: a network"
+        " uassay per PFLOP (10^15 FLOPs), ASSAY per PFLOP where people read them."
+        " What an ASSAY is worth in other money is decided by nobody here: a network"
         " has its coins in its genesis file, and on a local network they are play money.",
         "## Before anything runs",
         f"Your job has {_ROUNDS} rounds of {_WORK // 10**12} TFLOP each: {_ROUNDS * _WORK // 10**15} PFLOP. You order"
-        f" it with a limit of {_LIMIT:,} uassay for a PFLOP. Into escrow goes the price of all work at your limit,"
+        f" it with a limit of {_LIMIT:,} uassay per PFLOP. Into escrow goes the price of all work at your limit,"
         f" {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, and what small audits cost beside that. The cheapest bid that"
         f" fits asks {_PRICE:,}, so that is what you pay; the difference comes back at the end. The validator behind it"
         f" locks a job bond of {_assay(bond)}, and each provider the price of a share while it is at stake"

@@ -20,7 +20,9 @@ from chain.state_machine.ledger.tables import (
 from chain.state_machine.queue import Entry
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers
+from domain.amount import in_assay
 from domain.errors import INSUFFICIENT_FUNDS, Refusal
+from domain.genesis import DENOM
 from domain.ledger.events import BondReleased
 from domain.ledger.moves import (
     ACCOUNTS_POT,
@@ -51,16 +53,20 @@ def ensure_account(store: Overlay, address: str) -> Account:
 
 
 def check_funds(ctx: Context, address: str, amount: int) -> None:
-    """Refuse where ``address`` has less than ``amount``; the text is the one that Cosmos clients know."""
+    """Refuse where ``address`` has less than ``amount``; the text ends as Cosmos clients know it."""
     denom = ctx.block.denom
     balance = BALANCES.get(ctx.store, address, denom)
     if balance < amount:
         raise Refusal(
             INSUFFICIENT_FUNDS,
             "amount",
-            f"spendable balance {balance}{denom} is smaller than {amount}{denom}: insufficient funds",
+            f"the account has {_coins(balance, denom)}, and this takes {_coins(amount, denom)}: insufficient funds",
             "send less, or add coins first",
         )
+
+
+def _coins(amount: int, denom: str) -> str:
+    return in_assay(amount) if denom == DENOM else f"{amount}{denom}"
 
 
 def transfer(ctx: Context, sender: str, recipient: str, amount: int) -> None:

@@ -8,6 +8,7 @@ from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.balances import is_module
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, WITHDRAWAL_DUE, get_bond_account
 from chain.state_machine.queue import schedule
+from domain.amount import in_assay
 from domain.errors import INSUFFICIENT_BOND, INVALID_COINS, LIMIT_REACHED, UNAUTHORIZED, Refusal
 from domain.ledger.events import BondWithdrawing
 from domain.ledger.messages import MsgSend, MsgWithdrawBond
@@ -49,7 +50,7 @@ def check_withdraw_bond(ctx: Context, message: MsgWithdrawBond) -> BondAccount:
     """That much is free, and not too many withdrawals wait; returns the bond account."""
     account = get_bond_account(ctx.store, message.owner)
     if account.free < message.amount:
-        reason = f"only {account.free} is free"
+        reason = f"only {in_assay(account.free)} of the bond is free"
         raise Refusal(INSUFFICIENT_BOND, "amount", reason, "wait until bonds have returned")
     if len(account.withdrawals) >= WITHDRAWALS_MAX:
         reason = f"{WITHDRAWALS_MAX} withdrawals wait already"

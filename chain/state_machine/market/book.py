@@ -49,7 +49,7 @@ def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
     for bid in BIDS.scan(store):
         backing = backings.get(bid.validator)
         if backing is None:
-            backing = backings[bid.validator] = _backing(store, bid.validator)
+            backing = backings[bid.validator] = get_backing(store, bid.validator)
         rows.append(_standing(bid, backing, words))
     return rows
 
@@ -91,7 +91,7 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
     )
 
 
-def _backing(store: Overlay, operator: str) -> Backing:
+def get_backing(store: Overlay, operator: str) -> Backing:
     """Return whether a validator is jailed (or not in the set), its free bond and stake, and how firm its bids are.
 
     What its live legs are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
@@ -205,13 +205,13 @@ def _read_again(
             validators[name.decode()] = None
     for operator in validators:
         if book.backing(operator):
-            book.back(operator, _backing(store, operator))
+            book.back(operator, get_backing(store, operator))
     for bid_id in bids:
         bid = BIDS.get(store, bid_id)
         if bid is None:
             book.remove(bid_id)
         else:
-            backing = book.backing(bid.validator) or _backing(store, bid.validator)
+            backing = book.backing(bid.validator) or get_backing(store, bid.validator)
             book.put(_standing(bid, backing, words))
 
 

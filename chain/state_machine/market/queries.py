@@ -7,7 +7,7 @@ from types import MappingProxyType
 from chain.state_machine.component import Answer
 from chain.state_machine.context import HEAD, NS, PARAMS
 from chain.state_machine.market.auction import make_asked
-from chain.state_machine.market.book import LivingBook, version_of
+from chain.state_machine.market.book import LivingBook, get_backing, version_of
 from chain.state_machine.market.tables import (
     BIDS,
     BIDS_OF,
@@ -26,6 +26,7 @@ from domain.market.queries import (
     OrdersResponse,
     SimulateMatchRequest,
     SimulateMatchResponse,
+    ValidatorBacking,
 )
 from domain.market.records import Order
 from matching_engine.match import quote
@@ -36,11 +37,19 @@ from pol.rules.schedule import check_terms
 def _bids(store: Overlay, request: BidsRequest) -> BidsResponse:
     limit = get_limit(request.limit)
     after = (request.after,) if request.after else ()
-    if not request.validator:
-        return BidsResponse(tuple(BIDS.scan(store, after=after, limit=limit)))
-    owner = (request.validator,)
-    names = BIDS_OF.keys(store, *owner, after=after and (*owner, *after))
-    return BidsResponse(take((BIDS.must(store, bid_id) for _, bid_id in names), limit))
+    if request.validator:
+        owner = (request.validator,)
+        names = BIDS_OF.keys(store, *owner, after=after and (*owner, *after))
+        bids = take((BIDS.must(store, bid_id) for _, bid_id in names), limit)
+    else:
+        bids = tuple(BIDS.scan(store, after=after, limit=limit))
+    owners = sorted({bid.validator for bid in bids})
+    return BidsResponse(bids, tuple(_backing_of(store, owner) for owner in owners))
+
+
+def _backing_of(store: Overlay, operator: str) -> ValidatorBacking:
+    _, free_bond, free_stake, _ = get_backing(store, operator)
+    return ValidatorBacking(validator=operator, free_stake=free_stake, free_bond=free_bond)
 
 
 def _orders(store: Overlay, request: OrdersRequest) -> OrdersResponse:

@@ -17,8 +17,9 @@ from tools.exports import origins
 from tools.references.source import definition
 
 GIVEN = {
-    "Event", "Path", "assay", "cell", "classes", "client", "first_hidden", "getpass", "job", "key", "make_model",
-    "model", "network", "order", "order_id", "other_classes", "other_points", "points", "tokens",
+    "Event", "Path", "assay", "cell", "classes", "client", "critic_loss", "first_hidden", "generator_loss", "getpass",
+    "job", "key", "make_model", "model", "network", "order", "order_id", "other_classes", "other_points", "points",
+    "tokens", "torch",
 }  # fmt: skip
 """What the reader of an example has."""
 OBJECTS: dict[str, Any] = {"assay": assay, "network": Session, "order": PlacedOrder}

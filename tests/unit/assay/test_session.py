@@ -39,7 +39,13 @@ from domain.market.queries import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
-from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.node.queries import (
+    EventsRequest,
+    EventsResponse,
+    LoggedEvent,
+    StatusRequest,
+    StatusResponse,
+)
 from domain.proof.events import RoundVerified
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
@@ -74,6 +80,8 @@ class Node(ChainClient):
             case EventsRequest(since, _):
                 self.asked.append(since)
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
+            case StatusRequest():
+                return StatusResponse("assay-test", 1, 0, 50, 1, b"", False)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
                 matched = s.with_leg(s.order(), state=LegState.RUNNING, number=1)
@@ -262,8 +270,8 @@ def test_an_order_knows_those_of_the_same_job_that_live(
     assert [(other.id, other.session) for other in order.others] == [(OTHER, network)]
     assert "ordered this job already: 777777777777 (open)" in said[0]
     assert said[1] == (
-        "no bid stands; wait for bids: an order with a price limit stays in the book"
-        " (--price-limit, or price_limit=); the order waits"
+        "no bid stands; wait for bids: an order with a price limit"
+        " (price_limit=) stays in the book; the order waits for 10.0 min at most"
     )
     assert network.order(order.id).others == ()
 

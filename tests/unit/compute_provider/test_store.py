@@ -97,12 +97,17 @@ def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> N
     assert store.measured("numpy") is None
     measured = Measured(10**9, 1 << 30, 1, "native avx2")
     store.put_measured("numpy", measured)
-    for order_id, amount in ((ORDER_ID, 1), (bytes(32), 5), (ORDER_ID, 2)):
-        store.put_earned(order_id, amount)
+    for order_id, amount, day in (
+        (ORDER_ID, 1, "2026-01-30"), (bytes(32), 5, "2026-01-31"), (ORDER_ID, 2, "2026-01-31"),
+        (ORDER_ID, 2, "2026-02-01"),
+    ):  # fmt: skip
+        store.put_earned(order_id, amount, day)
     again = Store(tmp_path)
     assert again.measured("numpy") == measured
     assert again.measured("torch") is None
     assert again.earned() == 7
+    assert again.earned_by_day() == {"2026-01-31": 6, "2026-01-30": 1}
+    assert again.earned_by_order() == {ORDER_ID.hex(): 2, bytes(32).hex(): 5}
     again.close()
 
 

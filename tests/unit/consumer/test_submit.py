@@ -17,11 +17,11 @@ from consumer.request import Request
 from consumer.submit import (
     SEQUENCES_TRIED,
     Quote,
-    explain,
     quote,
     recover_secret,
     submit,
 )
+from consumer.words import explain
 from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF, Refusal
 from domain.events import Change, Event, to_event
@@ -261,9 +261,12 @@ def test_a_quote_below_all_bids_says_what_the_cheapest_asks(job: Job) -> None:
 
 def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
     reason, remedy = explain((("regions", 4), ("capacity", 1)))
-    assert reason == "no bid fits now: bids fail, 4 on regions, 1 on capacity"
+    assert (
+        reason
+        == "no bid fits now: 4 bids may leave the regions, 1 bid has too little capacity left"
+    )
     assert remedy == "allow more regions, or name none"
-    assert "--price-limit 0.0007ASSAY" in explain((("price", 4),), 700)[1]
+    assert explain((("price", 4),), 700)[1] == "price_limit=700 would match one"
     assert explain(())[0] == "no bid stands"
 
 

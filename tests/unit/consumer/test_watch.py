@@ -180,10 +180,10 @@ def test_another_job_than_the_ordered_one_is_not_delivered(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        (OrderState.OPEN, "waits for a match"),
-        (OrderState.MATCHED, "waits for the trial"),
-        (OrderState.RUNNING, "waits for shares of round 0"),
-        (OrderState.PROVEN, "waits for the hand-over"),
+        (OrderState.OPEN, "waits for a bid"),
+        (OrderState.MATCHED, "waits for its validator to accept it"),
+        (OrderState.RUNNING, "waits for round 0 to close"),
+        (OrderState.PROVEN, "waits for its settlement"),
         (OrderState.CLOSED, "is over"),
     ],
 )

@@ -6,7 +6,13 @@ import pytest
 
 from chain.client.client import ChainClient
 from consumer.why import ask_why
-from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
+from domain.market.queries import (
+    BidsRequest,
+    BidsResponse,
+    SimulateMatchRequest,
+    SimulateMatchResponse,
+    ValidatorBacking,
+)
 from domain.market.records import Bid, Offer, OrderState
 from domain.node.queries import StatusRequest, StatusResponse
 from domain.proof.queries import OrderRequest, OrderResponse
@@ -24,6 +30,7 @@ class Node(ChainClient):
         super().__init__("127.0.0.1:1")
         self.answer, self.asks = answer, asks
         self.simulated: list[SimulateMatchRequest] = []
+        self.stake = 0
 
     def query(self, request: Query[R]) -> R:
         asked: object = request
@@ -39,13 +46,18 @@ class Node(ChainClient):
                 offer = Offer(price=self.asks, slot_speed=1, slots=1)
                 bid = Bid(b"\x01" * 32, "assay1v", offer, 1, 1, 1)
                 answer = SimulateMatchResponse((bid,) if self.asks else (), ())
+            case BidsRequest():
+                bid = Bid(b"\x01" * 32, "assay1v", Offer(price=LIMIT, slot_speed=1), 1, 1, 1)
+                answer = BidsResponse((bid,), (ValidatorBacking("assay1v", self.stake, 0),))
             case _:
                 raise AssertionError(request)
         return cast(R, answer)
 
 
 def waiting() -> Any:
-    return s.with_order(s.order(), state=OrderState.OPEN, unmatched=(("price", 1), ("tier", 2)))
+    return s.with_order(
+        s.order(), state=OrderState.OPEN, opened_at=40, unmatched=(("price", 1), ("tier", 2))
+    )
 
 
 @pytest.mark.parametrize(("asks", "is_said"), [(2 * LIMIT, True), (LIMIT, False), (0, False)])
@@ -55,9 +67,20 @@ def test_an_order_that_waits_tells_the_price_that_it_lacks(asks: int, is_said: b
     order = waiting().order
     assert node.simulated == [SimulateMatchRequest(order.conditions, 0, 60, order.terms)]
     assert (found.cheapest, found.price_limit) == (asks, LIMIT)
-    told = str(found).splitlines()
-    assert told[1:3] == ["1 bid fails on price", "2 bids fail on tier"]
-    assert ["asks 2000000ASSAY for a PFLOP now" in line for line in told[3:]] == [True] * is_said
+    (told,) = str(found).splitlines()
+    assert told.startswith("the order is open, and waits for a bid for ")
+    assert ": 1 bid asks more, 2 bids verify in other tiers; " in told
+    assert ("; price_limit=2000000000000 would match one; " in told) == is_said
+    assert ("; allow more tiers, or name none; " in told) != is_said
+
+
+def test_an_order_that_no_stake_backs_says_how_much_is_backed() -> None:
+    stakes = s.with_order(waiting(), unmatched=(("stake", 1),))
+    node = Node(stakes, 0)
+    node.stake = 1
+    told = str(ask_why(node, s.ORDER_ID))
+    assert "1 bid has too little stake behind it (which backs 1,000 FLOP at its price" in told
+    assert "order a smaller job, or wait for a bid with more stake" in told
 
 
 def test_the_book_is_not_asked_for_an_order_that_does_not_wait_for_it() -> None:

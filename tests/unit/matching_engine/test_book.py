@@ -142,7 +142,11 @@ def test_the_number_of_columns_is_bounded_between_auctions() -> None:
         (unmatched,) = match([order], book, SEED, 0, 9).unmatched
         assert unmatched[1] == tuple(
             (name, 1)
-            for name, fails in (("capacity", True), ("bond", 1_008 * bps > 100 * 10_000))
+            for name, fails in (
+                ("capacity", True),
+                ("stake", True),
+                ("bond", 1_008 * bps > 100 * 10_000),
+            )
             if fails
         )
         assert len(book._columns) <= COLUMNS_MAX + len(CONDITIONS) + 1

@@ -82,6 +82,7 @@ def test_the_names_are_stable() -> None:
         "accept",
         "deadline",
         "capacity",
+        "stake",
         "bond",
         "least_bond",
     )
@@ -145,7 +146,7 @@ def test_everything_exactly_at_its_limit_passes() -> None:
         # The second turn of three slots has one, and lasts as long.
         ("deadline", {"seconds_left": 27}, {"slots": 3, "slot_speed": 5 * PFLOP // 2}, {}),
         ("capacity", {}, {}, {"free_capacity": 10 * PFLOP - 1}),
-        ("capacity", {}, {}, {"free_stake": 69}),
+        ("stake", {}, {}, {"free_stake": 69}),
         ("bond", {"payload_fee": 0}, {}, {"free_bond": 6}),
         ("bond", {"payload_fee": 0}, {"max_job_bond": 6}, {}),
         ("least_bond", {"payload_fee": 8}, {}, {}),
@@ -194,6 +195,7 @@ def test_every_failed_condition_is_named() -> None:
         "price",
         "memory",
         "capacity",
+        "stake",
         "bond",
         "least_bond",
     )

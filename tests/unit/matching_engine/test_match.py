@@ -134,7 +134,7 @@ def test_one_stake_backs_all_bids_of_a_validator() -> None:
     assert winners(match(orders, Book(full), SEED, 0, 9)) == {"first": "one", "second": "next"}
     matched = match(orders, Book(full[:2]), SEED, 0, 9)
     assert winners(matched) == {"first": "one"}
-    assert matched.unmatched == ((b"second", (("capacity", 2),)),)
+    assert matched.unmatched == ((b"second", (("capacity", 1), ("stake", 1))),)
     enough = [replace(item, free_stake=110) for item in full]
     assert winners(match(orders, Book(enough), SEED, 0, 9)) == {"first": "one", "second": "two"}
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from pol.job.document import BATCH_NUMBER, DIFFERENCE, STEP, Job
 from pol.job.program import Program, ProgramBuilder
+from pol.job.sampling import SHUFFLING, Sampling
 from pol.job.write import JobSource, write_job
 from pol.limits import LIMITS, Limits
 from pol.ops.philox import SITE_WEIGHTS, uniform
@@ -215,6 +216,7 @@ def write_mlp_job(
     shard_rows: int = 80,
     limits: Limits = LIMITS,
     more: Mapping[str, Array] = MappingProxyType({}),
+    sampling: Sampling = SHUFFLING,
 ) -> Job:
     """Write the whole job: two rounds of two slots, four steps in segments of two, three shards.
 
@@ -239,5 +241,6 @@ def write_mlp_job(
         data={**rows(count), **more},
         holdout=rows(8),
         shard_rows=shard_rows,
+        sampling=sampling,
     )
     return write_job(directory, source, limits)

@@ -177,6 +177,8 @@ def _philox() -> str:
     rows.append(f"| rounds | {philox.ROUNDS} |")
     rows.append(f"| site of the sample order | `0x{philox.SITE_ORDER:08X}` |")
     rows.append(f"| site of initial weights | `0x{philox.SITE_WEIGHTS:08X}` |")
+    rows.append(f"| site of rows by weight | `0x{philox.SITE_ROWS:08X}` |")
+    rows.append(f"| positions of a part | {philox.PART_POSITIONS:,} |")
     return _lines(rows)
 
 

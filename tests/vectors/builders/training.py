@@ -15,6 +15,7 @@ from pol.executor.names import NUMPY
 from pol.job.document import BATCH_NUMBER, CLOSING, DIFFERENCE, DOCUMENT, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
+from pol.job.sampling import IN_ORDER, WEIGHTED, Sampling
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import State
 from pol.work.records import Boundary, RoundSlot
@@ -29,10 +30,12 @@ SMALLEST = -1e-45
 
 
 def build(chosen: Backend | None = None) -> Any:
-    """Return what becomes of a job for each kind of update, and of one that goes on, on a back end or the reference."""
+    """Return what becomes of jobs, on a back end or the reference: each kind of update and order, one that goes on."""
     executor = chosen or backend(NUMPY)
     sources = {kind: _source(kind) for kind in (CLOSING, DIFFERENCE)}
     sources[GOES_ON] = _going_on(_source(CLOSING))
+    for order, weights in ((IN_ORDER, ""), (WEIGHTED, "number")):
+        sources[order] = replace(_source(CLOSING), sampling=Sampling(order, weights))
     return {name: _trained(source, executor) for name, source in sources.items()}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from assay.cli.output import money
 from compute_provider.store import locked, write_status
 from tests.support import solo_node
 from tests.unit.assay.support import assay
@@ -54,6 +55,24 @@ def _shows_a_provider_that_runs(tmp_path: Path, share: dict[str, Any]) -> None:
     assert told["running"]
     assert told["pid"] == os.getpid()
     assert told["shares"] == [share]
+
+
+def test_status_tells_what_was_earned_when_and_what_the_account_has(tmp_path: Path) -> None:
+    value = {
+        **STATUS,
+        "provider": solo_node.ALICE.address,
+        "earned_by_day": {"2026-01-31": 12_000, "2026-01-30": 345},
+        "earned_by_order": {"ab" * 32: 12_345},
+    }
+    (tmp_path / "provider").mkdir()
+    write_status(tmp_path / "provider", value)
+    with solo_node.running(tmp_path) as node:
+        node.engine.make_block()
+        told = assay("provider", "status", "--node", node.address, home=tmp_path).out
+    assert f"balance {money(solo_node.RICH)}, free bond 0 ASSAY" in told
+    by_day, by_order = told.index("Earned by day (UTC)"), told.index("Earned by order")
+    assert told.index("2026-01-31") < told.index("2026-01-30") < by_order
+    assert by_day < told.index("0.012 ASSAY") < by_order < told.index("abababababab")
 
 
 def test_status_tells_what_the_chain_has_now(tmp_path: Path) -> None:

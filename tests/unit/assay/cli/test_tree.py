@@ -88,6 +88,13 @@ def test_wrong_usage(words: list[str]) -> None:
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["ordr", "list"], "order"), (["order", "lst"], "list")]
+)
+def test_a_mistyped_name_gets_a_suggestion(words: list[str], meant: str) -> None:
+    assert f"Did you mean '{meant}'?" in assay(*words).err
+
+
 def test_wrong_usage_of_values() -> None:
     for words in (
         ["keys", "list", "--output", "yaml"],

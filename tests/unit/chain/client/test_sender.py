@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+import chain.client.sender
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, TxExpired, TxRefused
 from chain.client.sender import TxSender
+from domain import errors
 from domain.block import BroadcastResult
 from domain.errors import WRONG_SEQUENCE, Refusal
 from domain.ledger.messages import MsgDepositBond, MsgSend
@@ -124,8 +126,44 @@ def test_a_refusal_in_a_block_has_its_height_and_the_next_one_goes_through(
 
 
 def test_an_account_that_does_not_exist_is_told_what_to_do(client: ChainClient) -> None:
-    with pytest.raises(TxRefused, match=r"unknown_address.*send coins to it first"):
+    with pytest.raises(TxRefused) as refused:
         TxSender(client, STRANGER).send(MsgDepositBond(STRANGER.address, 1))
+    assert refused.value.word == "unknown_address"
+    assert str(refused.value) == f"{STRANGER.address} has no account; send coins to it first"
+
+
+def test_a_wait_for_a_block_is_said_once(
+    client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain.client.sender, "_LONG_SECONDS", 0.05)
+    told: list[str] = []
+    with pytest.raises(ChainTimeout, match="no new block"):
+        TxSender(client, ALICE, patience=0.3, note=told.append).send(send_to_bob(1))
+    (line,) = told
+    assert line.startswith("waiting for a block: none has come for 0.05 s (the node has it)")
+
+
+@pytest.mark.parametrize(
+    ("log", "text", "field"),
+    [
+        (
+            "order_id: the order is closed; no further action is possible",
+            "the order is closed; no further action is possible",
+            "order_id",
+        ),
+        (
+            "terms.slots: is not 1 to 4096; give 1",
+            "terms.slots: is not 1 to 4096; give 1",
+            "terms.slots",
+        ),
+        ("no such thing", "no such thing", ""),
+    ],
+)
+def test_a_refusal_is_a_sentence_and_its_code_is_for_programs(
+    log: str, text: str, field: str
+) -> None:
+    refused = TxRefused(errors.WRONG_STATE, log)
+    assert (str(refused), refused.field, refused.word) == (text, field, "wrong_state")
 
 
 def test_somebody_elses_message_is_not_even_sent(client: ChainClient) -> None:

@@ -181,6 +181,14 @@ CASES: list[tuple[str, Change]] = [
     ("step.nodes[17].op", lambda f: f["step"]["nodes"][17].update(op="eval")),
     ("outer.inputs[0].name", lambda f: f["outer"]["inputs"][0].update(name="batch.x")),
     ("outer.outputs.metric.loss", lambda f: f["outer"]["outputs"].update({"metric.loss": 0})),
+    ("sampling", lambda f: f.update(sampling={"order": "shuffled", "weights": ""})),
+    ("sampling.order", lambda f: f.update(sampling={"order": "random", "weights": ""})),
+    ("sampling.weights", lambda f: f.update(sampling={"order": "in_order"})),
+    ("sampling.weights", lambda f: f.update(sampling={"order": "in_order", "weights": "y"})),
+    ("sampling.weights", lambda f: f.update(sampling={"order": "weighted", "weights": "w"})),
+    ("sampling.weights", lambda f: f.update(sampling={"order": "weighted", "weights": "x"})),
+    # its work is another one
+    ("step_flops", lambda f: f.update(sampling={"order": "weighted", "weights": "y"})),
     ("eval.inputs[0].name", lambda f: f["eval"]["inputs"][0].update(name="local.beta1")),
     ("eval.outputs.global.a.bias", lambda f: f["eval"]["outputs"].update({"global.a.bias": 0})),
 ]

@@ -85,3 +85,9 @@ def test_a_long_stream_is_made_in_parts() -> None:
         assert tracemalloc.get_traced_memory()[1] < 32 * 400_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("total", [1, 7, 2**32 - 1, 2**32, 2**32 + 5, 2**62 + 12_345, 2**63 - 1])
+def test_places_are_the_upper_half_of_the_product_of_draw_and_total(total: int) -> None:
+    drawn = philox.draws(5, philox.SITE_ROWS, 3, philox.PART_POSITIONS).tolist()
+    assert philox.drawn_places(5, 3, total).tolist() == [draw * total >> 64 for draw in drawn]

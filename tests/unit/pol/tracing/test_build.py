@@ -24,8 +24,9 @@ from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
 from pol.tracing.build import build, build_job
 from pol.tracing.loading import load_into, load_result
+from pol.tracing.measures import accuracy, cross_entropy
 from pol.tracing.optimizers import VELOCITY
-from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
+from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov
 from pol.tracing.weights import seeded_parameters
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share
@@ -101,8 +102,8 @@ def test_what_is_not_trained_is_not_drawn() -> None:
 
 def test_a_parameter_without_a_law_is_named_and_can_be_kept(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"model\.scale.*Unknown.*keep"):
-        build(_spec(Unknown()), tmp_path)
-    build(replace(_spec(Unknown()), weights="keep"), tmp_path)
+        build(replace(_spec(Unknown()), weights="seed"), tmp_path)
+    build(_spec(Unknown()), tmp_path)
     np.testing.assert_array_equal(
         load_job(tmp_path).global_state["scale"], np.array([0.3, 0.7], np.float32)
     )
@@ -212,6 +213,7 @@ def test_nesterov_is_part_of_the_global_state(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("x = 1", "no function job"),
+        ("\0", "is not a Python file"),
         ("def job(): return 3", "job.. returned int"),
     ],
 )
@@ -493,7 +495,7 @@ def test_digits_learn_what_a_majority_does_not_know(digits: tuple[Path, Job]) ->
     result = run_locally(digits[0])
     assert result.before["accuracy"] < 0.3
     assert result.after["accuracy"] > 0.9 > 5 * result.after["majority_baseline"]
-    assert result.losses[-1][1] < 0.3 * result.losses[0][1]
+    assert result.history["loss"][-1] < 0.3 * result.history["loss"][0]
 
 
 def test_the_saved_model_loads_into_the_original(digits: tuple[Path, Job], trained: Path) -> None:

@@ -8,7 +8,8 @@ from torch import nn
 
 from domain.limits import SHARE_SEGMENTS_MAX
 from pol.tracing.division import Rounds, divide_rounds, divide_segments, segment_own_work
-from pol.tracing.spec import JobSpec, cross_entropy
+from pol.tracing.measures import cross_entropy
+from pol.tracing.spec import JobSpec
 
 
 def spec(**fields: Any) -> JobSpec:

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn, optim
+from torch import Tensor, nn, optim
 from torch.optim import lr_scheduler
 
+import assay
 from pol.errors import JobError
 from pol.job.checkpoint import HasTraining, Position
 from pol.job.load import load_job
 from pol.local.run import LocalRun, run_locally
 from pol.state.canonical import state_tree
 from pol.tracing.build import build, build_job
-from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Lion, Nesterov, cross_entropy
+from pol.tracing.measures import cross_entropy
+from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Lion, Nesterov
 
 STEPS = 10
 ROWS = 40
@@ -44,6 +46,8 @@ def _spec(steps: int = STEPS, resume: Given = None, **fields: Any) -> JobSpec:
         "name": "more", "model": _model(), "loss": cross_entropy(), "batch": BATCH, "steps": steps,
         "round_steps": 5, "train": _columns(), "holdout": _columns(), "resume": resume, **fields,
     }  # fmt: skip
+    if "phases" in fields:
+        del chosen["loss"]
     return JobSpec(**chosen)
 
 
@@ -89,6 +93,13 @@ def _rectified(steps: int, resume: Given) -> JobSpec:
     return _spec(steps, resume, model=model, optimizer=optimizer)
 
 
+def _summed(steps: int, resume: Given) -> JobSpec:
+    """An optimizer that has state before its first step."""
+    model = _model()
+    optimizer = optim.Adagrad(model.parameters(), 0.05, lr_decay=0.1)
+    return _spec(steps, resume, model=model, optimizer=optimizer)
+
+
 def _by_epoch(steps: int, resume: Given) -> JobSpec:
     """Rates that change with the epochs of the data, of which two jobs have as many as one."""
     model = _model()
@@ -117,6 +128,42 @@ def _named(steps: int, resume: Given) -> JobSpec:
     return _spec(steps, resume, model=model, optimizer=AdamW(), **data)
 
 
+def _largest(
+    parameters: list[Tensor], gradients: list[Tensor], states: Any, step: assay.RuleStep
+) -> dict[str, Tensor]:
+    norm = torch.stack([gradient.norm() for gradient in gradients]).max()
+    return {"largest": torch.maximum(step.numbers["largest"], norm)}
+
+
+def _own_rule(p: Tensor, g: Tensor, state: Any, step: assay.RuleStep) -> tuple[Tensor, Any]:
+    """A rule with a state, a number of the group, noise, and something that is done in every third step."""
+    mean = 0.9 * state["mean"] + g / step.numbers["largest"]
+    mean = torch.where(step.number % 3 == 0, 0.5 * mean, mean)
+    return p - step.lr * (mean + 0.01 * torch.randn_like(p)), {"mean": mean}
+
+
+def _in_turn(steps: int, resume: Given) -> JobSpec:
+    """Two phases, of which one makes two updates in a step with a schedule of its own, and a table of its rule's."""
+    model = _model()
+    rule = assay.update_rule(
+        _own_rule, model[4].parameters(), lr=0.05,
+        state={"mean": 0.0}, numbers={"largest": 0.0}, begin=_largest,
+    )  # fmt: skip
+    twice = optim.RAdam(model[0].parameters(), 0.05, betas=(0.8, 0.3))
+    falls = lr_scheduler.ExponentialLR(twice, 0.9)
+    phases = {
+        "whole": assay.Phase(
+            loss=cross_entropy(), optimizer=[rule, twice], schedule=[falls], repeat=2
+        ),
+        "norm": assay.Phase(
+            loss=cross_entropy(),
+            optimizer=assay.SAM(optim.SGD(model[1].parameters(), 0.1)),
+            schedule=lambda step: 0.1 / (1 + step),
+        ),
+    }
+    return _spec(steps, resume, model=model, phases=phases)
+
+
 Make = Callable[[int, Given], JobSpec]
 
 
@@ -137,7 +184,17 @@ def _left(position: Position) -> Position:
         _diloco,
         *(
             pytest.param(make, marks=pytest.mark.nightly)
-            for make in (_averaged, _cycle, _rectified, _by_epoch, _frozen, _plain, _named)
+            for make in (
+                _averaged,
+                _cycle,
+                _rectified,
+                _summed,
+                _by_epoch,
+                _frozen,
+                _plain,
+                _named,
+                _in_turn,
+            )
         ),
     ],
 )
@@ -146,7 +203,7 @@ def test_two_jobs_of_ten_steps_are_one_of_twenty(make: Make, tmp_path: Path) -> 
     first = _run(make(STEPS, None), tmp_path / "first")
     second = _run(make(STEPS, tmp_path / "first" / "run"), tmp_path / "second")
     assert load_job(tmp_path / "second").job.document.start.step == STEPS
-    assert [loss for _, loss in first.losses + second.losses] == [loss for _, loss in whole.losses]
+    assert np.array_equal(np.vstack([first.losses, second.losses]), whole.losses)
     assert _left(second.position) == _left(whole.position)
     assert second.position.step == 2 * STEPS
 

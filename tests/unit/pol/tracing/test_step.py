@@ -19,7 +19,8 @@ from pol.job.load import LoadedJob, load_job
 from pol.tracing.build import build
 from pol.tracing.functions import JobFunctions
 from pol.tracing.loading import load_into
-from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
+from pol.tracing.measures import cross_entropy
+from pol.tracing.spec import SGD, AdamW, JobSpec
 from pol.work.segments import advance, slot_state
 
 NUMPY = backend("numpy")

@@ -15,7 +15,12 @@ from domain.errors import WRONG_STATE
 from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
 from domain.market.events import OrderExcluded
 from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
-from domain.market.queries import BidsRequest, OrdersRequest, SimulateMatchRequest
+from domain.market.queries import (
+    BidsRequest,
+    OrdersRequest,
+    SimulateMatchRequest,
+    ValidatorBacking,
+)
 from domain.market.records import Bid, Conditions, Offer, Order, OrderState
 from domain.messages import Message
 from domain.node.params import NodeParams
@@ -285,7 +290,9 @@ def test_live_legs_are_never_worth_more_than_the_stake() -> None:
     assert states == [OrderState.OPEN] * 2 + [OrderState.MATCHED] * 6
     market.chain.block()
     waiting = market.chain.ask(OrdersRequest("carol", "", 1, 0, b"")).orders
-    assert all(order.unmatched == (("capacity", 2),) for order in waiting)
+    assert all(order.unmatched == (("stake", 2),) for order in waiting)
+    answer = market.chain.ask(BidsRequest("", 0, b""))
+    assert answer.backings == (ValidatorBacking("v0", 10**6 - 6 * 160_000, 10**9 - 6 * 16_000),)
 
 
 @pytest.mark.parametrize(("bond", "stake"), [(BOND, 10**6), (111_999, 10**10)])

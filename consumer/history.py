@@ -1,0 +1,27 @@
+"""The loss of an order as arrays, to compare and to plot."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumer.losses import closed_rounds, round_losses
+from domain.proof.queries import OrderResponse
+from pol.local.history import History, make_history, make_losses
+from pol.rules.schedule import first_step
+
+
+def losses_of(answer: OrderResponse) -> NDArray[np.float64]:
+    """Return the loss at the end of each closed round (rows) in each slot (columns)."""
+    rounds = closed_rounds(answer)
+    numbers = range(max(rounds, default=-1) + 1)
+    found = [round_losses(answer, rounds[n]) if n in rounds else {} for n in numbers]
+    return make_losses(found, answer.order.terms.slots)
+
+
+def history_of(answer: OrderResponse) -> History:
+    """Return the loss of each slot at the end of each closed round, with the steps done by then."""
+    terms, rounds = answer.order.terms, closed_rounds(answer)
+    return make_history(
+        (first_step(terms, number + 1), slot, loss)
+        for number, found in rounds.items()
+        for slot, loss in round_losses(answer, found).items()
+    )

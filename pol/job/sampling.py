@@ -1,0 +1,47 @@
+"""Which rows of the data the batches of a job have, as its document says it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from domain.bounds import Form, Size
+from domain.readable import Readable
+from pol.names import model_name
+from pol.values import MAX_NAME
+
+SHUFFLED, IN_ORDER, WEIGHTED = "shuffled", "in_order", "weighted"
+"""Every row once per epoch, in an order drawn for it; the same in the order of the data; rows drawn by weight."""
+
+_Order = Annotated[
+    str,
+    Form(
+        "an order of rows",
+        "|".join((SHUFFLED, IN_ORDER, WEIGHTED)),
+        f"use {SHUFFLED}, {IN_ORDER} or {WEIGHTED}",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling(Readable):
+    """The order in which training takes rows.
+
+    ``weights`` names the column of integers by which rows are drawn where they are ``weighted``; otherwise it is empty.
+
+    Example::
+
+        print(assay.read_job("my-job").document.sampling.order)
+    """
+
+    order: _Order = SHUFFLED
+    weights: Annotated[str, Size(0, MAX_NAME)] = ""
+
+    @property
+    def words(self) -> str:
+        """How rows are taken, as a person reads it."""
+        if self.order == WEIGHTED:
+            return f"drawn by the weights in {model_name(self.weights)}"
+        return "in order" if self.order == IN_ORDER else "shuffled in each epoch"
+
+
+SHUFFLING = Sampling()
+"""How a job takes its rows if its document does not say it."""
