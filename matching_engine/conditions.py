@@ -425,6 +425,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="wait until capacity comes free, or order a smaller job",
         has=lambda standing, _: standing.free_capacity,
         needs=lambda order, _: order.work,
+        own=True,
+        taken=True,
     ),
     AtLeast(
         name="stake",
