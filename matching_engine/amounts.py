@@ -52,8 +52,14 @@ class Amounts:
         else:
             del self._blocks[at], self._tops[at]
 
+    def least(self) -> int:
+        """Return the least amount, of some."""
+        return self._blocks[0][0]
+
     def below(self, amount: int) -> int:
         """Count those that are less than ``amount``."""
+        if not self._blocks or amount <= self._blocks[0][0]:
+            return 0
         if not self._starts:
             self._starts = list(accumulate(map(len, self._blocks), initial=0))
         at = bisect_left(self._tops, amount)

@@ -17,6 +17,8 @@ from typing import Any
 
 BAND = 256
 """Bids of a band when it is cut; it is cut again when it has twice as many."""
+RANKED_BAND = 64
+"""The same of the amount by which bids are ranked: a search looks at the bids of the best band one by one."""
 STRIDE = 8
 """Bands of which the sums are kept together."""
 STRIPES = 16
@@ -47,11 +49,14 @@ class Slots(ABC):
 class Bands(Slots):
     """By an amount, of which an order needs so much or more."""
 
-    def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], int]) -> None:
-        """Take pairs of amount and slot; ``value_of`` gives the amount of a slot."""
-        self._value_of = value_of
+    def __init__(
+        self, pairs: Iterable[Valued], value_of: Callable[[int], int], *, ranked: bool = False
+    ) -> None:
+        """Take pairs of amount and slot; ``value_of`` gives the amount of a slot, by which bids may be ``ranked``."""
+        self._value_of, self._ranked = value_of, ranked
+        self._band = RANKED_BAND if ranked else BAND
         # Band i has amounts above tops[i - 1] and up to tops[i]; the last one has no top.
-        self._tops, self._masks, self._counts = _cut(sorted(pairs), None)
+        self._tops, self._masks, self._counts = _cut(sorted(pairs), None, self._band)
         self._from: list[int] = []
         # Orders that come after each other often want the same. Every change of the bands drops this.
         self._last: tuple[int, Passing] | None = None
@@ -62,7 +67,7 @@ class Bands(Slots):
         self._masks[at] ^= 1 << slot
         self._counts[at] += 1 if there else -1
         self._from, self._last = [], None
-        if self._counts[at] > 2 * BAND:
+        if self._counts[at] > 2 * self._band:
             self._cut_again(at)
 
     def passing(self, want: int) -> Passing:
@@ -101,12 +106,12 @@ class Bands(Slots):
 
     def part(self, mask: int, value_of: Callable[[int], int]) -> "Bands":
         """Return the bands of the slots in ``mask``; neighbours with few bids become one."""
-        part = Bands((), value_of)
+        part = Bands((), value_of, ranked=self._ranked)
         tops, masks, counts = part._tops, [0], [0]
         for at, band in enumerate(self._masks):
             kept = band & mask
             count = kept.bit_count()
-            if counts[-1] + count > BAND and counts[-1]:
+            if counts[-1] + count > self._band and counts[-1]:
                 tops.append(self._tops[at - 1])
                 masks.append(0)
                 counts.append(0)
@@ -121,7 +126,7 @@ class Bands(Slots):
         if floor is not None and top == floor + 1:
             return
         pairs = sorted((self._value_of(slot), slot) for slot in slots_of(self._masks[at]))
-        tops, masks, counts = _cut(pairs, floor)
+        tops, masks, counts = _cut(pairs, floor, self._band)
         if tops and tops[-1] == top:
             # Nothing lies between the two.
             del tops[-1], masks[-1], counts[-1]
@@ -131,22 +136,22 @@ class Bands(Slots):
 
 
 def _cut(
-    pairs: Sequence[tuple[int, int]], floor: int | None
+    pairs: Sequence[tuple[int, int]], floor: int | None, band: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """Cut ascending pairs into bands above ``floor``; an amount that many have gets one of its own."""
+    """Cut ascending pairs into bands of ``band`` bids above ``floor``; an amount that many have gets one of its own."""
     tops: list[int] = []
     masks, counts = [0], [0]
     for value, run in groupby(pairs, key=itemgetter(0)):
         bids = bits_of(slot for _, slot in run)
         count = bids.bit_count()
         below = tops[-1] if tops else floor
-        if count >= BAND and (below is None or below < value - 1):
+        if count >= band and (below is None or below < value - 1):
             tops.append(value - 1)
             masks.append(0)
             counts.append(0)
         masks[-1] |= bids
         counts[-1] += count
-        if counts[-1] >= BAND:
+        if counts[-1] >= band:
             tops.append(value)
             masks.append(0)
             counts.append(0)

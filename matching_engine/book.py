@@ -197,7 +197,8 @@ class Sold:
         self.fills: list[Fill] = []
         self._work: dict[bytes, int] = {}
         self._backed: dict[str, tuple[int, int]] = {}
-        self._stale: dict[bytes, None] = {}
+        # Of each validator from whom a fill took: its bids that were brought up to date since the latest one.
+        self._fresh: dict[str, dict[bytes, None]] = {}
         self._before: dict[bytes, Standing] = {}
         self._reads = 0
 
@@ -208,7 +209,7 @@ class Sold:
         value += price_ceil(fill.work, fill.price)
         self._backed[fill.validator] = bond + fill.job_bond, value
         self._work[fill.bid_id] = self._work.get(fill.bid_id, 0) + fill.work
-        self._stale.update(dict.fromkeys(self._book.ids_of(fill.validator)))
+        self._fresh[fill.validator] = {}
 
     def touches(self, row: Standing) -> bool:
         """Tell whether a fill took from the bid's validator."""
@@ -231,17 +232,22 @@ class Sold:
 
     def refresh(self, bid_id: bytes) -> None:
         """Bring a bid up to date in the book."""
-        if bid_id in self._stale:
-            del self._stale[bid_id]
-            self._reads += READS_PER_REFRESH
-            current = self.current(bid_id)
-            self._before.setdefault(bid_id, self._book.row(bid_id))
-            self._book.set(current)
+        before = self._book.row(bid_id)
+        fresh = self._fresh.get(before.bid.validator)
+        if fresh is None or bid_id in fresh:
+            return
+        fresh[bid_id] = None
+        self._reads += READS_PER_REFRESH
+        current = self.current(bid_id)
+        self._before.setdefault(bid_id, before)
+        self._book.set(current)
 
     def settle(self) -> None:
         """Bring all bids up to date in the book."""
-        for bid_id in list(self._stale):
-            self.refresh(bid_id)
+        for validator in self._fresh:
+            for bid_id in self._book.ids_of(validator):
+                self.refresh(bid_id)
+        self._fresh = {}
 
     def take_reads(self) -> int:
         """Return the reads since the last call: bids that were brought up to date (:mod:`matching_engine.search`)."""

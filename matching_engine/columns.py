@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from matching_engine.amounts import Amounts
 from matching_engine.bands import Bands, Doubts, Slots, Stripes, Valued, Values
-from matching_engine.conditions import AtLeast, AtLeastFor, Condition, NoneOf, OneOf
+from matching_engine.conditions import PRICE, AtLeast, AtLeastFor, Condition, NoneOf, OneOf
 from matching_engine.records import Standing
 
 DOING_MAX = 64
@@ -20,16 +20,16 @@ COUNTED_MAX = 64
 
 
 class Wish(NamedTuple):
-    """What an order wants of a column, the test of a value for it, and the column's answer when the search began.
-
-    ``values`` are the different values that the column looked at, ``failing`` the bids that failed.
-    """
+    """What an order wants of a column, and how many bids failed when the search began."""
 
     column: "Column"
     want: Any
-    test: Callable[[Any], bool]
-    values: int
     failing: int
+
+    def does(self, row: Standing) -> bool:
+        """Tell whether a bid has what is wanted."""
+        column = self.column
+        return column.condition.test(self.want)(column.has(row))
 
 
 class Column(ABC):
@@ -51,14 +51,8 @@ class Column(ABC):
         """Return the wish for ``want``, counted over the bids that stand now."""
         last = self._last
         if last is None or last.want != want:
-            values = self.reading(want)
-            last = self._last = Wish(
-                column=self,
-                want=want,
-                test=self.condition.test(want),
-                values=values,
-                failing=1 if values > COUNTED_MAX else self.failing(want),
-            )
+            counted = self.reading(want) <= COUNTED_MAX
+            last = self._last = Wish(self, want, self.failing(want) if counted else 1)
         return last
 
     def add(self, value: Any) -> None:
@@ -112,7 +106,7 @@ class _OfAmounts(Column):
         return 0
 
     def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
-        return Bands(pairs, value_of)
+        return Bands(pairs, value_of, ranked=self.condition is PRICE)
 
 
 class _OfGroups(Column):
@@ -124,22 +118,34 @@ class _OfGroups(Column):
         for group, amount in map(self.has, rows):
             within.setdefault(group, []).append(amount)
         self._groups = {group: Amounts(amounts) for group, amounts in within.items()}
+        self._bounds: tuple[int, int] | None = None
 
     def _add(self, value: tuple[int, int]) -> None:
         group, amount = value
+        self._bounds = None
         if group not in self._groups:
             self._groups[group] = Amounts()
         self._groups[group].add(amount)
 
     def _remove(self, value: tuple[int, int]) -> None:
         group, amount = value
+        self._bounds = None
         amounts = self._groups[group]
         amounts.remove(amount)
         if not amounts:
             del self._groups[group]
 
     def failing(self, want: Callable[[int], int]) -> int:
-        return sum(amounts.below(want(group)) for group, amounts in self._groups.items())
+        if not self._groups:
+            return 0
+        if self._bounds is None:
+            # The lowest group, in which most is needed, and what all bids have at least.
+            least = min([amounts.least() for amounts in self._groups.values()])
+            self._bounds = min(self._groups), least
+        lowest, least = self._bounds
+        if want(lowest) <= least:
+            return 0
+        return sum([amounts.below(want(group)) for group, amounts in self._groups.items()])
 
     def reading(self, _: Callable[[int], int]) -> int:
         return len(self._groups)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from domain.amount import BPS, PFLOP, ceil_div, critical_work
@@ -67,6 +67,9 @@ class Condition(ABC):
     ``has`` reads the value of a standing bid that decides. ``basis`` is what of an order that value depends on as well,
     for nearly all conditions nothing: the book keeps a column for each basis that occurs. ``asks`` and ``offers`` are
     the options for the two sides.
+
+    ``own`` says that what is wanted depends on the order's size, price or time, so that few orders want the same; for
+    the others ``Asked.common`` decides, and the clock. ``taken`` says that a fill takes from the value.
     """
 
     name: str
@@ -75,6 +78,8 @@ class Condition(ABC):
     helps: str
     has: Callable[[Standing, int], Any]
     basis: Callable[[Asked], int] = _nothing
+    own: bool = False
+    taken: bool = False
     asks: tuple[Option, ...] = ()
     offers: tuple[Option, ...] = ()
 
@@ -177,7 +182,14 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
     seconds = order.seconds_left - order.accept_seconds - order.verify_seconds
     trial, rounds = order.trial_work, order.rounds
 
-    @cache
+    known: dict[int, int] = {}
+
+    def least_at(at_once: int) -> int:
+        turns = ceil_div(order.slots, at_once)
+        if turns not in known:
+            known[turns] = least(turns)
+        return known[turns]
+
     def least(turns: int) -> int:
         work = critical_work(turns, 1, order.share_work, order.outer_work)
         if seconds < (trial > 0) + rounds * (work > 0):
@@ -192,7 +204,7 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
             speeds.append(ceil_div(trial, for_trial))
         return min(speeds, default=UNBOUNDED)
 
-    return lambda at_once: least(ceil_div(order.slots, at_once))
+    return least_at
 
 
 def _least_trial_speed(order: Asked, _: int) -> int:
@@ -274,6 +286,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="raise the price limit",
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
+        own=True,
         offers=(
             Option("price", OptionKind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),
         ),
@@ -355,6 +368,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a larger job",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
+        own=True,
         offers=(
             Option(field="min_work", kind=OptionKind.WORK, help="FLOPs of an order.", default=1),
         ),
@@ -366,6 +380,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a smaller job",
         has=lambda standing, _: standing.bid.offer.max_work or UNBOUNDED,
         needs=lambda order, _: order.work,
+        own=True,
         offers=(Option("max_work", OptionKind.WORK, "FLOPs of an order.  [the capacity]"),),
     ),
     AtLeast(
@@ -375,6 +390,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a job with less data",
         has=lambda standing, _: standing.bid.offer.max_payload or UNBOUNDED,
         needs=lambda order, _: order.payload_bytes,
+        own=True,
         offers=(
             Option("max_payload", OptionKind.SIZE, "Bytes of payload and data of an order.  [any]"),
         ),
@@ -386,6 +402,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a job with less data, or shorter segments",
         has=lambda standing, _: standing.bid.offer.slot_speed,
         needs=_least_trial_speed,
+        own=True,
     ),
     AtLeastFor(
         name="deadline",
@@ -395,6 +412,7 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="give it a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
         needs=_least_slot_speed,
+        own=True,
         offers=(
             Option("slot_speed", OptionKind.WORK, f"FLOP/s given to one slot.  {_CERTIFIED}"),
             Option("slots", OptionKind.SLOTS, f"Slots that train at once.  {_CERTIFIED}"),
@@ -407,6 +425,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="wait until capacity comes free, or order a smaller job",
         has=lambda standing, _: standing.free_capacity,
         needs=lambda order, _: order.work,
+        own=True,
+        taken=True,
     ),
     AtLeast(
         name="stake",
@@ -415,6 +435,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="order a smaller job, or wait for a bid with more stake or a lower price",
         has=lambda standing, _: backed_work(standing.free_stake, standing.bid.offer.price),
         needs=lambda order, _: order.work,
+        own=True,
+        taken=True,
     ),
     AtLeast(
         name="bond",
@@ -424,6 +446,8 @@ CONDITIONS: tuple[Condition, ...] = (
         has=_bonded,
         basis=lambda order: order.job_bond_bps,
         needs=lambda order, _: order.work,
+        own=True,
+        taken=True,
         offers=(Option("max_job_bond", OptionKind.AMOUNT, "uassay to risk for an order.  [any]"),),
     ),
     AtLeast(
@@ -436,6 +460,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="lower the price limit, or wait until bonds come free",
         has=lambda standing, _: _most_bond(standing),
         needs=lambda order, _: order.job_bond(0),
+        own=True,
+        taken=True,
     ),
 )
 """In the order of histograms. The names are stable, because scripts and consumers read them."""

@@ -20,7 +20,7 @@ from domain.market.records import Bid, Histogram
 from matching_engine.book import Book, Sold
 from matching_engine.conditions import UNBOUNDED
 from matching_engine.records import Asked, Fill
-from matching_engine.search import Search
+from matching_engine.search import Commons, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,12 @@ def match(
     if len({order.order_id for order in queue}) != len(queue):
         raise ValueError("an order is in the batch twice")
     book.trim()
-    sold = Sold(book)
-    asks = [_asked(order) for order in queue]
+    sold, commons = Sold(book), Commons(book, clock)
+    numbers: dict[tuple[Any, ...], int] = {}
+    # A number for each different thing that is asked: numbers are compared sooner than what they stand for.
+    asks = [numbers.setdefault(_asked(order), len(numbers)) for order in queue]
     left = Counter(asks)
-    searches: dict[tuple[Any, ...], Search] = {}
+    searches: dict[int, Search] = {}
     unmatched: list[tuple[bytes, Histogram]] = []
     carried: list[bytes] = []
     read = read_by_waited = 0
@@ -88,7 +90,7 @@ def match(
         if full or (waited and 2 * read_by_waited >= reads.most):
             carried.append(order.order_id)
             continue
-        search = searches.pop(asked, None) or Search(book, sold, order, clock)
+        search = searches.pop(asked, None) or Search(commons, sold, order)
         best = search.best(partial(_ticket, seed, order))
         if best is None:
             unmatched.append((order.order_id, search.histogram()))
@@ -116,7 +118,7 @@ def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     The order's id enters the hash for equal prices: a quote before submission stands for its price.
     """
     book.trim()
-    search = Search(book, Sold(book), order, clock)
+    search = Search(Commons(book, clock), Sold(book), order)
     bids = [row.bid for row in search.all()]
     bids.sort(
         key=lambda bid: (

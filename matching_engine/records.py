@@ -41,6 +41,11 @@ class Asked:
     payload_fee: int = 0
 
     @property
+    def common(self) -> tuple[Conditions, tuple[str, ...], int, int]:
+        """What many orders have alike: all that does not depend on the order's size, price or time."""
+        return self.conditions, self.excluded, self.opened_height, self.job_bond_bps
+
+    @property
     def work(self) -> int:
         """FLOPs of the whole order."""
         return self.rounds * (self.slots * self.share_work + self.outer_work)

@@ -10,6 +10,7 @@ the bids came to lie on their pages: the number is the same on every node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from domain.market.records import Histogram
 from matching_engine.bands import Bands, slots_of
@@ -26,30 +27,87 @@ VALUES_PER_READ = 4
 FEW = 64
 """So many bids of a page are sorted by price, and doubts about them removed; more are read band by band."""
 
+COMMONS_MAX = 64
+"""An auction remembers so many different things that orders want in common; with more it begins anew."""
+
 _PRICE = CONDITIONS.index(PRICE)
+_OWN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.own])
+_TAKEN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.taken])
 
 Candidates = list[tuple[bytes, bool]]
 """Bids of one price by id, and whether they are in doubt."""
+Doubted = tuple[Wish, int]
+"""The bids of a page about which a condition leaves a doubt."""
+
+
+class Common:
+    """What many orders of an auction want alike, and which bids pass that.
+
+    An auction changes bids in nothing but what fills take, and no condition that orders have in common reads that. So
+    all this stays true until the auction ends.
+    """
+
+    def __init__(self, book: Book, order: Asked, clock: int) -> None:
+        """Take what ``order`` wants at ``clock`` (seconds)."""
+        self.columns = book.columns(order)
+        self.wishes = [
+            column.wish(condition.want(order, clock))
+            for condition, column in zip(CONDITIONS, self.columns, strict=False)
+        ]
+        """Of all conditions, those of the order's own among them."""
+        common = [wish for wish in self.wishes if not wish.column.condition.own]
+        self.values = sum([wish.column.reading(wish.want) for wish in common])
+        self.failing = max([wish.failing for wish in common])
+        self._narrow = _narrow(common)
+        self.stood = self.columns[-1].wish(STOOD.want(order, clock))
+        self._passing: dict[Page, tuple[int, list[Doubted]]] = {}
+
+    def passing(self, page: Page) -> tuple[int, list[Doubted]]:
+        """Return which bids of a page pass or are in doubt, and the doubts."""
+        found = self._passing.get(page)
+        if found is None:
+            found = self._passing[page] = _intersect(page, page.bids, self._narrow)
+        return found
+
+
+class Commons:
+    """What the orders of an auction at ``clock`` (seconds) want in common."""
+
+    def __init__(self, book: Book, clock: int) -> None:
+        """Remember nothing yet."""
+        self.book, self.clock = book, clock
+        self._commons: dict[tuple[Any, ...], Common] = {}
+
+    def of(self, order: Asked) -> Common:
+        """Return what ``order`` has in common with others."""
+        key = order.common
+        common = self._commons.get(key)
+        if common is None:
+            if len(self._commons) >= COMMONS_MAX:
+                self._commons = {}
+            common = self._commons[key] = Common(self.book, order, self.clock)
+        return common
 
 
 class Search:
     """The bids that satisfy an order, price by price: first those that stood before it, then the others."""
 
-    def __init__(self, book: Book, sold: Sold, order: Asked, clock: int) -> None:
-        """Prepare to search at ``clock`` (seconds)."""
-        self._book, self._sold = book, sold
-        columns = book.columns(order)
-        self._wishes = [
-            column.wish(condition.want(order, clock))
-            for condition, column in zip(CONDITIONS, columns, strict=False)
-        ]
-        self._reads = sum([wish.values for wish in self._wishes]) // VALUES_PER_READ
-        self._price = self._wishes[_PRICE]
-        self._narrow = [wish for wish in self._wishes if wish.failing and wish is not self._price]
-        self._narrow.sort(key=lambda wish: -wish.failing)
-        self._stood = columns[-1].wish(STOOD.want(order, clock))
-        # Bids of the price that was reached, by validator, and each validator's by id.
-        self._group: dict[str, list[bytes]] = {}
+    def __init__(self, commons: Commons, sold: Sold, order: Asked) -> None:
+        """Prepare to search."""
+        self._book, self._sold = commons.book, sold
+        common = self._common = commons.of(order)
+        wishes = self._wishes = list(common.wishes)
+        values, columns, clock = common.values, common.columns, commons.clock
+        for number in _OWN:
+            column, want = columns[number], CONDITIONS[number].want(order, clock)
+            wishes[number] = column.wish(want)
+            values += column.reading(want)
+        self._reads = values // VALUES_PER_READ
+        self._price = wishes[_PRICE]
+        self._narrow = _narrow([wishes[number] for number in _OWN if number != _PRICE])
+        self._stood = common.stood
+        # Bids of the price that was reached, as they stand, by validator, and each validator's by id.
+        self._group: dict[str, list[Standing]] = {}
         self._fills_seen = 0
         self._histogram: Histogram = ()
         self._counted = -1
@@ -72,18 +130,13 @@ class Search:
         if len(self._group) > 1:
             self._reads += len(self._group)
             winner = min(self._group, key=ticket)
-        return self._sold.current(self._group[winner][0])
+        return self._group[winner][0]
 
     def all(self) -> list[Standing]:
         """Return all bids that satisfy the order."""
         walks = [self._walking, *self._rest]
         groups = [self._fitting(candidates) for walk in walks for candidates in walk]
-        return [
-            self._sold.current(bid_id)
-            for group in groups
-            for bids in group.values()
-            for bid_id in bids
-        ]
+        return [row for group in groups for rows in group.values() for row in rows]
 
     def histogram(self) -> Histogram:
         """Return how many bids fail on which condition after the fills so far."""
@@ -104,27 +157,36 @@ class Search:
 
     # --- bids one by one -----------------------------------------------------
 
-    def _fitting(self, candidates: Candidates) -> dict[str, list[bytes]]:
+    def _fitting(self, candidates: Candidates) -> dict[str, list[Standing]]:
         """Return the candidates that satisfy the order, by validator."""
-        group: dict[str, list[bytes]] = {}
+        group: dict[str, list[Standing]] = {}
         for bid_id, doubt in sorted(candidates):
             row = self._book.row(bid_id)
-            if (doubt or self._sold.touches(row)) and not self._still_fits(bid_id, doubt=doubt):
-                continue
-            group.setdefault(row.bid.validator, []).append(bid_id)
+            if doubt or self._sold.touches(row):
+                still = self._still_fitting(bid_id, doubt=doubt)
+                if still is None:
+                    continue
+                row = still
+            group.setdefault(row.bid.validator, []).append(row)
         return group
 
-    def _still_fits(self, bid_id: bytes, *, doubt: bool) -> bool:
-        """Test a bid as it stands after the fills; what they made unfit is brought up to date for other searches."""
-        if self._fits(self._sold.current(bid_id)):
-            return True
-        if not doubt or self._fits(self._book.row(bid_id)):
-            self._sold.refresh(bid_id)
-        return False
+    def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> Standing | None:
+        """Return a bid as it stands after the fills, if it fits.
 
-    def _fits(self, row: Standing) -> bool:
-        for wish in self._wishes:  # noqa: SIM110 -- a generator costs as much as the tests
-            if not wish.test(wish.column.has(row)):
+        A bid that they made unfit is brought up to date in the book, so that no other search looks at it in vain.
+        """
+        row = self._sold.current(bid_id)
+        if self._fits(row, doubt=doubt):
+            return row
+        if not doubt or self._fits(self._book.row(bid_id), doubt=True):
+            self._sold.refresh(bid_id)
+        return None
+
+    def _fits(self, row: Standing, *, doubt: bool) -> bool:
+        """Test all conditions of a bid in doubt; of another, those on which a fill can have made it fail."""
+        wishes = self._wishes if doubt else [self._wishes[number] for number in _TAKEN]
+        for wish in wishes:  # noqa: SIM110 -- a generator costs as much as the tests
+            if not wish.does(row):
                 return False
         return True
 
@@ -134,16 +196,18 @@ class Search:
         if self._group:
             for number in range(self._fills_seen, len(fills)):
                 validator = fills[number].validator
-                bids = self._group.pop(validator, [])
-                if bids := [bid for bid in bids if self._still_fits(bid, doubt=False)]:
-                    self._group[validator] = bids
+                before = self._group.pop(validator, [])
+                rows = [self._still_fitting(row.bid.id, doubt=False) for row in before]
+                if left := [row for row in rows if row is not None]:
+                    self._group[validator] = left
         self._fills_seen = len(fills)
 
     # --- the walk ------------------------------------------------------------
 
     def _walk(self, *, later: bool) -> Iterator[Candidates]:
         """Yield the candidates of each price, the lowest first, and count what is read on the way."""
-        passing = len(self._book) - max((wish.failing for wish in self._narrow), default=0)
+        failing = max([self._common.failing, *[wish.failing for wish in self._narrow]])
+        passing = len(self._book) - failing
         if later:
             passing = min(passing, self._stood.failing)
         reads = reached = 0
@@ -198,18 +262,13 @@ class Search:
 
     def _passing(self, page: Page, *, later: bool) -> tuple[int, int]:
         """Return which bids of a page pass all conditions but the price, and which of them are in doubt."""
-        found, unsure = page.bids, 0
-        doubts: list[tuple[Wish, int]] = []
+        found, common_doubts = self._common.passing(page)
+        unsure = 0
         if self._stood.failing:
             stood, unsure = page.slots_by(self._stood.column).passing(self._stood.want)
-            found = found & ~stood | unsure if later else stood
-        for wish in self._narrow:
-            passing, doubted = page.slots_by(wish.column).passing(wish.want)
-            found &= passing
-            if not found:
-                return 0, 0
-            if doubted:
-                doubts.append((wish, doubted))
+            found &= ~stood | unsure if later else stood
+        found, doubts = _intersect(page, found, self._narrow)
+        doubts += common_doubts
         too_late = _failing_of(self._stood, page, found & unsure)
         found ^= found & unsure & ~too_late if later else too_late
         few = found.bit_count() <= FEW
@@ -222,10 +281,28 @@ class Search:
         return found, doubt & found
 
 
+def _narrow(wishes: Iterable[Wish]) -> list[Wish]:
+    """Return the wishes for which some bids fail, first that for which most do."""
+    return sorted([wish for wish in wishes if wish.failing], key=lambda wish: -wish.failing)
+
+
+def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, list[Doubted]]:
+    """Return which of these bids of a page pass the wishes or are in doubt, and the doubts."""
+    doubts: list[Doubted] = []
+    for wish in wishes:
+        if not found:
+            break
+        passing, doubted = page.slots_by(wish.column).passing(wish.want)
+        found &= passing
+        if doubted:
+            doubts.append((wish, doubted))
+    return found, doubts
+
+
 def _failing_of(wish: Wish, page: Page, bids: int) -> int:
     """Return which of these bids fail, looking at each."""
     failing = 0
     for slot in slots_of(bids):
-        if not wish.test(wish.column.has(page.row(slot))):
+        if not wish.does(page.row(slot)):
             failing |= 1 << slot
     return failing

@@ -9,11 +9,11 @@ from matching_engine import amounts, bands, book, columns, pages, search
 
 _BOUNDS: dict[ModuleType, dict[str, int]] = {
     amounts: {"BLOCK": 2},
-    bands: {"BAND": 2, "STRIDE": 2, "STRIPES": 2},
+    bands: {"BAND": 2, "RANKED_BAND": 2, "STRIDE": 2, "STRIPES": 2},
     book: {"COLUMNS_MAX": 20},
     columns: {"COUNTED_MAX": 2, "DOING_MAX": 2},
     pages: {"PAGE": 8, "PAGE_LEAST": 3},
-    search: {"BIDS_PER_READ": 3, "VALUES_PER_READ": 1, "FEW": 1},
+    search: {"BIDS_PER_READ": 3, "VALUES_PER_READ": 1, "FEW": 1, "COMMONS_MAX": 2},
 }
 
 

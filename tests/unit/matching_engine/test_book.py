@@ -7,7 +7,7 @@ import pytest
 from domain.amount import PFLOP
 from domain.market.records import Bid, Conditions, Offer
 from matching_engine import pages
-from matching_engine.book import COLUMNS_MAX, Book, Sold
+from matching_engine.book import COLUMNS_MAX, READS_PER_REFRESH, Book, Sold
 from matching_engine.conditions import CONDITIONS
 from matching_engine.match import match, quote
 from matching_engine.records import Asked, Fill, Standing
@@ -70,6 +70,33 @@ def test_a_fill_comes_off_and_is_undone() -> None:
         (90, 90, 890),
         (100, 100, 1_000),
     ]
+    sold.undo()
+    assert book.standing() == rows
+
+
+def test_a_bid_is_brought_up_to_date_again_after_another_fill() -> None:
+    book = Book([bid("a", 5), bid("b", 6)])
+    rows = book.standing()
+    sold = Sold(book)
+    fill = Fill(
+        order_id=b"o",
+        bid_id=b"a",
+        validator="v",
+        work=10 * PFLOP,
+        price=5,
+        job_bond=7,
+        tier="exact",
+    )
+    for taken in (7, 14):
+        sold.take(fill)
+        for _ in range(2):
+            sold.refresh(b"b")
+        assert sold.take_reads() == READS_PER_REFRESH
+        assert [row.free_bond for row in book.standing()] == [100, 100 - taken]
+    sold.settle()
+    sold.settle()
+    assert sold.take_reads() == READS_PER_REFRESH
+    assert [row.free_bond for row in book.standing()] == [86, 86]
     sold.undo()
     assert book.standing() == rows
 

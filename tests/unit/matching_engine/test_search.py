@@ -1,6 +1,6 @@
 """What a search looks at, and what it counts of that, in books that somebody made to slow it down."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
@@ -12,8 +12,8 @@ from matching_engine import search as module
 from matching_engine.book import Book, Sold
 from matching_engine.conditions import CONDITIONS, STOOD
 from matching_engine.match import Reads, match
-from matching_engine.records import Asked, Standing
-from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Search
+from matching_engine.records import Asked, Fill, Standing
+from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Commons, Search
 from tests.support import whole_book
 from tests.support.small_book import small_bounds
 
@@ -37,7 +37,7 @@ def orders(count: int, **changes: Any) -> list[Asked]:
 
 
 def reads_of(book: Book, asked: Asked) -> int:
-    search = Search(book, Sold(book), asked, 0)
+    search = Search(Commons(book, 0), Sold(book), asked)
     search.best(lambda validator: validator.encode())
     return search.take_reads()
 
@@ -46,13 +46,13 @@ def reads_of(book: Book, asked: Asked) -> int:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the bids that are tested one by one, as they come."""
     seen: list[bytes] = []
-    still_fits = Search._still_fits
+    still_fitting = Search._still_fitting
 
-    def look(self: Search, bid_id: bytes, *, doubt: bool) -> bool:
+    def look(self: Search, bid_id: bytes, *, doubt: bool) -> Standing | None:
         seen.append(bid_id)
-        return still_fits(self, bid_id, doubt=doubt)
+        return still_fitting(self, bid_id, doubt=doubt)
 
-    monkeypatch.setattr(Search, "_still_fits", look)
+    monkeypatch.setattr(Search, "_still_fitting", look)
     return seen
 
 
@@ -224,6 +224,7 @@ def test_columns_count_anew_after_every_change() -> None:
                 by=f"v{number % 3}",
                 memory=random.randint(0, 9),
                 slots=random.randint(1, 3),
+                slot_speed=random.choice((PFLOP // 4, PFLOP)),
                 regions=random.choice((("eu",), ("us",))),
             )
             grown.put(rows[bid_id])
@@ -235,4 +236,58 @@ def test_columns_count_anew_after_every_change() -> None:
             wish, expected = column.wish(want), anew.wish(want)
             # An equal want takes the answer that the column kept.
             assert column.wish(want) is wish
-            assert (wish.values, wish.failing) == (expected.values, expected.failing), column.name
+            assert wish.failing == expected.failing, column.name
+            assert column.reading(want) == anew.reading(want), column.name
+
+
+def test_what_is_wanted_in_common_depends_on_that_part_of_an_order_alone() -> None:
+    """Orders of an auction with the same ``common`` share wishes and sets of bids."""
+    others = Asked(
+        order_id=b"p",
+        rounds=2,
+        slots=3,
+        share_work=2 * PFLOP,
+        outer_work=5,
+        price_limit=7,
+        conditions=Conditions(device_class="h100", memory=8, regions=("eu",), tiers=("exact",)),
+        excluded=("v",),
+        seconds_left=500,
+        verify_seconds=20,
+        job_bond_bps=500,
+        opened_height=9,
+        payload_bytes=3,
+        trial_work=PFLOP,
+        accept_seconds=1,
+        accept_max=50,
+        payload_fee=4,
+    )
+    for field in fields(Asked):
+        changed = replace(ORDER, **{field.name: getattr(others, field.name)})
+        for condition in (*CONDITIONS, STOOD):
+            if changed.common == ORDER.common:
+                assert condition.basis(changed) == condition.basis(ORDER), condition.name
+                assert condition.own or condition.want(changed, 5) == condition.want(ORDER, 5), (
+                    condition.name,
+                    field.name,
+                )
+
+
+def test_a_fill_takes_only_from_what_conditions_say_is_taken() -> None:
+    """The other conditions are not tested again after a fill, and orders share what passes those in common."""
+    row = bid(1, 5, by="v")
+    sold = Sold(Book([row]))
+    fill = Fill(
+        order_id=b"o",
+        bid_id=row.bid.id,
+        validator="v",
+        work=PFLOP,
+        price=5,
+        job_bond=7,
+        tier="exact",
+    )
+    sold.take(fill)
+    after = sold.current(row.bid.id)
+    for condition in (*CONDITIONS, STOOD):
+        changes = condition.has(row, 1_000) != condition.has(after, 1_000)
+        assert changes == condition.taken, condition.name
+        assert condition.own or not condition.taken, condition.name
