@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from pol.errors import JobError
 
@@ -28,6 +31,7 @@ def exchanged(
     """Put other tensors into a model, by the first of their names, and give back a function that reads them again.
 
     A tensor that several modules hold, or that one module shared by several holds, is exchanged in all these places.
+    So it is where something else holds it and calls torch with it, as a list of weights or a layer of Keras does.
     What was there before is there again at the end, whatever a forward pass assigns meanwhile.
     """
     places = slots_of(model)
@@ -38,11 +42,38 @@ def exchanged(
             for key, own in slots.items():
                 if own is not None and names[id(own)][0] in tensors:
                     slots[key] = tensors[names[id(own)][0]]
-        yield lambda: _read(_by_name(places), list(names.values()), tensors)
+        own_places = {
+            at: (slots, key)
+            for (_, slots), (_, kept) in zip(places, before, strict=True)
+            for key, own in kept.items()
+            if own is not None and names[at := id(own)][0] in tensors
+        }
+        with _Redirected(own_places):
+            yield lambda: _read(_by_name(places), list(names.values()), tensors)
     finally:
         for slots, kept in before:
             slots.clear()
             slots.update(kept)
+
+
+class _Redirected(TorchFunctionMode):
+    """Gives functions of torch what is in a tensor's place, where they are called with the tensor itself."""
+
+    def __init__(self, places: Mapping[int, tuple[Slots, str]]) -> None:
+        super().__init__()
+        self._places = places
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call one function of torch."""
+        args, kwargs = tree_map_only(torch.Tensor, self._now, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _now(self, tensor: torch.Tensor) -> torch.Tensor:
+        slots, key = self._places.get(id(tensor), ({}, ""))
+        found = slots.get(key)
+        return tensor if found is None else found
 
 
 def _key(name: str) -> str:

@@ -18,8 +18,8 @@ from tools.references.source import definition
 
 GIVEN = {
     "Event", "Path", "assay", "cell", "classes", "client", "critic_loss", "first_hidden", "generator_loss", "getpass",
-    "job", "key", "make_model", "model", "network", "order", "order_id", "other_classes", "other_points", "points",
-    "tokens", "torch",
+    "job", "key", "make_model", "model", "network", "np", "order", "order_id", "other_classes", "other_points",
+    "points", "tokens", "torch",
 }  # fmt: skip
 """What the reader of an example has."""
 OBJECTS: dict[str, Any] = {"assay": assay, "network": Session, "order": PlacedOrder}

@@ -16,6 +16,7 @@ from pol.executor.backend import backend
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
+from pol.local.run import run_locally
 from pol.tracing.build import build
 from pol.tracing.functions import JobFunctions
 from pol.tracing.loading import load_into
@@ -192,17 +193,31 @@ def test_products_of_the_demo_job(digits: tuple[Path, Any]) -> None:
 class _Aside(nn.Module):
     """Keeps a weight aside, where the weights of the step are never put."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold: Callable[[nn.Parameter], torch.Tensor]) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.hidden, self.out = nn.Linear(12, 24), nn.Linear(24, 5)
-        self.aside = [self.hidden.weight]
+        self.aside = [hold(self.hidden.weight)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.out(nn.functional.linear(x, self.aside[0]))
+        weight = self.aside[0] if self.aside else self.hidden.weight
+        result: torch.Tensor = self.out(nn.functional.linear(x, weight))
         return result
+
+
+def test_a_weight_that_is_kept_aside_is_trained(tmp_path: Path) -> None:
+    """A layer of Keras holds its weights so."""
+    aside, plain = _Aside(lambda weight: weight), _Aside(lambda weight: weight)
+    plain.aside.clear()
+    ends = []
+    for name, model in (("aside", aside), ("plain", plain)):
+        build(replace(_spec(model, SGD(), None), weights="keep"), tmp_path / name)
+        ends.append(run_locally(tmp_path / name).state["hidden.weight"])
+    assert np.array_equal(*ends)
+    assert not np.array_equal(ends[0], aside.hidden.weight.detach().numpy())
 
 
 def test_initial_weights_are_no_constants_of_a_step(tmp_path: Path) -> None:
     """Every step would have gone down the gradient at the initial weights, and nobody would have been told."""
     with pytest.raises(JobError, match=r"reads the initial hidden.weight in every step"):
-        build(_spec(_Aside(), SGD(), None), tmp_path)
+        build(_spec(_Aside(lambda weight: weight.data), SGD(), None), tmp_path)
