@@ -201,7 +201,7 @@ _DEFAULT_OPTIMIZER = AdamW()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
+class Phase(Readable):
     """One part of a step that has a loss and an optimizer of its own, as each network of a GAN has.
 
     ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from domain.readable import Readable
 from pol.errors import JobError
 from pol.tracing.origin import calls_rules, place_of_error, place_of_function
 from pol.tracing.reasons import in_words
@@ -27,7 +28,7 @@ _ANOTHER_WAY = "write it in another way there (docs/jobs.md lists what works)"
 
 
 @dataclass(frozen=True, slots=True)
-class RuleStep:
+class RuleStep(Readable):
     """One step as an update rule sees it.
 
     ``number`` counts the updates from 0 (an integer tensor of shape []), and ``lr`` is the learning rate of this one
