@@ -236,16 +236,18 @@ class Performer:
 
     def _top_up(self) -> None:
         """Deposit what is missing of the bond that the owner wants, once, while no share holds a part of it."""
-        if self._bond_seen_to or self._shares().works:
-            return
-        problem = self._bond_problem()
-        account = self.account
-        lacking = self._config.bond - account.bond.free if account else 0
-        if problem:
-            self._warn(f"{problem}: it works with the bond that is there")
-        elif lacking > 0:
-            self._sender.send(MsgDepositBond(self._config.key.address, lacking))
-        self._bond_seen_to = True
+        # joining and polling are apart, and both see to it
+        with self._bond_lock:
+            if self._bond_seen_to or self._shares().works:
+                return
+            problem = self._bond_problem()
+            account = self.account
+            lacking = self._config.bond - account.bond.free if account else 0
+            if problem:
+                self._warn(f"{problem}: it works with the bond that is there")
+            elif lacking > 0:
+                self._sender.send(MsgDepositBond(self._config.key.address, lacking))
+            self._bond_seen_to = True
 
     def _probe(self, client: ClusterClient) -> None:
         """Be measured."""

@@ -18,10 +18,6 @@ from pol.ops.product import BITS, DEFAULT_BITS
 
 if TYPE_CHECKING:
     import torch
-    from torch.optim import Optimizer
-    from torch.optim.lr_scheduler import LRScheduler
-
-    Schedule = float | Callable[[int], float] | LRScheduler | Sequence[LRScheduler] | None
 
 DEFAULT_RATE = 1e-3
 """Learning rate where neither a schedule nor the optimizer says it."""
@@ -224,8 +220,8 @@ class Phase(Readable):
     """
 
     loss: Measure
-    optimizer: "Optimizer | Sequence[Optimizer]"
-    schedule: "Schedule" = None
+    optimizer: "torch.optim.Optimizer | Sequence[torch.optim.Optimizer]"
+    schedule: "float | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler | Sequence[Any] | None" = None
     schedule_every: int | Literal["epoch"] = 1
     clip_norm: float | None = None
     clip_value: float | None = None
@@ -303,8 +299,10 @@ class JobSpec(Readable):
     slots: int = 1
     round_steps: int | None = None
     segment_steps: int | None = None
-    optimizer: "SGD | AdamW | Lion | Optimizer | Sequence[Optimizer]" = _DEFAULT_OPTIMIZER
-    schedule: "Schedule" = None
+    optimizer: "SGD | AdamW | Lion | torch.optim.Optimizer | Sequence[torch.optim.Optimizer]" = (
+        _DEFAULT_OPTIMIZER
+    )
+    schedule: "float | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler | Sequence[Any] | None" = None
     schedule_every: int | Literal["epoch"] = 1
     seed: int = 0
     clip_norm: float | None = None

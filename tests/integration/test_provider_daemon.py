@@ -238,7 +238,8 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     assert status is not None
     assert status["joined"]
     assert status["node"] == s.config(world.home).node
-    assert status["computing"] == computing(s.config(world.home).backend)
+    # what confines the tests is said behind it
+    assert status["computing"].startswith(computing(s.config(world.home).backend))
     assert status["shares"] == []
 
 

@@ -152,8 +152,9 @@ def test_what_computes_is_asked_of_the_process_that_computes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ASSAY_NATIVE", "0")
-    assert what_computes("native") == "numpy: ASSAY_NATIVE=0"
-    assert measure_speed("native", seconds=0.1).backend == "numpy: ASSAY_NATIVE=0"
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert what_computes("native").startswith("numpy: ASSAY_NATIVE=0")
+    assert measure_speed("native", seconds=0.1).backend.startswith("numpy: ASSAY_NATIVE=0")
     assert what_computes("numpy") == "numpy"
     monkeypatch.setenv("ASSAY_NATIVE", "avx3")
     with pytest.raises(

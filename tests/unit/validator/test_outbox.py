@@ -89,7 +89,7 @@ def test_one_that_fails_takes_nobody_with_it(
     assert (len(sending.blocks()), sending.bob()) == (1, 15)
     (line,) = (r.message for r in caplog.records if r.levelno == logging.WARNING)
     assert line.startswith("wrong: ")
-    assert "not_found" in line
+    assert "there is no such order" in line
 
 
 def test_one_that_fails_in_a_block_takes_nobody_with_it(
