@@ -40,9 +40,9 @@ def money_page() -> str:
         "Who pays, with examples",
         "An order pays for verified rounds. The rules are in [The protocol](protocol.md); `assay order show ID` lists"
         " every payment of an order, which add up to the deposit.",
-        "Money on chain is integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Work is counted in FLOPs. Prices are"
-        " uassay per PFLOP (10^15 FLOPs); commands and pages show ASSAY per PFLOP. A network has its coins in its"
-        " genesis file, and nothing here fixes their value in other money. On a local network they are play money.",
+        "Money is integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Prices are per PFLOP (10^15 FLOPs) of work. A"
+        " network has its coins in its genesis file, and nothing here fixes their value in other money. On a local"
+        " network they are play money.",
         "## Before anything runs",
         f"Your job has {_ROUNDS} rounds of {_WORK // 10**12} TFLOP each: {_ROUNDS * _WORK // 10**15} PFLOP. You order"
         f" it with a limit of {_LIMIT:,} uassay per PFLOP.",
