@@ -223,12 +223,10 @@ class OrderPage:
         if story.state is OrderState.MATCHED:
             return f"{name} has it, receives the job's files and tries the job before it accepts."
         waiting = current.closed - current.verified
-        behind = f"; {waiting} closed and not verified yet" if waiting else ""
         if story.state is OrderState.RUNNING:
-            number = words.round_number(current.open_round)
-            return (
-                f"Round {number} of {terms.rounds} is trained by the providers of {name}{behind}."
-            )
+            so_far = f"{current.closed} of {terms.rounds} rounds are closed"
+            behind = f", {waiting} of them not verified yet" if waiting else ""
+            return f"Round {current.open_round} is trained by the providers of {name}; {so_far}{behind}."
         if current.settles_at:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
         return (

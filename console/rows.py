@@ -133,12 +133,12 @@ def _detail(change: Change | None) -> str:
 def _where(change: Change | None) -> str:
     key = getattr(change, "share", None) or getattr(change, "round", None)
     if isinstance(change, PaymentMade):
-        return f"round {words.round_number(change.round)}" if change.round >= 0 else ""
+        return f"round {change.round}" if change.round >= 0 else ""
     if isinstance(key, ShareKey):
         again = f", issue {key.issue}" if key.issue > 1 else ""
-        return f"round {words.round_number(key.round)}, slot {key.slot}{again}"
+        return f"round {key.round}, slot {key.slot}{again}"
     if isinstance(key, RoundKey):
-        return f"round {words.round_number(key.round)}"
+        return f"round {key.round}"
     return ""
 
 

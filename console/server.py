@@ -449,7 +449,6 @@ def _templates() -> Environment:
         "share_reason": words.share_reason,
         "leg_end": words.leg_end,
         "close_reason": words.close_reason,
-        "round_number": words.round_number,
         "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
     }
     made.globals |= {

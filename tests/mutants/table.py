@@ -2821,10 +2821,10 @@ MUTANTS = (
     ),
     Mutant(
         "console-steps",
-        "steps of a trace are counted from 0",
+        "steps of a trace are counted from 1",
         "console/share.py",
-        "        return before + 1, before + self.terms.segment_steps",
-        "        return before, before + self.terms.segment_steps - 1",
+        "        return first, first + self.terms.segment_steps - 1",
+        "        return first + 1, first + self.terms.segment_steps",
         (
             f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",
         ),
