@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import ConsoleError
-from console.index import Index
+from console.index.writing import Index
 from console.known import Snapshot
 from console.node import Node
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Final
 
-from console.index import Index
+from console.index.writing import Index
 from domain.market.records import Bid
 from domain.node.params import NodeParams
 from domain.node.queries import StatusResponse

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import NotThere
-from console.index import Index
+from console.index.writing import Index
 from console.order import points_of
 from console.rows import Query
 from console.story import Story

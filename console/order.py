@@ -7,7 +7,7 @@ from typing import Any, Final
 from console import words
 from console.costs import cost_of
 from console.flows import Account, bonds_of, deposit_of, draw
-from console.index import Index
+from console.index.writing import Index
 from console.rows import Query, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import LegStory, RoundStory, ShareStory, Story

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from console import words
 from console.costs import cost_of
-from console.index import Index, OrderRow
+from console.index.records import OrderRow
+from console.index.writing import Index
 from domain.events import Change
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade

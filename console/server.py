@@ -33,7 +33,7 @@ from console import words
 from console.connections import Connection
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
-from console.index import Index
+from console.index.writing import Index
 from console.known import Known
 from console.node import Node
 from console.pages import ROWS_SHOWN, Pages

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console import words
-from console.index import Index
+from console.index.writing import Index
 from console.story import LegStory, PlaceStory, RoundStory, SeatStory, ShareStory, Story
 from console.traces import Replayed, Trace, first_difference
 from domain.keys import ShareKey

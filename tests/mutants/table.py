@@ -2796,7 +2796,7 @@ MUTANTS = (
     Mutant(
         "console-gap",
         "the index takes events although some are missing",
-        "console/index.py",
+        "console/index/writing.py",
         "                if event.number != expected:",
         "                if event.number < expected:",
         (f"{_CONSOLE}/test_index.py::test_a_gap_is_refused_and_changes_nothing",),

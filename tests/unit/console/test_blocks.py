@@ -16,7 +16,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console import blocks
-from console.index import Index
+from console.index.writing import Index
 from console.node import Node
 from console.server import Console
 from domain.beacon import REVEAL_BYTES

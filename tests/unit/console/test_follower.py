@@ -13,7 +13,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console.follower import Follower
-from console.index import Index
+from console.index.writing import Index
 from console.known import Known, Snapshot
 from domain.ledger.messages import MsgDepositBond
 from domain.node.queries import EventsResponse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.index import Index
+from console.index.writing import Index
 from console.jobs import name_jobs, read_name
 from console.known import Known
 from console.records import Watcher
