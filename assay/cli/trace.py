@@ -41,7 +41,9 @@ def show(context: CommandContext, file: Path) -> None:
                 share.slot,
                 share.segments,
                 # A boundary has the number of steps before it.
-                f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}",
+                f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}"
+                if share.segments
+                else "-",
                 f"{last[0]:.4f}" if last else "-",
                 short(share.trace_root),
                 fault or "whole",
