@@ -34,7 +34,7 @@ _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.ex
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PageQuery:
     """What stands behind the question mark of a page's address: the last of each name."""
 
     values: Mapping[str, str]
@@ -76,11 +76,7 @@ def order_row(index: Index, row: OrderRow, params: Params | None) -> dict[str, A
     cost = row.paid
     if row.state is not OrderState.CLOSED:
         order = index.submitted(row.order_id) if row.price else None
-        cost = (
-            cost_of(order.terms, order.conditions, row.price, row.price_limit, params)
-            if order
-            else 0
-        )
+        cost = cost_of(order.terms, order.conditions, row.price, row.price_limit, params) if order else 0
     return {
         "id": row.order_id.hex(),
         "consumer": row.consumer,

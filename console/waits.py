@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from console.story import LegStory, RoundStory, Story
+from console.story import LegStory, OrderStory, RoundStory
 from consumer.waiting import (
     NO_ROOM,
     Waiting,
@@ -21,7 +21,7 @@ from domain.market.records import OrderState
 from domain.proof.records import Ruling, ShareState
 
 
-def waiting_of(story: Story, now: int, name: Callable[[str], str]) -> Waiting | None:
+def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiting | None:
     """Return what an order waits for at ``now`` on the chain's clock; None where it is closed.
 
     ``name`` says who an operator is.
@@ -35,9 +35,7 @@ def waiting_of(story: Story, now: int, name: Callable[[str], str]) -> Waiting | 
         until = min(story.expires_at, story.deadline)
         return for_bid(story.opened_at, until, now, reason, remedy)
     if story.state is OrderState.MATCHED:
-        return for_acceptance(
-            name(leg.validator), leg.matched_at, leg.accept_deadline, now, asker.follow(order.id)
-        )
+        return for_acceptance(name(leg.validator), leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
     closed = [found for found in leg.rounds.values() if found.closed_height]
     if story.state is OrderState.RUNNING:
         return for_round(

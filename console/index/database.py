@@ -51,9 +51,18 @@ CREATE INDEX traces_by_change ON traces (change);
 """
 # Names of jobs stay: a job is the same on every chain.
 _TABLES: Final = (
-    "meta", "events", "blocks", "orders", "validators_of", "earnings", "earned_of", "providers", "seen",
-    "pots", "traces",
-)  # fmt: skip
+    "meta",
+    "events",
+    "blocks",
+    "orders",
+    "validators_of",
+    "earnings",
+    "earned_of",
+    "providers",
+    "seen",
+    "pots",
+    "traces",
+)
 
 
 FORM: Final = crc32(_SCHEMA.encode()) & 0x7FFF_FFFF
@@ -92,11 +101,7 @@ class Database:
         if form:
             database.close()
             # It holds nothing that the chain has not.
-            for name in (
-                (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
-                if path
-                else ()
-            ):
+            for name in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))) if path else ():
                 name.unlink(missing_ok=True)
             database = self._connect(path)
         database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORM}; COMMIT;")

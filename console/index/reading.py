@@ -11,7 +11,7 @@ from console.index.records import (
     order_row,
     trace_of,
 )
-from console.traces import Trace
+from console.traces import ShareTrace
 from domain.keys import ShareKey
 from domain.market.events import OrderSubmitted
 from domain.market.records import Order, OrderState
@@ -22,15 +22,15 @@ from domain.vocabulary import read_event
 class Readings(Database):
     """The questions that an index answers."""
 
-    def trace(self, key: ShareKey) -> Trace:
+    def trace(self, key: ShareKey) -> ShareTrace:
         """Return what is known of the trace of a share, which may be nothing."""
         rows = self._all(
             "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
             *key,
         )
-        return trace_of(rows[0][0]) if rows else Trace()
+        return trace_of(rows[0][0]) if rows else ShareTrace()
 
-    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, Trace]:
+    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, ShareTrace]:
         """Return the traces of a leg."""
         rows = self._all(
             "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND leg = ?",
@@ -38,9 +38,7 @@ class Readings(Database):
             leg,
         )
         return {
-            ShareKey(order_id=order_id, leg=leg, round=round, slot=slot, issue=issue): trace_of(
-                text
-            )
+            ShareKey(order_id=order_id, leg=leg, round=round, slot=slot, issue=issue): trace_of(text)
             for round, slot, issue, text in rows
         }
 
@@ -52,9 +50,7 @@ class Readings(Database):
 
     def unknown_blocks(self, limit: int) -> list[int]:
         """Return heights at which something happened and of which the time is not known, the newest first."""
-        rows = self._all(
-            "SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit
-        )
+        rows = self._all("SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit)
         return [height for (height,) in rows]
 
     def blocks(self, limit: int, most: int = 2**62) -> list[BlockRow]:
@@ -173,9 +169,7 @@ class Readings(Database):
     def find_orders(self, prefix: str, limit: int = 2) -> list[bytes]:
         """Return the ids that begin with so many hex digits."""
         low, high = (bytes.fromhex(prefix.ljust(64, digit)) for digit in "0f")
-        rows = self._all(
-            "SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit
-        )
+        rows = self._all("SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit)
         return [order_id for (order_id,) in rows]
 
     def count_reasons(self) -> dict[int, int]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.traces import Reached, Replayed, Trace
+from console.traces import Reached, Replayed, ShareTrace
 from domain.events import Change, Counts
 from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
@@ -77,18 +77,15 @@ def order_row(row: Sequence[Any]) -> OrderRow:
     return OrderRow(**values)
 
 
-def trace_of(text: str) -> Trace:
+def trace_of(text: str) -> ShareTrace:
     """Return a trace from the text that the index keeps of it."""
     value = json.loads(text)
-    return Trace(
+    return ShareTrace(
         boundaries=tuple(
             Reached(index=index, step=step, root=bytes.fromhex(root), metrics=tuple(metrics))
             for index, (step, root, metrics) in enumerate(value["boundaries"], 1)
         ),
-        replayed=tuple(
-            Replayed(segment, reason, bytes.fromhex(root))
-            for segment, reason, root in value["replayed"]
-        ),
+        replayed=tuple(Replayed(segment, reason, bytes.fromhex(root)) for segment, reason, root in value["replayed"]),
         picks=tuple(value["picks"]),
         verdict=value["verdict"],
         claimed=value["claimed"],

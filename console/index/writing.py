@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from console.index.reading import Readings
 from console.index.records import EARNINGS, BlockRow, order_of
-from console.traces import Trace
+from console.traces import ShareTrace
 from domain.events import Change
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -53,9 +53,18 @@ from domain.vocabulary import MOVES, read_event
 from pol.rules.schedule import total_work
 
 _DEEDS: Final = (
-    AnswerCommitted, BeaconKeySet, BondDeposited, BondWithdrawing, EndpointSet, OrderSubmitted, ProviderCertified,
-    ProviderLeft, ProviderRegistered, SeatRevealed, ShareCommitted,
-)  # fmt: skip
+    AnswerCommitted,
+    BeaconKeySet,
+    BondDeposited,
+    BondWithdrawing,
+    EndpointSet,
+    OrderSubmitted,
+    ProviderCertified,
+    ProviderLeft,
+    ProviderRegistered,
+    SeatRevealed,
+    ShareCommitted,
+)
 """Events by which an address shows that it is there: what it signed, or was measured by."""
 _ACTORS: Final = ("provider", "auditor", "operator", "owner", "consumer")
 
@@ -172,9 +181,7 @@ class Index(Readings):
             verified=0,
             unmatched="[]",
         )
-        self._do(
-            "INSERT OR IGNORE INTO validators_of VALUES (?, ?)", change.order, change.validator
-        )
+        self._do("INSERT OR IGNORE INTO validators_of VALUES (?, ?)", change.order, change.validator)
         self._pot(escrows=change.job_bond, bonds=-change.job_bond)
 
     @_take.register
@@ -305,7 +312,7 @@ class Index(Readings):
                 before,
             )
 
-    def put_trace(self, key: ShareKey, trace: Trace) -> None:
+    def put_trace(self, key: ShareKey, trace: ShareTrace) -> None:
         """Keep what is known of the trace of a share, in the place of what was."""
         value = {
             "boundaries": [(b.step, b.root.hex(), b.metrics) for b in trace.boundaries],

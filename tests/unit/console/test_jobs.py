@@ -9,8 +9,8 @@ import pytest
 
 from console.index.writing import Index
 from console.jobs import name_jobs, read_name
-from console.known import Known
-from console.records import Watcher
+from console.known import NodeState
+from console.records import RecordWatcher
 from consumer.jobs import OrderNote, read_job, remember
 from domain.events import to_event
 from domain.market.events import OrderSubmitted
@@ -34,9 +34,7 @@ def ordered(told: Told) -> Index:
 
 
 @pytest.mark.parametrize("owner", ["validator", "provider", "consumer"])
-def test_a_job_has_its_name_where_its_document_lies(
-    told: Told, ordered: Index, tmp_path: Path, owner: str
-) -> None:
+def test_a_job_has_its_name_where_its_document_lies(told: Told, ordered: Index, tmp_path: Path, owner: str) -> None:
     job = read_job(JOB)
     assert not name_jobs(ordered, [tmp_path])
     if owner == "consumer":
@@ -46,7 +44,7 @@ def test_a_job_has_its_name_where_its_document_lies(
         place = tmp_path / owner / "blobs" / "complete" / digits[:2]
         place.mkdir(parents=True)
         shutil.copy(JOB / "job.json", place / digits)
-    watcher = Watcher(Known(ordered), [tmp_path])
+    watcher = RecordWatcher(NodeState(ordered), [tmp_path])
     watcher.look()
     assert ordered.job_name(job.id) == job.document.name == "tiny"
     assert ordered.unnamed_orders(10) == []
