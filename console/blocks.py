@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import ConsoleError, NotThere
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.known import NodeSnapshot
 from console.node import ConsoleNode, Sent, show_message
 from console.rows import PageQuery, event_row
@@ -17,7 +17,7 @@ ATTRIBUTES_SHOWN: Final = 24
 TEXT_SHOWN: Final = 200
 
 
-def show_blocks(index: Index, snapshot: NodeSnapshot, query: PageQuery) -> dict[str, Any]:
+def show_blocks(index: EventIndex, snapshot: NodeSnapshot, query: PageQuery) -> dict[str, Any]:
     """Return one page of the blocks of which the time is known, the newest first; ``before`` is a height."""
     most = query.number("before", 1, 2**40)
     blocks = index.blocks(BLOCKS_SHOWN + 1, most - 1)
@@ -39,7 +39,7 @@ def show_blocks(index: Index, snapshot: NodeSnapshot, query: PageQuery) -> dict[
 
 
 def show_block(
-    index: Index, snapshot: NodeSnapshot, node: ConsoleNode | None, query: PageQuery, height: int
+    index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, query: PageQuery, height: int
 ) -> dict[str, Any]:
     """Return a block; NotThere for one that is not made yet."""
     newest = snapshot.status.height if snapshot.status else 0
@@ -73,7 +73,7 @@ def show_block(
     }
 
 
-def show_transaction(index: Index, node: ConsoleNode | None, text: str) -> dict[str, Any]:
+def show_transaction(index: EventIndex, node: ConsoleNode | None, text: str) -> dict[str, Any]:
     """Return the transaction with a hash; NotThere."""
     digits = text.lower()
     if len(digits) != 64 or not all(digit in "0123456789abcdef" for digit in digits):

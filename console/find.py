@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import ConsoleError
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.known import NodeSnapshot
 from console.node import ConsoleNode
 
@@ -13,7 +13,7 @@ HITS_MAX: Final = 20
 _ORDER_DIGITS: Final = 4
 
 
-def find(index: Index, snapshot: NodeSnapshot, node: ConsoleNode | None, text: str) -> list[dict[str, Any]]:
+def find(index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, text: str) -> list[dict[str, Any]]:
     """Return what may be meant, what is named exactly before what only has the text in it."""
     hits = [
         *_blocks(snapshot, text),
@@ -42,7 +42,7 @@ def _blocks(snapshot: NodeSnapshot, text: str) -> list[dict[str, Any]]:
     return [_hit("block", f"/blocks/{height}", f"{height:,}", "")] if 0 < height <= newest else []
 
 
-def _members(index: Index, snapshot: NodeSnapshot, text: str) -> list[dict[str, Any]]:
+def _members(index: EventIndex, snapshot: NodeSnapshot, text: str) -> list[dict[str, Any]]:
     wanted = text.casefold()
     named = [v for v in snapshot.validators if wanted in v.moniker.casefold()]
     exact = [v for v in named if v.moniker.casefold() == wanted]
@@ -58,14 +58,14 @@ def _members(index: Index, snapshot: NodeSnapshot, text: str) -> list[dict[str, 
     return hits
 
 
-def _orders(index: Index, digits: str) -> list[dict[str, Any]]:
+def _orders(index: EventIndex, digits: str) -> list[dict[str, Any]]:
     if not (_ORDER_DIGITS <= len(digits) <= 64 and set(digits) <= set("0123456789abcdef")):
         return []
     ids = index.find_orders(digits, HITS_MAX)
     return [_hit("order", f"/orders/{found.hex()}", found.hex(), _job_of(index, found)) for found in ids]
 
 
-def _job_of(index: Index, order_id: bytes) -> str:
+def _job_of(index: EventIndex, order_id: bytes) -> str:
     row = index.order(order_id)
     return index.job_name(row.job_id) if row else ""
 

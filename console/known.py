@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Final
 
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from domain.market.records import Bid
 from domain.node.params import NodeParams
 from domain.node.queries import StatusResponse
@@ -66,7 +66,7 @@ class NodeSnapshot:
 class NodeState:
     """The index and the snapshot, for one thread that writes and many that read."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: EventIndex) -> None:
         """Begin with what the index has, and no word of a node."""
         self.index = index
         self._snapshot = NodeSnapshot(next_event=index.next)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import NotThere
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.order import points_of
 from console.rows import PageQuery
 from console.story import OrderStory
@@ -25,7 +25,7 @@ Points = Mapping[int, Mapping[int, float]]
 
 
 def show_losses(
-    index: Index,
+    index: EventIndex,
     find_order: Callable[[str], bytes],
     story_of: Callable[[bytes], OrderStory],
     query: PageQuery,
@@ -95,7 +95,7 @@ def read_orders(find_order: Callable[[str], bytes], query: PageQuery) -> tuple[l
     return list(found)[:RUNS_MAX], unknown[:RUNS_MAX]
 
 
-def points(index: Index, story: OrderStory) -> Points:
+def points(index: EventIndex, story: OrderStory) -> Points:
     """Return the loss of an order by slot and step; of a round that several legs trained, that of the last leg."""
     found: dict[int, dict[int, float]] = {}
     for leg in story.legs.values():
@@ -132,7 +132,7 @@ def smoothed(line: list[tuple[int, float]], part: float) -> list[tuple[int, floa
     return made
 
 
-def csv_lines(index: Index, stories: list[OrderStory]) -> Iterator[str]:
+def csv_lines(index: EventIndex, stories: list[OrderStory]) -> Iterator[str]:
     """Yield a table of all losses: one line for each order, slot and step, as they are, not smoothed."""
     yield "order,slot,step,loss\n"
     count = 0

@@ -7,7 +7,7 @@ from typing import Any, Final
 from console import words
 from console.costs import cost_of
 from console.flows import FlowAccount, bonds_of, deposit_of, draw
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.rows import PageQuery, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import LegStory, OrderStory, RoundStory, ShareStory
@@ -41,7 +41,7 @@ class OrderPage:
 
     def __init__(
         self,
-        index: Index,
+        index: EventIndex,
         names: Mapping[str, str],
         bids: int,
         params: Params | None = None,

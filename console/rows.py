@@ -7,7 +7,7 @@ from typing import Any, Final
 from console import words
 from console.costs import cost_of
 from console.index.records import OrderRow
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from domain.events import Change
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -51,7 +51,7 @@ class PageQuery:
         return max(least, int(text))
 
 
-def event_row(index: Index, event: LoggedEvent) -> dict[str, Any]:
+def event_row(index: EventIndex, event: LoggedEvent) -> dict[str, Any]:
     """Return an event with its time, whom it is about, and which round, slot and sum."""
     order = dict(event.attributes).get("order")
     change = read_event(event)
@@ -71,7 +71,7 @@ def is_loud(event: LoggedEvent) -> bool:
     return not event.type.startswith(_QUIET)
 
 
-def order_row(index: Index, row: OrderRow, params: Params | None) -> dict[str, Any]:
+def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[str, Any]:
     """Return an order as lists show it; a closed one cost what it paid."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:

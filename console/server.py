@@ -33,7 +33,7 @@ from console import words
 from console.connections import ConsoleConnection
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.known import NodeState
 from console.node import ConsoleNode
 from console.pages import ROWS_SHOWN, ConsolePages
@@ -138,7 +138,7 @@ class Console:
         """Listen on ``port`` (0: any), with the index in the file ``path`` or in memory; ConsoleError."""
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
-        self.index = Index(path)
+        self.index = EventIndex(path)
         if job is not None:
             self.index.name_jobs({job.id: job.document.name})
         self.known = NodeState(self.index)

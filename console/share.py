@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console import words
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.story import LegStory, OrderStory, PlaceStory, RoundStory, SeatStory, ShareStory
 from console.traces import Replayed, ShareTrace, first_difference
 from domain.keys import ShareKey
@@ -109,7 +109,7 @@ def find_share(
     )
 
 
-def show_share(index: Index, share: ShareView) -> dict[str, Any]:
+def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
     """Return all about a share."""
     story, key, count = share.story, share.key, share.segments
     rows = [_row(share, segment) for segment in range(count)]

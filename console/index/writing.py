@@ -73,7 +73,7 @@ class Gap(Exception):
     """Events are a log without gaps, and one is missing: the index has to be built again."""
 
 
-class Index(Readings):
+class EventIndex(Readings):
     """An index in a file, or in memory where none is given or another program uses the file. Thread-safe."""
 
     def add(self, events: Sequence[LoggedEvent]) -> None:

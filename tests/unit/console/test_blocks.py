@@ -16,7 +16,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console import blocks
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.node import ConsoleNode
 from console.server import Console
 from domain.beacon import REVEAL_BYTES
@@ -107,7 +107,7 @@ def test_a_full_block_is_turned_page_by_page(told: Told) -> None:
 
 
 def test_counting_the_events_of_a_block_reads_none_of_them() -> None:
-    index = Index()
+    index = EventIndex()
     index.add([LoggedEvent(n, 7 if n > 3 else 6, "transfer", ()) for n in range(1, 10)])
     assert (index.events_at(6), index.events_at(7), index.events_at(8)) == ((1, 3), (4, 6), (0, 0))
     plan = str(index._all("EXPLAIN QUERY PLAN SELECT number FROM events WHERE height = 7 ORDER BY number LIMIT 1"))

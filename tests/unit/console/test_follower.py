@@ -13,7 +13,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console.follower import Follower
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.known import NodeSnapshot, NodeState
 from domain.ledger.messages import MsgDepositBond
 from domain.node.queries import EventsResponse
@@ -33,7 +33,7 @@ def deposit(node: SoloNode, amount: int) -> None:
 
 
 def test_a_node_that_goes_away_and_comes_back_and_another_one_in_its_place(tmp_path: Path) -> None:
-    index = Index()
+    index = EventIndex()
     known = NodeState(index)
     follower = Follower(known, probe=False)
     with running(tmp_path / "one") as node:
@@ -77,7 +77,7 @@ def test_a_node_that_goes_away_and_comes_back_and_another_one_in_its_place(tmp_p
 def test_a_node_that_lies_is_told_apart_from_one_that_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    index = Index()
+    index = EventIndex()
     known = NodeState(index)
     follower = Follower(known, probe=False)
     with running(tmp_path / "one") as node:
@@ -135,7 +135,7 @@ def endless(part: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("part", [b" ", bytes(2**16)], ids=["drops", "floods"])
 def test_a_comet_that_never_ends_holds_nothing_up(tmp_path: Path, part: bytes) -> None:
-    index = Index()
+    index = EventIndex()
     known = NodeState(index)
     follower = Follower(known, probe=False)
     with endless(part) as rpc, running(tmp_path / "one") as node:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.index.writing import Index
+from console.index.writing import EventIndex
 from console.jobs import name_jobs, read_name
 from console.known import NodeState
 from console.records import RecordWatcher
@@ -22,10 +22,10 @@ JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
 
 
 @pytest.fixture
-def ordered(told: Told) -> Index:
+def ordered(told: Told) -> EventIndex:
     """An index with one order of the job of the fixture."""
     job, order = read_job(JOB), told.market.order(told.waiting)
-    index = Index()
+    index = EventIndex()
     terms = make_terms(job_id=job.id)
     record = type(order)(**{n: getattr(order, n) for n in order.__slots__} | {"terms": terms})
     event = to_event(OrderSubmitted(order.id, order.consumer, 400_000, record), 1)
@@ -34,7 +34,9 @@ def ordered(told: Told) -> Index:
 
 
 @pytest.mark.parametrize("owner", ["validator", "provider", "consumer"])
-def test_a_job_has_its_name_where_its_document_lies(told: Told, ordered: Index, tmp_path: Path, owner: str) -> None:
+def test_a_job_has_its_name_where_its_document_lies(
+    told: Told, ordered: EventIndex, tmp_path: Path, owner: str
+) -> None:
     job = read_job(JOB)
     assert not name_jobs(ordered, [tmp_path])
     if owner == "consumer":
