@@ -99,6 +99,8 @@ def _bounds(attribute: Attribute) -> str:
     match attribute.kind:
         case "int":
             return f"{attribute.low} to {high}"
+        case "ints" if (attribute.low, attribute.high) == (0, MAX_DIMENSION):
+            return "list"
         case "ints":
             return f"list, each {attribute.low} to {high}"
         case "choice":
