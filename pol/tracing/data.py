@@ -147,8 +147,8 @@ def _all_converted(
             continue
         for change in said:
             changes.setdefault(change, []).append(name)
-    for change, names in changes.items():
-        _say_change(field, names, change, tell)
+    for change, changed in changes.items():
+        _say_change(field, changed, change, tell)
     if not errors:
         return columns
     first, *others = errors

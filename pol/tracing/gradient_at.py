@@ -36,7 +36,8 @@ class GradientAt(Optimizer):
         if not isinstance(kind, Optimizer) or isinstance(kind, GradientAt):
             remedy = "give one of torch.optim, as torch.optim.SGD(model.parameters(), 0.1), or assay.update_rule(…)"
             raise JobError("optimizer", f"it is around {type(base).__name__}", remedy)
-        if not callable(point):
+        function: object = point
+        if not callable(function):
             remedy = (
                 "give a function (parameters, gradients, step) that returns the list of weights"
             )
