@@ -181,7 +181,7 @@ def run(
         task = bar.add_task("training", total=steps)
 
         def stepped(round: int, slot: int, _step: int, loss: float) -> None:
-            text = f"round {round} of {wanted}, slot {slot} loss {loss:.4f}"
+            text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
         done = run_locally(directory, wanted, backend, stepped, to, keep_states)

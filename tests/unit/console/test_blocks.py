@@ -16,7 +16,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console import blocks
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.node import ConsoleNode
 from console.server import Console
 from domain.beacon import REVEAL_BYTES
@@ -187,7 +187,7 @@ def test_a_comet_that_answers_something_else_tells_no_transactions(told: Told, a
 def test_the_network_names_round_slot_and_sum(told: Told) -> None:
     details = {event["kind"]: event["detail"] for event in told.json("/network")["events"]}
     text = told.get("/").text
-    assert any(re.search("round 1, slot [01]", detail) for detail in details.values())
+    assert any(re.search("round 0, slot [01]", detail) for detail in details.values())
     assert text.index("What happened last") < text.index("<h2>Validators</h2>")
     height = told.market.chain.height
     sums = [
