@@ -1,8 +1,9 @@
 """``assay job``."""
 
+import shutil
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,15 +112,19 @@ def build(
 
 @contextmanager
 def _folder(to: Path) -> Iterator[None]:
-    """Make the folder before a minute's work for it, and take it away if nothing came of that."""
-    is_new = not to.exists()
+    """Make the folder before a minute's work for it, and take it away if no whole job came of that."""
+    was_there = to.exists()
+    is_new = not was_there or not any(to.iterdir())
     to.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    finally:
+    except BaseException:
         if is_new:
-            with suppress(OSError):  # as it is no more empty
-                to.rmdir()
+            # A part of a job in it would keep the next build out.
+            shutil.rmtree(to, ignore_errors=True)
+            if was_there:
+                to.mkdir(exist_ok=True)
+        raise
 
 
 @command.command(

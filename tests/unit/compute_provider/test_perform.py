@@ -1,4 +1,4 @@
-"""What the disk has to hold before a share is taken, and the bond that the owner wants."""
+"""Disk space that a share needs before it is taken, and deposits of the bond that the owner wants."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -69,6 +69,33 @@ def test_what_is_there_already_needs_no_room(
 def test_what_the_owner_allows_is_the_bound(performer: Performer) -> None:
     performer._config = replace(performer._config, disk_bytes=needed() - 1)
     assert "there is room for" in problem(performer)
+
+
+def test_a_bond_is_seen_to_only_in_the_cluster(tmp_path: Path) -> None:
+    folder, warnings = tmp_path / "chain", list[str]()
+    folder.mkdir()
+    chain = s.FolderChain(folder)
+    config, store = replace(s.config(tmp_path / "home"), bond=5), Store(tmp_path / "home")
+    made = Performer(
+        config,
+        s.CHAIN,
+        chain,
+        chain,
+        store=store,
+        behaviour=Honest(),
+        shares=Shares,
+        stop=Event(),
+        warn=warnings.append,
+    )
+    made.perform(do.Glance())
+    assert chain.sent() == [], "what is not in the cluster deposits nothing yet"
+    (folder / "registered").touch()
+    for _ in range(2):
+        made.perform(do.Glance())
+    assert (chain.sent(), warnings) == (["MsgDepositBond"], [])
+    made.close()
+    made.blobs.close()
+    store.close()
 
 
 class SlowChain:

@@ -85,6 +85,8 @@ def test_every_event_is_on_the_page_of_its_block(told: Told) -> None:
         assert page["events_count"] == block["events"] == len(numbers)
         assert page["operator"] == block["operator"] != ""
     assert told.get(f"/blocks/{height}").status_code == 200
+    quiet = min(block["height"] for block in listed["blocks"] if not block["events"])
+    assert "None in this block." in told.get(f"/blocks/{quiet}").text
     for path in (f"/blocks/{height + 1}", "/blocks/0", "/blocks/x", f"/blocks/{2**70}"):
         assert told.get(path).status_code == 404
     assert "The chain has a block" not in told.get("/blocks/0").text
