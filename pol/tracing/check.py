@@ -37,6 +37,7 @@ from pol.tracing.columns import Columns
 from pol.tracing.exchange import slots_of
 from pol.tracing.functions import JobFunctions, batch_norms, named, parts_in_eval
 from pol.tracing.model import own_tensors
+from pol.tracing.notes import warn
 from pol.tracing.optimizers import AVERAGE
 from pol.tracing.origin import place_of_error
 from pol.tracing.plain import Left, PlainStep, copies_of
@@ -100,13 +101,13 @@ def check_step(
     seconds = sum(cost * count for cost, count in zip(_COSTS, counts, strict=True))
     most = max(LEAST, SHARE * (perf_counter() - since))
     if seconds > most:
-        tell(f"not checked against plain torch: one step takes some {seconds:,.0f} s")
+        warn(f"not checked against plain torch: one step takes some {seconds:,.0f} s", tell)
         return
     tell("checking one step against plain torch")
     plain = PlainStep(spec, functions, is_wide, first)
     checker = _Checker(spec, functions, wide, state, local, data, plain, again)
     if reason := checker.check():
-        tell(f"not checked against plain torch: {reason}")
+        warn(f"not checked against plain torch: {reason}", tell)
 
 
 def _at_most_bits(program: Program) -> Program:

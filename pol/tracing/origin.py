@@ -107,6 +107,9 @@ class Places(TorchFunctionMode):
             return function(*args, **(kwargs or {}))
         with fx_traceback.annotate({_MARK: place}):
             result = function(*args, **(kwargs or {}))
+        if not torch.is_grad_enabled():
+            # and torch refuses to say it of a view that was written to
+            return result
         for part in result if isinstance(result, tuple) else (result,):
             step = part.grad_fn if isinstance(part, torch.Tensor) else None
             if step is not None:

@@ -4,7 +4,7 @@ The random numbers are those of the job, so that a step of it can be compared; e
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -147,7 +147,7 @@ class PlainStep:
         with borrowed(self._spec.model, start):
             return self._taken(local, batch)
 
-    def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Iterator[Left]:
+    def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[Left, None, None]:
         """Take the same step again and again; each finds what the one before has left in Python, and no tensors."""
         with attributes_put_back(self._spec.model):
             while True:

@@ -20,7 +20,7 @@ from torch import nn
 from pol.errors import JobError
 from pol.job.program import Program, program_json
 from pol.tracing.held import Held, HeldValues
-from pol.tracing.notes import note
+from pol.tracing.notes import warn
 from pol.tracing.origin import Place, is_consumers, place_of_line
 
 _Attribute = tuple[str, str]
@@ -62,7 +62,7 @@ class Remembered:
                 other = program_json(trace())
             except JobError as error:
                 names = ", ".join(sorted({one.name for one in changed}))
-                note(
+                warn(
                     f"a job repeats its first step, and with {names} as it is at the end a step fails: {error}"
                 )
                 return
@@ -111,20 +111,21 @@ def _refused(changed: Sequence[Held], trace: Callable[[], Program]) -> JobError:
 @contextmanager
 def _later(changed: Sequence[Held], steps: int) -> Iterator[bool]:
     """Let numbers be what they are after so many steps, if they go on as in one; give back whether any is another."""
-    numbers = [(one, one.read()) for one in changed if one.write is not None]
-    before = {id(one): one.value for one in changed}
-    moved = False
+    numbers: list[tuple[Callable[[object], None], float, float]] = []
+    for one in changed:
+        was, now = one.value, one.read()
+        is_number = type(now) in (int, float) and type(was) is type(now)
+        if one.write is not None and is_number:
+            assert isinstance(was, int | float)
+            assert isinstance(now, int | float)
+            numbers.append((one.write, was, now))
     try:
-        for one, now in numbers:
-            was = before[id(one)]
-            if type(now) in (int, float) and type(was) is type(now) and one.write is not None:
-                one.write(now + (now - was) * steps)
-                moved = True
-        yield moved
+        for write, was, now in numbers:
+            write(now + (now - was) * steps)
+        yield bool(numbers)
     finally:
-        for one, now in numbers:
-            if one.write is not None:
-                one.write(now)
+        for write, _, now in numbers:
+            write(now)
 
 
 def _tensors(model: nn.Module) -> dict[_Attribute, object]:

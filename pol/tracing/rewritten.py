@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from pol.tracing import scattered
+from pol.tracing import foreach, scattered
 from pol.tracing.habits import HABITS
 from pol.tracing.repeating import repeat
 
@@ -202,6 +202,7 @@ def grouped_mm(
 REWRITTEN: dict[Any, Callable[..., Any]] = {
     **HABITS,
     **scattered.FUNCTIONS,
+    **foreach.FUNCTIONS,
     functional.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,
