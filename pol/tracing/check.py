@@ -289,7 +289,7 @@ class _Checker:
             for number, left in enumerate(takes, 1):
                 if name := _otherwise(plain, left, self._functions.trained):
                     raise _another(name, plain, left)
-                if number > self._again or (number > 1 and perf_counter() > end):
+                if number >= self._again or perf_counter() > end:
                     return
 
     # --- what differs ---
