@@ -90,9 +90,9 @@ def _held(name: str, is_item: bool, place: _Place) -> Held | None:
     """Return a value that is compared; None for what only holds others."""
     _, value, read, write = place
     if isinstance(value, PLAIN):
-        return Held(name, value, read, write, is_item=is_item)
+        return Held(name=name, value=value, read=read, write=write, is_item=is_item)
     if isinstance(value, _GENERATORS):
-        return Held(name, _state(value), partial(_state, value), is_generator=True)
+        return Held(name=name, value=_state(value), read=partial(_state, value), is_generator=True)
     if isinstance(value, itertools.count):
         return Held(name, repr(value), partial(repr, value))
     if isinstance(value, np.ndarray) and value.size <= _MOST_ELEMENTS and not value.dtype.hasobject:
