@@ -89,8 +89,8 @@ def build(
     **options: Any,
 ) -> None:
     """Trace a job file and write the job directory."""
+    from pol.capture.graph.garbage import keep_for_good
     from pol.job.document import DOCUMENT
-    from pol.tracing.garbage import keep_for_good
 
     tuning = {option: options.pop(option) for option in TUNING_NAMES}
     if (file is None) == (tuning["hf"] is None):
@@ -114,7 +114,7 @@ def build(
 
 def _noting_warnings(tell: Callable[[str], None], warnings: list[str]) -> Callable[[str], None]:
     """Return what tells as before, and keeps what is a warning for the result."""
-    from pol.tracing.notes import WARNING
+    from pol.capture.reports.notes import WARNING
 
     def told(text: str) -> None:
         if text.startswith(WARNING):
@@ -292,10 +292,7 @@ def _show(
         ("initial local root", about.local_root),
     ]
     heaviest = list(about.flops_by_operation.items())[:8]
-    shares = [
-        (name, flops(work), f"{100 * work / max(1, about.step_flops):.1f} %")
-        for name, work in heaviest
-    ]
+    shares = [(name, flops(work), f"{100 * work / max(1, about.step_flops):.1f} %") for name, work in heaviest]
     context.output.result(
         {"directory": str(directory), **vars(about), "network": expected, **others},
         [
@@ -308,11 +305,11 @@ def _show(
 
 def _builder(tell: Callable[[str], None]) -> Callable[..., "Job"]:
     """Return what builds a job; importing torch takes seconds."""
-    from pol.tracing.garbage import collected_later, keep_for_good
+    from pol.capture.graph.garbage import collected_later, keep_for_good
 
     tell("loading torch")
     with collected_later():
-        from pol.tracing.build import build_job
+        from pol.capture.build import build_job
     keep_for_good()
     return build_job
 

@@ -192,9 +192,7 @@ def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, t
     return [(b.step, slot, metric_values(b.metrics)) for b in boundaries if b.metrics]
 
 
-def _saved(
-    finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path
-) -> LocalRun:
+def _saved(finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
     model.write_bytes(dump_safetensors(ModelNames(finished.state)))
