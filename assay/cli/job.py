@@ -1,8 +1,9 @@
 """``assay job``."""
 
+import shutil
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -126,15 +127,19 @@ def _noting_warnings(tell: Callable[[str], None], warnings: list[str]) -> Callab
 
 @contextmanager
 def _folder(to: Path) -> Iterator[None]:
-    """Make the folder before a minute's work for it, and take it away if nothing came of that."""
-    is_new = not to.exists()
+    """Make the folder before a minute's work for it, and take it away if no whole job came of that."""
+    was_there = to.exists()
+    is_new = not was_there or not any(to.iterdir())
     to.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    finally:
+    except BaseException:
         if is_new:
-            with suppress(OSError):  # as it is no more empty
-                to.rmdir()
+            # A part of a job in it would keep the next build out.
+            shutil.rmtree(to, ignore_errors=True)
+            if was_there:
+                to.mkdir(exist_ok=True)
+        raise
 
 
 @command.command(
@@ -191,7 +196,7 @@ def run(
         task = bar.add_task("training", total=steps)
 
         def stepped(round: int, slot: int, _step: int, loss: float) -> None:
-            text = f"round {round} of {wanted}, slot {slot} loss {loss:.4f}"
+            text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
         done = run_locally(directory, wanted, backend, stepped, to, keep_states)

@@ -2730,7 +2730,7 @@ MUTANTS = (
     Mutant(
         "console-gap",
         "the index takes events although some are missing",
-        "console/index.py",
+        "console/index/writing.py",
         "                if event.number != expected:",
         "                if event.number < expected:",
         (f"{_CONSOLE}/test_index.py::test_a_gap_is_refused_and_changes_nothing",),
@@ -2753,10 +2753,10 @@ MUTANTS = (
     ),
     Mutant(
         "console-steps",
-        "steps of a trace are counted from 0",
+        "steps of a trace are counted from 1",
         "console/share.py",
-        "        return before + 1, before + self.terms.segment_steps",
-        "        return before, before + self.terms.segment_steps - 1",
+        "        return first, first + self.terms.segment_steps - 1",
+        "        return first + 1, first + self.terms.segment_steps",
         (f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",),
     ),
     Mutant(

@@ -189,6 +189,14 @@ def test_a_folder_is_made_before_the_work_and_taken_away_where_it_fails(tmp_path
     assert not out.exists()
     file.write_text(f"from pathlib import Path\ndef job():\n    return {{}}[Path({str(out)!r}).is_dir()]\n")
     assert "KeyError: True" in assay("job", "build", file, "-o", out).refusal
+    assert not out.exists()
+    file.write_text(f"from pathlib import Path\ndef job():\n    Path({str(out)!r}, 'data').mkdir()\n    return 3\n")
+    for _ in range(2):
+        assert "job() returned int" in assay("job", "build", file, "-o", out).refusal
+    assert not out.exists()
+    out.mkdir()
+    assert "job() returned int" in assay("job", "build", file, "-o", out).refusal
+    assert not list(out.iterdir()), "the person's own folder stays, and is empty as it was"
     assert "a part of it is a file" in assay("job", "build", file, "-o", file / "out").refusal
 
 
