@@ -1,6 +1,7 @@
 """What a model keeps in Python from one call to the next: a step is traced once, and would have it as it was then.
 
-Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the generators of Python and NumPy, are
+Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the generators of Python and
+NumPy, are
 looked at before and after a trace. Where one has changed, the function is traced again, and once more with what a
 number would be at the end of the job if it went on changing so: if a program is another one, the step depends on it.
 """
