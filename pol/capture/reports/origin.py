@@ -19,7 +19,7 @@ from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parents[1])
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _PYTHONS_FOLDER = sysconfig.get_path("stdlib")
 _LAYERS = "/torch/nn/modules/"
