@@ -19,7 +19,7 @@ from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parents[1])
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _PYTHONS_FOLDER = sysconfig.get_path("stdlib")
 _LAYERS = "/torch/nn/modules/"
@@ -107,6 +107,9 @@ class CallSites(TorchFunctionMode):
             return function(*args, **(kwargs or {}))
         with fx_traceback.annotate({_MARK: place}):
             result = function(*args, **(kwargs or {}))
+        if not torch.is_grad_enabled():
+            # and torch refuses to say it of a view that was written to
+            return result
         for part in result if isinstance(result, tuple) else (result,):
             step = part.grad_fn if isinstance(part, torch.Tensor) else None
             if step is not None:
