@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from pol.tracing import scattered
 from pol.tracing.habits import HABITS
+from pol.tracing.known import note_labels
 from pol.tracing.repeating import repeat
 
 _NEVER = -1e30
@@ -199,6 +200,13 @@ def grouped_mm(
     return found if bias is None else found + bias
 
 
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """Return torch's own, which is known to have one 1 in each row: other labels than those of the classes fail."""
+    found = functional.one_hot(x, num_classes)
+    note_labels(found, x)
+    return found
+
+
 REWRITTEN: dict[Any, Callable[..., Any]] = {
     **HABITS,
     **scattered.FUNCTIONS,
@@ -206,6 +214,7 @@ REWRITTEN: dict[Any, Callable[..., Any]] = {
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,
     functional.grouped_mm: grouped_mm,
+    functional.one_hot: one_hot,
     torch._grouped_mm: grouped_mm,
     torch.take: take,
     Tensor.take: take,

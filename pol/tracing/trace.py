@@ -40,7 +40,7 @@ from pol.tracing import (
 from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
 from pol.tracing.garbage import collected_later
-from pol.tracing.known import Known
+from pol.tracing.known import COUNTS, Known
 from pol.tracing.origin import Places, begins_with, place_of_error, place_of_node
 from pol.tracing.precision import bits_of_products
 from pol.tracing.reasons import VALUES, called, in_words
@@ -69,6 +69,12 @@ NOTHING: Tensors = {}
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 """Prints the stack of every error of a function under tracing, which ends as one sentence here."""
 _KEEP = "keep it in a buffer (register_buffer) and change that, or carry it in assay.repeat"
+_OF_VALUES = frozenset((VALUES, *COUNTS.values()))
+_OF_PACKAGES = (
+    "it can be traced if labels and masks that it is given are known when the job is built, as torch.arange(n) is; "
+    'or write that part in your own file with torch.where and masks (docs/jobs.md, "Models of others")'
+)
+"""What to do about a package whose lines depend on values."""
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 """Numbers that no trace knows."""
 _aten = torch.ops.aten
@@ -221,9 +227,9 @@ def _graph(function: Function, inputs: Tensors, known: Known) -> tuple[GraphModu
     except Exception as error:
         other = "write it in another way there (docs/jobs.md lists what works)"
         reason, remedy = known.why_not(error) or in_words(error, other)
-        place = place_of_error(error)
-        if not place:
-            place = places.place_of_gradient(error)
+        place = places.place_of_gradient(error) or place_of_error(error)
+        if place.package and (reason, remedy) in _OF_VALUES:
+            remedy = f"{place.package} has that line, and {_OF_PACKAGES}"
         raise JobError(str(place), f"cannot be traced: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
