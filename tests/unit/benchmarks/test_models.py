@@ -1,10 +1,14 @@
 """The table of models: every ninth row trains as plain torch does, and one that cannot says why."""
 
+import re
+
 import pytest
 
 from benchmarks import models
 from benchmarks.catalogue import CATALOGUE
 from benchmarks.catalogue.packages import PACKAGES
+from benchmarks.catalogue.rows import VECTORS, job, linear
+from tools.models import PAGE
 
 PLAIN = [name for name in CATALOGUE if name not in dict(PACKAGES)]
 """Rows that need no more than a set-up installs."""
@@ -20,6 +24,27 @@ def test_a_row_trains_as_plain_torch_does(name: str) -> None:
     assert not found.error
     assert found.nodes > 20
     assert found.difference < models.TOLERANCE
+
+
+def test_a_row_in_which_nothing_is_trained_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = job(linear, VECTORS, lambda model, batch: 0.0 * model(batch["x"]).sum())
+    monkeypatch.setattr(models, "CATALOGUE", {"nothing": made})
+    assert "change nothing" in models.outcome("nothing").error
+
+
+def test_the_page_has_each_row_of_the_catalogue_and_counts_them() -> None:
+    page = PAGE.read_text()
+    rows = dict(re.findall(r"^\| (.+?) \| (yes|no) \|", page, re.MULTILINE))
+    assert list(rows) == list(CATALOGUE)
+    fine = sum(ok == "yes" for ok in rows.values())
+    assert f"**{fine} of {len(rows)} rows**" in page
+    assert fine / len(rows) >= 0.95
+    others = page.partition("## What the others need")[2]
+    assert re.findall(r"^- \*\*(.+?)\*\*:", others, re.MULTILINE) == [
+        name for name, ok in rows.items() if ok == "no"
+    ]
+    index = (PAGE.parent / "index.md").read_text()
+    assert f"[{fine} of {len(rows)} rows tried](models.md)" in index
 
 
 def test_the_list_is_long_and_a_row_that_fails_says_why() -> None:
