@@ -348,13 +348,9 @@ class PlacedOrder:
             order.wait(assay.OrderState.RUNNING, seconds=600)
         """
         client, until = self.session.client, _state(until)
-        return summarise(
-            wait_for(client, self.id, until, self._delivery(), Event(), float(seconds))
-        )
+        return summarise(wait_for(client, self.id, until, self._delivery(), Event(), float(seconds)))
 
-    def events(
-        self, until: OrderState = OrderState.CLOSED, seconds: float = DAY
-    ) -> Iterator[Change]:
+    def events(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Iterator[Change]:
         """Yield what happens to it, from its beginning on, and deliver its payload meanwhile.
 
         It ends when all is told of an order that has come as far as ``until``, or is closed. A node that goes away is

@@ -14,10 +14,19 @@ from benchmarks.instructions import INSTRUCTIONS, hold_to
 from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
-    "__main__", "catalogue", "corpora", "curves", "eager", "figures", "handover_job",
-    "instructions", "memory", "networks", "steps",
+    "__main__",
+    "catalogue",
+    "corpora",
+    "curves",
+    "eager",
+    "figures",
+    "handover_job",
+    "instructions",
+    "memory",
+    "networks",
+    "steps",
     "threads",
-}  # fmt: skip
+}
 
 
 def names() -> list[str]:
@@ -37,18 +46,10 @@ def main(arguments: list[str]) -> int:
         action="append",
         help="of models, parity, replay and training: this one only, again for more",
     )
-    parser.add_argument(
-        "--threads", type=int, choices=range(1, 65), metavar="1..64", help="of training  [1]"
-    )
-    parser.add_argument(
-        "--precision", type=int, choices=BITS, help="of training: bits of products  [15]"
-    )
-    parser.add_argument(
-        "--instructions", choices=INSTRUCTIONS, help="of training: hold both sides to these"
-    )
-    parser.add_argument(
-        "--curves", type=Path, metavar="FOLDER", help="of parity: draws curves there, as SVG"
-    )
+    parser.add_argument("--threads", type=int, choices=range(1, 65), metavar="1..64", help="of training  [1]")
+    parser.add_argument("--precision", type=int, choices=BITS, help="of training: bits of products  [15]")
+    parser.add_argument("--instructions", choices=INSTRUCTIONS, help="of training: hold both sides to these")
+    parser.add_argument("--curves", type=Path, metavar="FOLDER", help="of parity: draws curves there, as SVG")
     parser.add_argument("--blocks", type=int, metavar="N", help="of disk: how many  [10000]")
     options = parser.parse_args(arguments)
     if options.instructions:
@@ -59,9 +60,7 @@ def main(arguments: list[str]) -> int:
     known = getattr(module, "MODELS", {})
     for model in options.model or ():
         if model not in known:
-            parser.error(
-                f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}"
-            )
+            parser.error(f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}")
     chosen = {
         "models": options.model,
         "precision": options.precision,

@@ -140,9 +140,7 @@ class Net:
             chain_id=CHAIN_ID,
             denom=DENOM,
             params=self.params,
-            accounts=tuple(
-                GenesisAccount(key(name).address, (Coin(DENOM, COINS),)) for name in names
-            ),
+            accounts=tuple(GenesisAccount(key(name).address, (Coin(DENOM, COINS),)) for name in names),
             validators=tuple(
                 GenesisValidator(
                     operator=key(name).address,
@@ -177,11 +175,7 @@ class Net:
         proven = tuple(_prove(message, sequence, at) for at, message in enumerate(messages))
 
         def built(gas: int) -> bytes:
-            fee = (
-                Coin(
-                    DENOM, -(-gas * self.params.of(LedgerParams).min_gas_price_millionths // 10**6)
-                ),
-            )
+            fee = (Coin(DENOM, -(-gas * self.params.of(LedgerParams).min_gas_price_millionths // 10**6)),)
             return build_tx(
                 proven,
                 key(name),
@@ -251,9 +245,7 @@ class Net:
             Row(f"  {case}: costs its sender", paid, "uassay"),
         ]
         if gas:
-            rows.append(
-                Row(case=f"  {case}: gas in 5 ns", value=gas / 2e8, unit="s", baseline=best)
-            )
+            rows.append(Row(case=f"  {case}: gas in 5 ns", value=gas / 2e8, unit="s", baseline=best))
         return rows
 
     def _node(self) -> Application:
@@ -426,14 +418,10 @@ class Net:
 def _roots(local_out: bytes, segments: int) -> ShareRoots:
     """Return what every share's commitment hides."""
     trace, update = sha256(b"trace").digest(), sha256(b"update").digest()
-    return ShareRoots(
-        trace_root=trace, update_root=update, local_out=local_out, metrics=(), segments=segments
-    )
+    return ShareRoots(trace_root=trace, update_root=update, local_out=local_out, metrics=(), segments=segments)
 
 
-def _every(
-    local_out: bytes, segments: int = 1, slots: int = SLOTS_MAX, issue: int = 1
-) -> tuple[AcceptedShare, ...]:
+def _every(local_out: bytes, segments: int = 1, slots: int = SLOTS_MAX, issue: int = 1) -> tuple[AcceptedShare, ...]:
     """Return shares of the first slots, as they are accepted."""
     roots = _roots(local_out, segments)
     return tuple(AcceptedShare(slot, issue, roots) for slot in range(slots))
@@ -520,9 +508,7 @@ def rounds_that_are_dropped() -> list[Row]:
             order_id=orders[0],
             leg=1,
             round=0,
-            rejections=tuple(
-                Rejection(ref, verdict) for ref in _EVERY[at : at + SHARES_PER_MESSAGE_MAX]
-            ),
+            rejections=tuple(Rejection(ref, verdict) for ref in _EVERY[at : at + SHARES_PER_MESSAGE_MAX]),
             shares=(),
         )
         for at in range(0, SLOTS_MAX, SHARES_PER_MESSAGE_MAX)
@@ -558,9 +544,7 @@ def cascade() -> list[Row]:
     for seat in answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats:
         made = answer_commitment(CHAIN_ID, panel.key, 1, seat.validator, salt, answers)
         commits.append(
-            MsgCommitAnswer(
-                auditor=seat.validator, order_id=order_id, leg=1, round=0, stage=1, commitment=made
-            )
+            MsgCommitAnswer(auditor=seat.validator, order_id=order_id, leg=1, round=0, stage=1, commitment=made)
         )
         reveals.append(
             MsgRevealAnswer(
@@ -589,9 +573,7 @@ def junk() -> list[Row]:
     for _ in range(4):
         net.block(*[cheap] * 300)
     operator = key("v0").address
-    change = MsgChangeBid(
-        validator=operator, bid_id=bid_id, price=PRICE, capacity=10**18, duration=10**6
-    )
+    change = MsgChangeBid(validator=operator, bid_id=bid_id, price=PRICE, capacity=10**18, duration=10**6)
     rows += net.measured("orders swept after a change", [net.raw(change)])
     rows += net.measured("orders swept, the block after", [])
     many = [bid for name in ("v0", "v1", "v2", "v3") for bid in _bids(net, name)]
@@ -661,9 +643,7 @@ def decoding() -> list[Row]:
 def _too_long(number: int) -> bytes:
     """Return a transaction whose one message lists empty shares to its end."""
     shares = [AcceptedShareProto()] * ((TX_BYTES_MAX - 700) // 2)
-    message = CloseRoundProto(
-        validator=key("v0").address, order_id=bytes(32), round=number, shares=shares
-    )
+    message = CloseRoundProto(validator=key("v0").address, order_id=bytes(32), round=number, shares=shares)
     packed = AnyProto(type_url=MsgCloseRound.URL, value=message.SerializeToString())
     parts = TxRaw(
         body_bytes=TxBody(messages=[packed]).SerializeToString(),

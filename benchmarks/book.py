@@ -202,13 +202,9 @@ _VALIDATOR = Validator(
 )
 
 
-def _asked(
-    number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400
-) -> Asked:
+def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400) -> Asked:
     """Return an order that a few of a hundred bids fit, with ``memory`` as they have it."""
-    conditions = Conditions(
-        device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",)
-    )
+    conditions = Conditions(device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",))
     return Asked(
         order_id=sha256(b"order %d" % number).digest(),
         rounds=10,
@@ -274,10 +270,7 @@ def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[R
     rows: dict[str, list[float]] = {"insert": [], "change": [], "withdraw": []}
     for number in range(REPEATS):
         old = [standing[at] for at in taken[number::REPEATS]]
-        new = [
-            replace(row, bid=replace(row.bid, id=sha256(b"new" + row.bid.id).digest()))
-            for row in old
-        ]
+        new = [replace(row, bid=replace(row.bid, id=sha256(b"new" + row.bid.id).digest())) for row in old]
         prices = [random.randint(500_000, 1_500_000) for _ in old]
         changed = [
             replace(row, bid=replace(row.bid, offer=replace(row.bid.offer, price=price)))

@@ -109,10 +109,7 @@ def _transfers(keys: list[Key]) -> list[bytes]:
 def _bare_verify_rate(keys: list[Key]) -> float:
     """Return how many signatures of one message coincurve's public interface verifies in a second."""
     message = b"m" * 200
-    cases = [
-        (PublicKey(key.pub_key), cdata_to_der(deserialize_compact(key.sign(message))))
-        for key in keys
-    ]
+    cases = [(PublicKey(key.pub_key), cdata_to_der(deserialize_compact(key.sign(message)))) for key in keys]
     rounds = 5
     start = perf_counter()
     for _ in range(rounds):
@@ -157,9 +154,7 @@ def _measure(
     server = AbciServer(methods.table, directory / "abci.sock", prefetch=app.prefetch)
     server.start()
     here, there = multiprocessing.get_context("spawn").Pipe()
-    client = multiprocessing.get_context("spawn").Process(
-        target=send_all, args=(server.path, txs, there)
-    )
+    client = multiprocessing.get_context("spawn").Process(target=send_all, args=(server.path, txs, there))
     client.start()
     new, recheck = here.recv()
     client.join()
@@ -168,9 +163,7 @@ def _measure(
     return len(txs) / new, len(txs) / recheck
 
 
-def _started(
-    storage: Storage, verifier: SignatureVerifier, keys: list[Key], first: list[bytes]
-) -> Application:
+def _started(storage: Storage, verifier: SignatureVerifier, keys: list[Key], first: list[bytes]) -> Application:
     """Return an application whose accounts have sent once before, as most have on a running chain."""
     operator = keys[0].address
     genesis = Genesis(

@@ -28,9 +28,7 @@ def run() -> Figures:
     for size in SIZES:
         bare = best = float("inf")
         for repeat in range(REPEATS):
-            changes: Entries = {
-                b"key %d" % n: b"new %d %d" % (n, repeat) for n in random.sample(range(KEYS), size)
-            }
+            changes: Entries = {b"key %d" % n: b"new %d %d" % (n, repeat) for n in random.sample(range(KEYS), size)}
             nodes = smt.update(storage.snapshot().node, changes).nodes
             bare = min(bare, _bare(storage._db, {**changes, **nodes}))
             best = min(best, _commit(storage, changes, nodes))

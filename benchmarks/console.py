@@ -110,7 +110,7 @@ def _paints(pages: dict[str, str], notes: list[str]) -> dict[str, tuple[float, i
 
 def serve() -> None:
     """Serve a market until the input ends; say where, and which order settled."""
-    from console.records import Watcher
+    from console.records import RecordWatcher
     from console.server import Console
     from consumer.jobs import read_job
     from tests.support.chain_market import make_terms
@@ -129,7 +129,7 @@ def serve() -> None:
         index = console.known.index
         index.add(many_orders(sample, index.next, ORDERS, market.chain.height))
         market.write_records(Path(folder), order_id)
-        watcher = Watcher(console.known, [Path(folder)])
+        watcher = RecordWatcher(console.known, [Path(folder)])
         watcher.look()
         console.known.show()
         print(console.url, order_id.hex(), index.size, sep="\n", flush=True)
@@ -187,9 +187,7 @@ def _following() -> list[Row]:
 @contextmanager
 def _process(command: list[str]) -> "Iterator[subprocess.Popen[str]]":
     root = Path(__file__).parents[1]
-    with subprocess.Popen(
-        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:

@@ -56,9 +56,7 @@ def digits() -> Corpus:
     images = found.images[order].astype(np.float32) / 16
     y = found.target[order].astype(np.int64)
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
-    moved = [
-        padded[:, down : down + 8, right : right + 8] for down in range(3) for right in range(3)
-    ]
+    moved = [padded[:, down : down + 8, right : right + 8] for down in range(3) for right in range(3)]
     first = len(images) - IMAGES_HELD_OUT
     train = np.stack([part[:first] for part in moved], 1).reshape(-1, 64)
     source = (

@@ -59,7 +59,11 @@ def _lines(axes: Axes, curves: Sequence[Curve], name: str, colour: str) -> None:
     means = [sum(found) / len(found) for found in values]
     axes.plot(steps, means, color=colour, linewidth=1.2, label=name)
     axes.fill_between(
-        steps, [min(found) for found in values], [max(found) for found in values],
-        color=colour, alpha=0.15, linewidth=0,
-    )  # fmt: skip
+        steps,
+        [min(found) for found in values],
+        [max(found) for found in values],
+        color=colour,
+        alpha=0.15,
+        linewidth=0,
+    )
     axes.grid(alpha=0.3)

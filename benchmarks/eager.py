@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import nn
 
+from pol.capture.author.spec import AdamW, JobSpec, Measure
+from pol.capture.loading import load_into
 from pol.job.dataset import batch_at
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array
-from pol.tracing.loading import load_into
-from pol.tracing.spec import AdamW, JobSpec, Measure
 
 
 def take_step(
@@ -33,15 +33,10 @@ def take_step(
 
 def as_tensors(columns: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     """Return the columns of a batch, whose names may be those of a step's inputs."""
-    return {
-        name.removeprefix("batch."): torch.from_numpy(column.copy())
-        for name, column in columns.items()
-    }
+    return {name.removeprefix("batch."): torch.from_numpy(column.copy()) for name, column in columns.items()}
 
 
-def losses(
-    spec: JobSpec, loaded: LoadedJob, model: nn.Module, backwards: bool = False
-) -> Iterator[float]:
+def losses(spec: JobSpec, loaded: LoadedJob, model: nn.Module, backwards: bool = False) -> Iterator[float]:
     """Train a model as a job of one slot does, with AdamW, and yield the loss of each step.
 
     With the rows of batches ``backwards`` the mathematics is the same, and only the rounding another.
@@ -50,9 +45,7 @@ def losses(
     assert spec.slots == 1
     chosen = spec.optimizer
     load_into(model.train(), loaded.global_state)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), 1.0, chosen.betas, chosen.eps, chosen.weight_decay
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), 1.0, chosen.betas, chosen.eps, chosen.weight_decay)
     for step in range(loaded.job.document.steps):
         rows = batch_at(loaded.data, loaded.job, step)
         batch = as_tensors({key: rows[key][::-1] for key in rows} if backwards else rows)

@@ -11,13 +11,13 @@ import torch
 
 from benchmarks.figures import Figures, Row
 from examples.digits import job
+from pol.capture.author.spec import JobSpec
+from pol.capture.build import build
+from pol.capture.loading import load_into
 from pol.executor.backend import backend
 from pol.executor.names import BACKENDS
 from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import state_tree
-from pol.tracing.build import build
-from pol.tracing.loading import load_into
-from pol.tracing.spec import JobSpec
 from pol.work.segments import SlotState, advance, slot_state
 
 NAME = "exact_step"

@@ -43,7 +43,7 @@ SHOWN = 16
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ControlOutcome:
     """The hash of a control's work, that of a little work in plain FP32, CPU seconds; or why it cannot be done here."""
 
     exact: str = ""
@@ -59,13 +59,10 @@ def run() -> Figures:
         return figures({control: measure(control, Path(name), PROGRAMS) for control in CONTROLS})
 
 
-def figures(outcomes: Mapping[Control, Outcome]) -> Figures:
+def figures(outcomes: Mapping[Control, ControlOutcome]) -> Figures:
     """Return the rows, and whether there is more than one hash."""
     done = {control: found for control, found in outcomes.items() if not found.missing}
-    rows = [
-        Row(f"{control}: {found.exact[:SHOWN]}", found.seconds, "s")
-        for control, found in done.items()
-    ]
+    rows = [Row(f"{control}: {found.exact[:SHOWN]}", found.seconds, "s") for control, found in done.items()]
     hashes = {found.exact for found in done.values()}
     rows.append(
         Row(
@@ -85,7 +82,7 @@ def figures(outcomes: Mapping[Control, Outcome]) -> Figures:
 
 def build_jobs(folder: Path, names: Sequence[str]) -> None:
     """Build the jobs of some rows of ``tests.same_bits``, each in a folder of its own."""
-    from pol.tracing.build import build
+    from pol.capture.build import build
     from tests.same_bits.table import ROWS, spec_of
 
     for row in ROWS:
@@ -93,16 +90,14 @@ def build_jobs(folder: Path, names: Sequence[str]) -> None:
             build(spec_of(row), folder / row.name)
 
 
-def measure(control: Control, folder: Path, programs: int) -> Outcome:
+def measure(control: Control, folder: Path, programs: int) -> ControlOutcome:
     """Do the work under a control: so many programs, and the jobs in ``folder``."""
     if control.missing:
-        return Outcome(missing=control.missing)
+        return ControlOutcome(missing=control.missing)
     command = [sys.executable, "-m", "benchmarks.exactness", control.executor]
     command += [str(folder), str(programs)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=control.environment, check=True, stdout=subprocess.PIPE
-    )
-    return Outcome(**json.loads(done.stdout))
+    done = subprocess.run(command, cwd=ROOT, env=control.environment, check=True, stdout=subprocess.PIPE)
+    return ControlOutcome(**json.loads(done.stdout))
 
 
 def pieces(executor: str, folder: Path, programs: int) -> Iterator[bytes]:
@@ -113,9 +108,7 @@ def pieces(executor: str, folder: Path, programs: int) -> Iterator[bytes]:
         yield repr(observed(chosen, program, inputs)).encode()
     for (rows, summed, columns), hostile in product(PRODUCTS, (0.0, 0.01)):
         random = np.random.default_rng(summed)
-        left, right = (
-            _numbers(random, shape, hostile) for shape in ((rows, summed), (summed, columns))
-        )
+        left, right = (_numbers(random, shape, hostile) for shape in ((rows, summed), (summed, columns)))
         for precision in BITS:
             yield bits(apply(executor, "matmul", [left, right], bits=precision))
     yield stand_in.exact(chosen).encode()

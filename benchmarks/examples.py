@@ -18,6 +18,9 @@ import torch
 from benchmarks.figures import Figures, Row
 from benchmarks.models import plain_random_numbers
 from localnet.demo import JOBS
+from pol.capture.author.spec import JobSpec
+from pol.capture.build import build
+from pol.capture.functions import JobFunctions
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
@@ -25,9 +28,6 @@ from pol.local.evaluate import quality_of
 from pol.local.run import run_locally
 from pol.rules.schedule import batch_number
 from pol.state.arrays import Array
-from pol.tracing.build import build
-from pol.tracing.functions import JobFunctions
-from pol.tracing.spec import JobSpec
 
 NAME = "examples"
 MODELS = JOBS
@@ -55,11 +55,7 @@ def _rows(name: str, spec: JobSpec) -> Iterator[Row]:
             exact.append(qualities[-1]["after"])
             plain.append(quality_of(directory, _eager(seeded, load_job(directory)))["after"])
     first = qualities[0]
-    trivial = (
-        first["frequency_baseline"]
-        if first["majority_baseline"] is None
-        else first["majority_baseline"]
-    )
+    trivial = first["frequency_baseline"] if first["majority_baseline"] is None else first["majority_baseline"]
     columns = {"untrained": first["before"], "trivial": trivial}
     metric = first["metric"]
     yield Row(f"{name}, eager FP32", mean(plain), metric, columns={**_ends(plain), **columns})
@@ -89,10 +85,7 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> dict[str, Array]:
             first = round_number * document.round_steps
             for step in range(first, first + document.round_steps):
                 number = batch_number(document.slots, step, slot)
-                batch = {
-                    k: torch.from_numpy(v)
-                    for k, v in batch_at(loaded.data, loaded.job, number).items()
-                }
+                batch = {k: torch.from_numpy(v) for k, v in batch_at(loaded.data, loaded.job, number).items()}
                 counts = {STEP: torch.tensor(step), BATCH_NUMBER: torch.tensor(number)}
                 with plain_random_numbers(document.seed):
                     found = functions.step({**current, **batch, **counts})

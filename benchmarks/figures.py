@@ -47,9 +47,7 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
-            names = [
-                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
-            ]
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
         model = names[0] if names else model
     except OSError:
         pass

@@ -61,9 +61,9 @@ def _step_of(model: Any, length: int) -> Program:
     import torch
 
     from benchmarks import networks
+    from pol.capture.functions import JobFunctions, named
+    from pol.capture.graph.capture import trace_program
     from pol.job.document import BATCH_NUMBER, STEP
-    from pol.tracing.functions import JobFunctions, named
-    from pol.tracing.trace import trace_program
 
     x, y = np.zeros((8, length, 4), np.float32), np.zeros(8, np.int64)
     spec = networks.spec("lstm", model, x, y, 4, 1)

@@ -143,9 +143,7 @@ def _validator(folder: Path) -> Iterator[Callable[[str], tuple[float, int, int |
     That is seconds, and the bytes by which it grew, and a process of its pool.
     """
     command = [sys.executable, "-m", f"benchmarks.{NAME}", "validator", str(folder)]
-    process = subprocess.Popen(
-        command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
     assert process.stdout
     told, answers = process.stdin, process.stdout
@@ -193,9 +191,7 @@ def _seal(folder: Path, blobs: BlobStore) -> None:
             yield from (file.read(length) for length in result_lengths(path))
 
     sealed = seal_into(blobs, _HANDOVER, chunks(), public_point(_ORDER_SECRET), _SECRET)
-    parts = [
-        (point.hex(), length) for point, length in zip(sealed.points, sealed.lengths, strict=True)
-    ]
+    parts = [(point.hex(), length) for point, length in zip(sealed.points, sealed.lengths, strict=True)]
     manifest = {
         "root": sealed.ciphertext_root.hex(),
         "sha256": sealed.blob.sha256.hex(),

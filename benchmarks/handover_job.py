@@ -56,19 +56,28 @@ def write_jobs(folder: Path, size: int) -> int:
 
 def _source(rows: int) -> JobSource:
     step, outer, evaluate = ProgramBuilder(), ProgramBuilder(), ProgramBuilder()
-    total = step.node(
-        "sum", step.input("batch.x", "f32", (_BATCH, _ROW)), dims=[0, 1], keepdim=False
-    )
+    total = step.node("sum", step.input("batch.x", "f32", (_BATCH, _ROW)), dims=[0, 1], keepdim=False)
     step.output("global.w", step.node("add", step.input("global.w", "f32", ()), total))
     step.output("metric.loss", total)
     outer.output("global.w", outer.input("aggregate.w", "f32", ()))
     evaluate.output("metric.w", evaluate.input("global.w", "f32", ()))
     return JobSource(
-        name="data", seed=1, rounds=1, slots=1, round_steps=_STEPS, batch=_BATCH, segment_steps=_STEPS,
-        aggregation=CLOSING, step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=("loss",),
-        global_state={"w": np.zeros((), np.float32)}, local_state={},
+        name="data",
+        seed=1,
+        rounds=1,
+        slots=1,
+        round_steps=_STEPS,
+        batch=_BATCH,
+        segment_steps=_STEPS,
+        aggregation=CLOSING,
+        step=step.build(),
+        outer=outer.build(),
+        eval=evaluate.build(),
+        metrics=("loss",),
+        global_state={"w": np.zeros((), np.float32)},
+        local_state={},
         data={"x": np.random.default_rng(1).random((rows, _ROW), np.float32)},
-    )  # fmt: skip
+    )
 
 
 def payload(folder: Path, name: str) -> Iterator[t.PayloadFile]:

@@ -24,6 +24,5 @@ def hold_to(instructions: str) -> None:
 def are_held() -> bool:
     """Whether this process is held to an instruction set."""
     return any(
-        all(os.environ.get(name) == value for name, value in variables.items())
-        for variables in _VARIABLES.values()
+        all(os.environ.get(name) == value for name, value in variables.items()) for variables in _VARIABLES.values()
     )

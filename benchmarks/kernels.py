@@ -18,13 +18,13 @@ import torch
 
 from benchmarks.figures import Figures, Row
 from benchmarks.threads import limited
+from pol.capture.graph.capture import trace_program
+from pol.capture.optim.updates import Adam, Now, ParameterState
 from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
 from pol.executor.names import NATIVE
 from pol.job.program import ProgramBuilder
 from pol.state.canonical import encode_state, state_tree
-from pol.tracing.trace import trace_program
-from pol.tracing.updates import Adam, Now, Parameter
 
 NAME = "kernels"
 TURNS = 7
@@ -73,7 +73,7 @@ def cases(executor: Backend) -> Iterator[Case]:
     yield _traced(executor, "softmax of rows", _softmax, x=(2048, 128))
     yield _traced(
         executor, "LayerNorm and its derivative", _layer_norm, x=(1024, 128), g=(1024, 128), w=(128,), b=(128,)
-    )  # fmt: skip
+    )
     for channels, side, groups in ((64, 28, 1), (96, 28, 96)):
         sizes = {"x": (4, channels, side, side), "w": (channels, channels // groups, 3, 3)}
         name = f"convolution of {sizes['x']} by {sizes['w']} and its derivatives"
@@ -112,9 +112,7 @@ def _count(work: Callable[[], object]) -> int:
     return count
 
 
-def _traced(
-    executor: Backend, name: str, function: Callable[[Tensors], Tensors], **shapes: Shape
-) -> Case:
+def _traced(executor: Backend, name: str, function: Callable[[Tensors], Tensors], **shapes: Shape) -> Case:
     random = np.random.default_rng(1)
     arrays = {
         # positive, for logarithms
@@ -216,9 +214,7 @@ def _adamw(executor: Backend) -> Case:
         now = Now(torch.tensor(0), of["lr"])
         numbers, common = rule.begin({name: of[name] for name in numbered}, now)
         state = {kind: of[kind] for kind in kinds}
-        moved, kept = rule.update(
-            Parameter(name="p", value=of["p"], gradient=of["g"], state=state), now, common
-        )
+        moved, kept = rule.update(ParameterState(name="p", value=of["p"], gradient=of["g"], state=state), now, common)
         return {"p": moved, **kept, **numbers}
 
     large = dict.fromkeys(("p", "g", *kinds), (MANY,))

@@ -16,9 +16,7 @@ _ROOT = Path(__file__).parents[1]
 def growth(model: str, executor: str, folder: Path, threads: int) -> float:
     """Return by how many MiB a process grows while it trains the job in ``folder``, which is that of ``model``."""
     command = [sys.executable, "-m", "benchmarks.memory", model, executor, str(folder)]
-    done = subprocess.run(
-        [*command, str(threads)], cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True
-    )
+    done = subprocess.run([*command, str(threads)], cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
     found: float = json.loads(done.stdout)
     return found
 
@@ -55,11 +53,7 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
         before = memory("VmRSS")
         # that of the imports may be higher
         reset_peak()
-        work = (
-            eager(MODELS[model](steps), steps)
-            if executor == EAGER
-            else exact(load_job(folder), executor)
-        )
+        work = eager(MODELS[model](steps), steps) if executor == EAGER else exact(load_job(folder), executor)
         for number in range(MEASURED_STEPS):
             work(number)
     json.dump((memory("VmHWM") - before) / 2**20, sys.stdout)

@@ -19,6 +19,10 @@ import torch
 
 from benchmarks.catalogue import CATALOGUE
 from benchmarks.figures import Figures, Row
+from pol.capture.author.spec import JobSpec
+from pol.capture.build import build
+from pol.capture.draws import dropout
+from pol.capture.functions import JobFunctions
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run as run_program
@@ -29,10 +33,6 @@ from pol.job.load import LoadedJob, load_job
 from pol.names import input_name, model_name
 from pol.ops import philox
 from pol.state.arrays import Array
-from pol.tracing import dropout
-from pol.tracing.build import build
-from pol.tracing.functions import JobFunctions
-from pol.tracing.spec import JobSpec
 
 NAME = "models"
 MODELS = CATALOGUE
@@ -42,7 +42,7 @@ TOLERANCE, LATER_TOLERANCE = 2e-2, 2e-1
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RowOutcome:
     """How a row ended: nodes of a step, seconds for all of it, the largest relative difference, what went wrong."""
 
     nodes: int
@@ -76,14 +76,12 @@ def run(models: Sequence[str] = tuple(CATALOGUE)) -> Figures:
     return Figures(NAME, rows, notes)
 
 
-def outcome(name: str) -> Outcome:
+def outcome(name: str) -> RowOutcome:
     """Build, train and compare one row."""
     start = time.perf_counter()
 
-    def ended(nodes: int, difference: float, error: str = "") -> Outcome:
-        return Outcome(
-            nodes=nodes, seconds=time.perf_counter() - start, difference=difference, error=error
-        )
+    def ended(nodes: int, difference: float, error: str = "") -> RowOutcome:
+        return RowOutcome(nodes=nodes, seconds=time.perf_counter() - start, difference=difference, error=error)
 
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -99,9 +97,7 @@ def outcome(name: str) -> Outcome:
     except Exception as error:  # noqa: BLE001
         return ended(0, float("nan"), f"crashes with {type(error).__name__}: {error}")
     if not eager.change_of_both:
-        return ended(
-            nodes, first, "two steps of plain torch change nothing, so nothing is compared"
-        )
+        return ended(nodes, first, "two steps of plain torch change nothing, so nothing is compared")
     if not (first <= TOLERANCE and later <= LATER_TOLERANCE):
         return ended(nodes, first, f"differs from eager FP32 by {first:.2g}, then {later:.2g}")
     return ended(nodes, first)
@@ -140,9 +136,7 @@ def _trained(loaded: LoadedJob, step: Callable[[State], State]) -> _Run:
 
 def _exact(loaded: LoadedJob) -> _Run:
     document, engine = loaded.job.document, backend(NATIVE)
-    return _trained(
-        loaded, lambda inputs: run_program(document.step, inputs, document.seed, engine)
-    )
+    return _trained(loaded, lambda inputs: run_program(document.step, inputs, document.seed, engine))
 
 
 def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
@@ -150,9 +144,7 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
 
     def step(inputs: State) -> State:
         with plain_random_numbers(loaded.job.document.seed):
-            found = functions.step(
-                {model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()}
-            )
+            found = functions.step({model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()})
         return {input_name(name): tensor.detach().numpy() for name, tensor in found.items()}
 
     return _trained(loaded, step)
@@ -160,9 +152,7 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
 
 def _change(before: State, after: State) -> float:
     moved = [
-        np.square(after[name].astype(np.float64) - before[name]).sum()
-        for name in before
-        if name.startswith("global.")
+        np.square(after[name].astype(np.float64) - before[name]).sum() for name in before if name.startswith("global.")
     ]
     return float(np.sqrt(sum(moved)))
 

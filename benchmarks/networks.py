@@ -25,9 +25,7 @@ class Block(nn.Module):
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.project, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.think = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        self.think = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows, length, width = x.shape
@@ -50,9 +48,7 @@ class GPT(nn.Module):
         self.norm, self.score = nn.LayerNorm(width), nn.Linear(width, characters)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.score(
-            self.norm(self.blocks(self.characters(x) + self.places.weight))
-        )
+        scores: torch.Tensor = self.score(self.norm(self.blocks(self.characters(x) + self.places.weight)))
         return scores
 
 
@@ -94,9 +90,12 @@ class Residual(nn.Module):
     def __init__(self, given: int, width: int, stride: int) -> None:
         super().__init__()
         self.inner = nn.Sequential(
-            nn.Conv2d(given, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width),
-        )  # fmt: skip
+            nn.Conv2d(given, width, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
         self.past = nn.Conv2d(given, width, 1, stride, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -110,10 +109,15 @@ class Inverted(nn.Module):
         super().__init__()
         inside = 4 * given
         self.inner = nn.Sequential(
-            nn.Conv2d(given, inside, 1, bias=False), nn.BatchNorm2d(inside), nn.ReLU6(),
-            nn.Conv2d(inside, inside, 3, stride, padding=1, groups=inside, bias=False), nn.BatchNorm2d(inside),
-            nn.ReLU6(), nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width),
-        )  # fmt: skip
+            nn.Conv2d(given, inside, 1, bias=False),
+            nn.BatchNorm2d(inside),
+            nn.ReLU6(),
+            nn.Conv2d(inside, inside, 3, stride, padding=1, groups=inside, bias=False),
+            nn.BatchNorm2d(inside),
+            nn.ReLU6(),
+            nn.Conv2d(inside, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.inner(x)
@@ -126,9 +130,7 @@ def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), batch["y"].flatten())
 
 
-def spec(
-    name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int
-) -> JobSpec:
+def spec(name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int) -> JobSpec:
     """Return the job of a model that tells classes apart, with segments of so many steps."""
     return JobSpec(
         name=name,
@@ -186,9 +188,14 @@ def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int]
         x = generator.standard_normal((128, 3, 32, 32), np.float32)
         sizes = [(16, 16, 1), (16, 16, 1), (16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1)]
         model = nn.Sequential(
-            nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-            *[block(*size) for size in sizes], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
-        )  # fmt: skip
+            nn.Conv2d(3, 16, 3, padding=1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            *[block(*size) for size in sizes],
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(64, 10),
+        )
         return spec(name, model, x, generator.integers(0, 10, 128), 32, steps)
 
     return made

@@ -29,13 +29,13 @@ from benchmarks.corpora import Corpus
 from benchmarks.figures import Figures, Row
 from benchmarks.networks import GPT, loss
 from benchmarks.threads import limited
+from pol.capture.build import build
+from pol.capture.functions import evaluating
+from pol.capture.loading import load_into
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import Array
-from pol.tracing.build import build
-from pol.tracing.functions import evaluating
-from pol.tracing.loading import load_into
 from pol.work.segments import advance, slot_state
 
 NAME = "parity"
@@ -97,9 +97,7 @@ class Classifier(nn.Module):
 
     def __init__(self, features: int, width: int, classes: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(
-            nn.Linear(features, width), nn.GELU(), nn.Linear(width, width), nn.GELU()
-        )
+        self.body = nn.Sequential(nn.Linear(features, width), nn.GELU(), nn.Linear(width, width), nn.GELU())
         self.score = nn.Linear(width, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -172,9 +170,7 @@ def run(models: Sequence[str] = tuple(MODELS), curves: Path | None = None) -> Fi
     return Figures(NAME, rows, notes)
 
 
-def train_all(
-    name: str, study: Study, corpus: Corpus, seeds: Sequence[int]
-) -> dict[tuple[str, float], list[Trained]]:
+def train_all(name: str, study: Study, corpus: Corpus, seeds: Sequence[int]) -> dict[tuple[str, float], list[Trained]]:
     """Train with every precision at every rate from every seed, and say on stderr what each came to."""
     found: dict[tuple[str, float], list[Trained]] = {}
     for rate in study.rates:

@@ -103,7 +103,7 @@ def judged(rows: Sequence[Row]) -> Figures:
 
 
 def _rows(name: str) -> Iterator[Row]:
-    from pol.tracing.build import build
+    from pol.capture.build import build
 
     print(f"{NAME}: {name}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:

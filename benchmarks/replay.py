@@ -29,13 +29,13 @@ from compute_provider.work.worker import ENDS, WorkOrder
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
 from host.sandbox import usable_memory
+from pol.capture.build import build
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import NATIVE, NUMPY
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment
 from pol.state.canonical import encode_state
-from pol.tracing.build import build
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import slot_state
 from validator.work import numerics
@@ -60,7 +60,7 @@ Said = SimpleQueue[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Place:
+class ReplayCase:
     """A segment of a share as a validator finds it: the job, the files of the opened states, both boundaries."""
 
     directory: Path
@@ -85,17 +85,15 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
     return Figures(NAME, rows)
 
 
-def opened(folder: Path) -> Place:
+def opened(folder: Path) -> ReplayCase:
     """Write the states that a place begins with, and find out where it ends."""
     loaded = load_job(folder / "job")
     start = slot_state(loaded, loaded.global_state, loaded.local_state)
     states = folder / "global", folder / "local"
     for path, state in zip(states, (start.global_state, start.local_state), strict=True):
         path.write_bytes(encode_state(state))
-    replayed = replay_segment(
-        loaded, PART, INDEX, loaded.global_state, loaded.local_state, backend(NATIVE)
-    )
-    return Place(
+    replayed = replay_segment(loaded, PART, INDEX, loaded.global_state, loaded.local_state, backend(NATIVE))
+    return ReplayCase(
         directory=folder / "job",
         loaded=loaded,
         states=states,
@@ -104,7 +102,7 @@ def opened(folder: Path) -> Place:
     )
 
 
-def tasks(place: Place) -> dict[str, Task]:
+def tasks(place: ReplayCase) -> dict[str, Task]:
     """Return what is paid for, by name. Whatever is not the result of an honest share raises."""
     found: dict[str, Task] = {
         "loading": partial(load_job, place.directory),
@@ -117,22 +115,22 @@ def tasks(place: Place) -> dict[str, Task]:
     return found
 
 
-def _opened(place: Place) -> OpenedStates:
+def _opened(place: ReplayCase) -> OpenedStates:
     return OpenedStates(StateFiles(*place.states), (), place.start.root)
 
 
-def _open(place: Place) -> None:
+def _open(place: ReplayCase) -> None:
     if not numerics.opening_holds(OpeningCheck(place.directory, _opened(place))):
         raise RuntimeError("the opening does not hold")
 
 
-def _replay(place: Place, executor: Backend) -> None:
+def _replay(place: ReplayCase, executor: Backend) -> None:
     states = place.loaded.global_state, place.loaded.local_state
     if replay_segment(place.loaded, PART, INDEX, *states, executor).boundary != place.end:
         raise RuntimeError(f"{executor.name} ends elsewhere")
 
 
-def _check(place: Place, executor: str) -> None:
+def _check(place: ReplayCase, executor: str) -> None:
     found = exact.check_segment(
         SegmentCheck(
             directory=place.directory,
@@ -147,7 +145,7 @@ def _check(place: Place, executor: str) -> None:
         raise RuntimeError(f"{executor} finds {ShareReason(found.reason).name}")
 
 
-def _answer(place: Place, executor: str) -> None:
+def _answer(place: ReplayCase, executor: str) -> None:
     found = exact.recompute_segment(
         SegmentAudit(
             directory=place.directory,
@@ -162,7 +160,7 @@ def _answer(place: Place, executor: str) -> None:
         raise RuntimeError(f"{executor} answers otherwise")
 
 
-def provided(model: str, place: Place) -> Iterator[Row]:
+def provided(model: str, place: ReplayCase) -> Iterator[Row]:
     """Yield a row for the first share of an order and one for those that follow."""
     times: dict[str, list[float]] = {"first share": [], "next share": []}
     for _ in range(PROVIDERS):
@@ -183,7 +181,7 @@ def _hear(said: Said, _key: ShareKey, message: dict[str, Any]) -> None:
     said.put(message)
 
 
-def _share(trainer: Trainer, said: Said, place: Place, folder: Path, round: int) -> float:
+def _share(trainer: Trainer, said: Said, place: ReplayCase, folder: Path, round: int) -> float:
     """Return the seconds of the clock that a share takes."""
     key = ShareKey(order_id=bytes(32), leg=1, round=round, slot=0, issue=0)
     own = folder / str(round)
@@ -228,8 +226,7 @@ def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
     for executor in EXECUTORS:
         parts = (times[name] for name in (f"seat, {executor}", f"replaying, {executor}", "opening"))
         times[f"seat, {executor}: hashing"] = [
-            max(0.0, whole - replaying - opening)
-            for whole, replaying, opening in zip(*parts, strict=True)
+            max(0.0, whole - replaying - opening) for whole, replaying, opening in zip(*parts, strict=True)
         ]
     for name, found in times.items():
         ratios = [ours / theirs for ours, theirs in zip(found, plain, strict=True)]

@@ -46,9 +46,7 @@ def run() -> Figures:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         plain = _measured("plain", folder)
-        rows.append(
-            Row(f"plain FP32, {PLAIN_STEPS} steps", plain.seconds, "s", columns=plain.columns)
-        )
+        rows.append(Row(f"plain FP32, {PLAIN_STEPS} steps", plain.seconds, "s", columns=plain.columns))
         for stage in list(STAGES)[1:]:
             print(f"{NAME}: {stage}", file=sys.stderr, flush=True)
             found = _measured(stage, folder)
@@ -125,7 +123,7 @@ def _plain(_folder: Path) -> None:
 
 
 def _build(folder: Path) -> None:
-    from pol.tracing.build import build
+    from pol.capture.build import build
 
     build(_spec(), folder / "job")
 

@@ -16,9 +16,7 @@ NAME = "state_tree"
 KEYS = 100_000
 BATCHES = (100, 1_000, 5_000)
 REPEATS = 5
-HEAD = ChainHead(
-    "assay-bench", CommittedBlock(height=1, time_ns=1, hash=b"", proposer=b"", app_hash=b""), 1
-)
+HEAD = ChainHead("assay-bench", CommittedBlock(height=1, time_ns=1, hash=b"", proposer=b"", app_hash=b""), 1)
 
 
 def run() -> Figures:
@@ -30,9 +28,7 @@ def run() -> Figures:
         rate, hashes = _update_rate(storage, random, size)
         bare = _hash_rate() / hashes
         rows.append(Row(f"hashes alone, batch of {size:,}", bare, "keys/s"))
-        rows.append(
-            Row(case=f"update, batch of {size:,}", value=rate, unit="keys/s", baseline=bare)
-        )
+        rows.append(Row(case=f"update, batch of {size:,}", value=rate, unit="keys/s", baseline=bare))
     storage.close()
     return Figures(NAME, rows)
 

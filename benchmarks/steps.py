@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from benchmarks.networks import loss
+from pol.capture.author.spec import JobSpec
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob
-from pol.tracing.spec import JobSpec
 from pol.work.records import RoundSlot
 from pol.work.segments import run_segment, slot_state
 
@@ -41,9 +41,7 @@ def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
     return work
 
 
-def eager(
-    spec: JobSpec, steps: int, fused: bool = False, compiled: bool = False
-) -> Callable[[int], object]:
+def eager(spec: JobSpec, steps: int, fused: bool = False, compiled: bool = False) -> Callable[[int], object]:
     """Return a function that ignores its number and takes ``steps`` plain steps on its own copy of the model."""
     model = deepcopy(spec.model).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=fused)

@@ -23,12 +23,12 @@ from benchmarks.instructions import AVX2, are_held
 from benchmarks.networks import MODELS
 from benchmarks.steps import EAGER, STEPS, eager, exact
 from benchmarks.threads import limited
+from pol.capture.author.spec import JobSpec
+from pol.capture.build import build
 from pol.executor.backend import computing
 from pol.executor.names import NATIVE, NUMPY
 from pol.job.load import LoadedJob, load_job
 from pol.ops.product import DEFAULT_BITS
-from pol.tracing.build import build
-from pol.tracing.spec import JobSpec
 
 NAME = "training"
 EXECUTORS = (NATIVE, NUMPY)
@@ -53,9 +53,7 @@ GOAL_MEMORY = 1.3
 FUSED, COMPILED = "eager FP32 with fused AdamW", "torch.compile"
 
 
-def run(
-    models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS, threads: int = 1
-) -> Figures:
+def run(models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS, threads: int = 1) -> Figures:
     """Measure some models, or all, with products of so many bits, in so many threads."""
     rows: list[Row] = []
     notes: list[str] = []
@@ -75,21 +73,15 @@ def run(
 def _memory(name: str, folder: Path, threads: int) -> Iterator[Row]:
     plain, native = (memory.growth(name, which, folder, threads) for which in (EAGER, NATIVE))
     yield Row(f"{name}, memory, eager FP32", plain, "MiB")
-    yield Row(
-        case=f"{name}, memory, native", value=native, unit="MiB", baseline=plain, goal=GOAL_MEMORY
-    )
+    yield Row(case=f"{name}, memory, native", value=native, unit="MiB", baseline=plain, goal=GOAL_MEMORY)
 
 
-def _rows(
-    name: str, spec: JobSpec, loaded: LoadedJob, threads: int, notes: list[str]
-) -> Iterator[Row]:
+def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int, notes: list[str]) -> Iterator[Row]:
     steps = STEPS[name]
     clock = process_time if threads == 1 else perf_counter
     tasks = {EAGER: eager(spec, steps), FUSED: eager(spec, steps, fused=True)}
     if are_held():
-        notes.append(
-            f"{name}, {COMPILED}: left out, its code may crash where torch is held to less"
-        )
+        notes.append(f"{name}, {COMPILED}: left out, its code may crash where torch is held to less")
     else:
         try:
             compiled = eager(spec, steps, compiled=True)

@@ -55,8 +55,14 @@ SECONDS = 0.02
 
 Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = (
-    (), (1_000,), (2,) * 8, (LARGE,), (LARGE // 2, 2), (2, LARGE // 2), (1_024, 1_024),
-)  # fmt: skip
+    (),
+    (1_000,),
+    (2,) * 8,
+    (LARGE,),
+    (LARGE // 2, 2),
+    (2, LARGE // 2),
+    (1_024, 1_024),
+)
 VALUES = ("plain", "subnormal", "huge")
 
 
@@ -90,8 +96,11 @@ def run() -> Figures:
         environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.work", name],
-            cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=environment,
+            check=True,
+            stdout=subprocess.PIPE,
+        )
         rows += [Row(case, value, unit) for case, value, unit in json.loads(done.stdout)]
     return Figures(NAME, rows)
 
@@ -198,9 +207,7 @@ def _shapes() -> Iterator[Case]:
         yield Case("slice", operand, {**starts, "stops": list(shape)})
         if rank:
             yield Case("slice", operand, {**starts, "stops": [*shape[:-1], 1]})
-            yield Case(
-                "slice", operand, {"starts": [0] * rank, "stops": list(shape), "steps": [2] * rank}
-            )
+            yield Case("slice", operand, {"starts": [0] * rank, "stops": list(shape), "steps": [2] * rank})
             yield Case("concat", operand * 2, {"dim": rank - 1})
             yield Case("concat", operand * 2, {"dim": 0})
         yield Case("pad", operand, {"low": [1] * rank, "high": [0] * rank, "value": "00000000"})
@@ -259,10 +266,7 @@ def _array(random: np.random.Generator, dtype: str, shape: Shape, case: Case) ->
 def _program(case: Case) -> Program:
     """Return a program of the case alone: small ones many times, each for an output of its own."""
     builder = ProgramBuilder()
-    arguments = [
-        builder.input(f"global.t{index}", dtype, shape)
-        for index, (dtype, shape) in enumerate(case.operands)
-    ]
+    arguments = [builder.input(f"global.t{index}", dtype, shape) for index, (dtype, shape) in enumerate(case.operands)]
     if case.spread is not None:
         arguments = [builder.node("broadcast", arguments[0], shape=list(case.spread))]
 
@@ -302,9 +306,7 @@ def fastest(function: Callable[[], object]) -> float:
 def product_speed(executor: Backend) -> float:
     """Return FLOP/s of a product of matrices of 512 x 512."""
     shape = (512, 512)
-    return 1 / _pace(
-        executor, Case("matmul", (("f32", shape), ("f32", shape)), {"bits": DEFAULT_BITS})
-    )
+    return 1 / _pace(executor, Case("matmul", (("f32", shape), ("f32", shape)), {"bits": DEFAULT_BITS}))
 
 
 def measured_speed(executor: Backend) -> float:
@@ -317,8 +319,7 @@ def _pace(executor: Backend, case: Case) -> float:
     """Return the seconds of a case for each FLOP of its work."""
     random = np.random.default_rng(1)
     inputs = {
-        f"global.t{index}": _array(random, dtype, shape, case)
-        for index, (dtype, shape) in enumerate(case.operands)
+        f"global.t{index}": _array(random, dtype, shape, case) for index, (dtype, shape) in enumerate(case.operands)
     }
     program = _program(case)
     compiled = executor.compile(program, 7)
@@ -380,9 +381,7 @@ def _jobs(executor: Backend) -> Iterator[tuple[str, float, int]]:
 
 def _step(loaded: LoadedJob, executor: Backend) -> tuple[float, int]:
     before = slot_state(loaded, loaded.global_state, loaded.local_state)
-    return fastest(lambda: advance(loaded, before, 0, 0, executor)[0].root), cost.step_work(
-        loaded.job.document
-    )
+    return fastest(lambda: advance(loaded, before, 0, 0, executor)[0].root), cost.step_work(loaded.job.document)
 
 
 def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) -> LoadedJob:
@@ -391,20 +390,28 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
     names = [f"t{index:04}" for index in range(len(shapes))]
     one = step.constant("f32", (), np.array(1, "<f4").tobytes())
     for name, shape in zip(names, shapes, strict=True):
-        step.output(
-            f"global.{name}", step.node("add", step.input(f"global.{name}", "f32", shape), one)
-        )
-        before, update = (
-            outer.input(f"{kind}.{name}", "f32", shape) for kind in ("global", "aggregate")
-        )
+        step.output(f"global.{name}", step.node("add", step.input(f"global.{name}", "f32", shape), one))
+        before, update = (outer.input(f"{kind}.{name}", "f32", shape) for kind in ("global", "aggregate"))
         outer.output(f"global.{name}", outer.node("sub", before, update))
     state = {name: np.zeros(shape, np.float32) for name, shape in zip(names, shapes, strict=True)}
     data: dict[str, Array] = {"x": np.zeros((rows, 4), np.float32), "w": np.arange(1, rows + 1)}
     source = JobSource(
-        name="bench", seed=1, rounds=1, slots=1, round_steps=1, batch=batch, segment_steps=1, aggregation=DIFFERENCE,
-        step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=(),
-        global_state=state, local_state={}, data=data,
-    )  # fmt: skip
+        name="bench",
+        seed=1,
+        rounds=1,
+        slots=1,
+        round_steps=1,
+        batch=batch,
+        segment_steps=1,
+        aggregation=DIFFERENCE,
+        step=step.build(),
+        outer=outer.build(),
+        eval=evaluate.build(),
+        metrics=(),
+        global_state=state,
+        local_state={},
+        data=data,
+    )
     directory.mkdir()
     write_job(directory, source)
     return load_job(directory)

@@ -46,7 +46,7 @@ _PAGE = 100
 
 
 class NodeChain:
-    """:class:`compute_provider.interfaces.Chain` over a node."""
+    """:class:`compute_provider.interfaces.ChainReader` over a node."""
 
     def __init__(self, client: ChainClient) -> None:
         """Ask through ``client``."""

@@ -30,16 +30,16 @@ from compute_provider.decide.records import Shares, Stage, name_of
 from compute_provider.decide.view import Look
 from compute_provider.interfaces import (
     Behaviour,
-    Chain,
+    ChainReader,
+    ChainSender,
     Honest,
     NotAdmitted,
     ProviderConfig,
     ProviderError,
-    Sender,
 )
-from compute_provider.perform import Outcome, Performer
+from compute_provider.perform import ActionResult, Performer
 from compute_provider.store import (
-    Measured,
+    MachineSpeed,
     Store,
     describe,
     locked,
@@ -118,8 +118,8 @@ class Daemon:
         self,
         config: ProviderConfig,
         chain_id: str,
-        chain: Chain,
-        sender: Sender,
+        chain: ChainReader,
+        sender: ChainSender,
         behaviour: Behaviour | None = None,
         stop: Event | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class Daemon:
         self._behaviour = behaviour or Honest()
         self._clock = ClockCheck()
         self._meters = Meters(metrics.METRICS)
-        self._counts = metrics.Counts(self._meters)
+        self._counts = metrics.ProviderCounts(self._meters)
         self._performer = Performer(
             config,
             chain_id,
@@ -148,7 +148,7 @@ class Daemon:
         )
         self._trainer = Trainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[ActionResult] = queue.SimpleQueue()
         self._note, self._computing = "starting", ""
         self._tell_operator: Callable[[str], None] = _log.warning
         self._node = WatchedNode(config.node, self._stop, self._say)
@@ -157,7 +157,7 @@ class Daemon:
         self._status_lock = Lock()
         self._server: MetricsServer | None = None
         self._steps: dict[ShareKey, int] = {}
-        self._told = metrics.DaemonLook(
+        self._told = metrics.ProviderHealth(
             home=config.home,
             meters=self._meters,
             shares=lambda: self._shares,
@@ -208,9 +208,7 @@ class Daemon:
         self._check_home()
         port, look = self._config.metrics_port, self._told
         if port:
-            self._server = MetricsServer(
-                port, self._meters, health=look.health, ready=look.readiness
-            )
+            self._server = MetricsServer(port, self._meters, health=look.health, ready=look.readiness)
         self._performer.sweep(self._shares)
         try:
             self._look_at_machine()
@@ -238,9 +236,7 @@ class Daemon:
         for kind, mine in (("owner", self._config.key.address), ("chain", self._chain_id)):
             known = self._store.belong(kind, mine)
             if known != mine:
-                raise ProviderError(
-                    f"{self._config.home} belongs to {known}, not to {mine}", "use another home"
-                )
+                raise ProviderError(f"{self._config.home} belongs to {known}, not to {mine}", "use another home")
 
     def _look_at_machine(self) -> None:
         """Say what computes, and measure it (on the main thread: both start a child)."""
@@ -264,15 +260,13 @@ class Daemon:
             self._computing = what_computes(backend, self._stop)
         else:
             speed = measure_speed(backend, seconds=1.0, stop=self._stop)
-            measured = Measured(
-                flops=speed.flops, memory=speed.memory, at=now, computing=speed.computing
-            )
+            measured = MachineSpeed(flops=speed.flops, memory=speed.memory, at=now, computing=speed.computing)
             self._store.put_measured(backend, measured)
             self._computing = speed.computing
 
     # Outcomes, and what follows
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: ActionResult) -> None:
         self._outcomes.put(outcome)
         self._wake.set()
 
@@ -344,7 +338,7 @@ class Daemon:
                 case do.Train(task):
                     _log.info("trains %s", title_of(task.key))
                     self._train(task)
-                case do.Forget(key):
+                case do.ForgetShare(key):
                     # Most are over by the chain and were delivered long ago: nothing has happened.
                     _log.debug("forgets %s", title_of(key))
                     self._steps.pop(key, None)
@@ -370,11 +364,7 @@ class Daemon:
         try:
             outcome = self._perform(action)
         except _EXPECTED as error:
-            if (
-                isinstance(action, do.Watch | do.Glance)
-                and isinstance(error, ChainError)
-                and is_away(error)
-            ):
+            if isinstance(action, do.Watch | do.Glance) and isinstance(error, ChainError) and is_away(error):
                 self._node.lost(error)
                 return _AWAY_SECONDS
             known = self._note
@@ -396,12 +386,12 @@ class Daemon:
         self._tell(outcome)
         return outcome.pause
 
-    def _perform(self, action: Action) -> Outcome:
+    def _perform(self, action: Action) -> ActionResult:
         try:
             return self._performer.perform(action)
         except ClusterError as error:
             if error.kind in (ClusterErrorKind.NOT_ALLOWED, ClusterErrorKind.TAKEN):
-                self._tell(Outcome(seen=Look()))
+                self._tell(ActionResult(seen=Look()))
             if error.kind is ClusterErrorKind.TAKEN:
                 self._rival = f"{error.reason}; {error.remedy}"
             if error.kind is ClusterErrorKind.UNREACHABLE and not self._stop.is_set():
@@ -415,10 +405,10 @@ class Daemon:
         self._note = f"{action.what}: {error}"
         if action.subject is not None:
             failed = partial(receive.failed, key=action.subject, text=str(error), again=True)
-            self._tell(Outcome((failed,)))
+            self._tell(ActionResult((failed,)))
 
     def _hear(self, change: Change) -> None:
-        self._tell(Outcome((change,)))
+        self._tell(ActionResult((change,)))
 
     # What workers say, on the threads that read it
 

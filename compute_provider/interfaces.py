@@ -19,7 +19,7 @@ from pol.executor.names import DEFAULT
 from wire.keys import Key
 
 
-class Chain(Protocol):
+class ChainReader(Protocol):
     """Reads; every call has a deadline and raises an exception when it fails."""
 
     def status(self) -> StatusResponse:
@@ -43,7 +43,7 @@ class Chain(Protocol):
         ...
 
 
-class Sender(Protocol):
+class ChainSender(Protocol):
     """Sends transactions of one key, and waits for them."""
 
     def send(self, *messages: Message) -> Any:

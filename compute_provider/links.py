@@ -1,6 +1,6 @@
 """The connection to the validator: to where the chain says it is, asked again when that may have changed."""
 
-from compute_provider.interfaces import Chain, ProviderError
+from compute_provider.interfaces import ChainReader, ProviderError
 from domain.registry.records import Validator
 from link.client import ClusterClient, Connections
 from wire.keys import Key
@@ -9,7 +9,7 @@ from wire.keys import Key
 class Link:
     """Gives the client for one validator. Thread-safe."""
 
-    def __init__(self, chain: Chain, operator: str, key: Key, chain_id: str) -> None:
+    def __init__(self, chain: ChainReader, operator: str, key: Key, chain_id: str) -> None:
         """Nothing is asked before the first :meth:`client`."""
         self._chain, self._operator, self._chain_id = chain, operator, chain_id
         self._connections = Connections(key)
@@ -29,7 +29,7 @@ class Link:
         self._connections.close()
 
 
-def find_validator(chain: Chain, operator: str) -> Validator:
+def find_validator(chain: ChainReader, operator: str) -> Validator:
     """Return a validator that is on the chain; ProviderError."""
     validator = chain.validator(operator)
     if validator is None:

@@ -15,63 +15,61 @@ from domain.keys import ShareKey
 from domain.ledger.queries import AccountResponse
 from domain.registry.records import Provider
 from host.lanes import Lanes, Outcome
-from host.metrics import Kind, Meters, Metric
+from host.metrics import Meters, Metric, MetricKind
 from link.blobs import BlobStore
 
 STUCK_SECONDS = 120.0
 """How long a turn of the loop may take until the daemon counts as ill: it measures the machine at its start."""
 
-JOINED = Metric("assay_provider_joined", Kind.GAUGE, "1 while its validator takes it.")
-ADMITTED = Metric("assay_provider_admitted", Kind.GAUGE, "1 where the chain has it in the cluster.")
+JOINED = Metric("assay_provider_joined", MetricKind.GAUGE, "1 while its validator takes it.")
+ADMITTED = Metric("assay_provider_admitted", MetricKind.GAUGE, "1 where the chain has it in the cluster.")
 POLL_AGE = Metric(
-    "assay_provider_poll_age_seconds", Kind.GAUGE, "Since its validator last told it what to train."
+    "assay_provider_poll_age_seconds", MetricKind.GAUGE, "Since its validator last told it what to train."
 )
-SPEED = Metric(
-    "assay_provider_speed_flops", Kind.GAUGE, "FLOP/s that the chain has certified, 0 where none."
-)
+SPEED = Metric("assay_provider_speed_flops", MetricKind.GAUGE, "FLOP/s that the chain has certified, 0 where none.")
 SHARES = Metric(
     name="assay_provider_shares_in_hand",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Shares in hand by stage.",
     labels=("stage",),
 )
 SHARES_ENDED = Metric(
     name="assay_provider_shares_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Shares by outcome: trained, stopped (by the job), delivered, refused (by the validator), failed, dropped.",
     labels=("outcome",),
 )
 STAGE_SECONDS = Metric(
     name="assay_provider_stage_seconds",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     help="Time that shares spend in a stage, by stage.",
     labels=("stage",),
 )
-STEPS = Metric("assay_provider_steps_total", Kind.COUNTER, "Training steps done.")
-WORKERS = Metric("assay_provider_workers", Kind.GAUGE, "Processes that train.")
+STEPS = Metric("assay_provider_steps_total", MetricKind.COUNTER, "Training steps done.")
+WORKERS = Metric("assay_provider_workers", MetricKind.GAUGE, "Processes that train.")
 BYTES = Metric(
     name="assay_provider_bytes_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Bytes of files from and to the validator, by direction (in, out).",
     labels=("direction",),
 )
-EARNED = Metric("assay_provider_earned_uassay", Kind.GAUGE, "What all orders have paid so far.")
-BALANCE = Metric("assay_provider_balance_uassay", Kind.GAUGE, "Coins of the provider's account.")
-BOND = Metric("assay_provider_bond_uassay", Kind.GAUGE, "What is free in its bond account.")
+EARNED = Metric("assay_provider_earned_uassay", MetricKind.GAUGE, "What all orders have paid so far.")
+BALANCE = Metric("assay_provider_balance_uassay", MetricKind.GAUGE, "Coins of the provider's account.")
+BOND = Metric("assay_provider_bond_uassay", MetricKind.GAUGE, "What is free in its bond account.")
 ACTIONS = Metric(
     name="assay_provider_open_actions",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
     labels=("lane", "state"),
 )
 ACTIONS_ENDED = Metric(
     name="assay_provider_actions_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Actions that have ended, by lane and outcome (done, failed, bug).",
     labels=("lane", "outcome"),
 )
-BLOBS = Metric("assay_provider_blob_bytes", Kind.GAUGE, "Files of orders that it holds.")
-DISK_FREE = Metric("assay_provider_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
+BLOBS = Metric("assay_provider_blob_bytes", MetricKind.GAUGE, "Files of orders that it holds.")
+DISK_FREE = Metric("assay_provider_disk_free_bytes", MetricKind.GAUGE, "Free on the disk of the home.")
 METRICS = (
     JOINED,
     ADMITTED,
@@ -93,7 +91,7 @@ METRICS = (
 )
 
 
-class Counts:
+class ProviderCounts:
     """Counts what happens in a daemon, and how long shares stay in a stage. ``took`` is for the loop's thread alone."""
 
     def __init__(self, meters: Meters, now: Callable[[], float] = time.monotonic) -> None:
@@ -148,7 +146,7 @@ _OUTCOMES = {
 
 
 @dataclass(slots=True)
-class DaemonLook:
+class ProviderHealth:
     """Reads the values of a daemon's metrics, and tells what is wrong with it; the loop sets ``turned`` (monotonic)."""
 
     home: Path

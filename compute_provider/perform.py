@@ -21,14 +21,14 @@ from compute_provider.decide import claims, receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import Shares, ShareWork, Stage, name_of
-from compute_provider.decide.view import Look, Picture
+from compute_provider.decide.view import Look, ValidatorView
 from compute_provider.interfaces import (
     Behaviour,
-    Chain,
+    ChainReader,
+    ChainSender,
     NotAdmitted,
     ProviderConfig,
     ProviderError,
-    Sender,
 )
 from compute_provider.links import Link
 from compute_provider.store import Store
@@ -86,7 +86,7 @@ _REFUSED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActionResult:
     """What came of an action: changes of the record, and what was seen of the validator, if it was asked.
 
     After ``pause`` seconds it makes sense to ask for the action again (None: no matter).
@@ -104,8 +104,8 @@ class Performer:
         self,
         config: ProviderConfig,
         chain_id: str,
-        chain: Chain,
-        sender: Sender,
+        chain: ChainReader,
+        sender: ChainSender,
         *,
         store: Store,
         behaviour: Behaviour,
@@ -153,7 +153,7 @@ class Performer:
         """Ask the chain where the validator is now."""
         self._link.renew()
 
-    def perform(self, action: Action) -> Outcome:
+    def perform(self, action: Action) -> ActionResult:
         """Carry out an action that waits in a lane, except to write the status."""
         match action:
             case do.Join():
@@ -163,23 +163,23 @@ class Performer:
             case do.Glance():
                 self._glance()
                 self._top_up()
-                return Outcome(pause=self._config.chain_seconds)
+                return ActionResult(pause=self._config.chain_seconds)
             case do.Watch():
-                return Outcome(tuple(self._watch()), pause=self._watch_seconds())
+                return ActionResult(tuple(self._watch()), pause=self._watch_seconds())
             case do.CheckTask(task):
                 return _judged(task.key, self._problem(task), receive.checked)
             case do.Bond(task):
                 return _judged(task.key, self._lacks_bond(task), receive.bonded)
             case do.Fetch(task):
                 self._fetch(task)
-                return Outcome((partial(receive.fetched, key=task.key),))
+                return ActionResult((partial(receive.fetched, key=task.key),))
             case do.Submit(key):
                 return self._submit(key)
             case do.Deliver(key):
-                return Outcome((self._deliver(key),))
+                return ActionResult((self._deliver(key),))
             case do.Open(key, indices):
                 self._open(key, indices)
-        return Outcome()
+        return ActionResult()
 
     def _client(self) -> ClusterClient:
         """Return the client of the validator; ProviderError while this machine's clock is wrong."""
@@ -189,7 +189,7 @@ class Performer:
 
     # The cluster
 
-    def _join(self) -> Outcome:
+    def _join(self) -> ActionResult:
         """Ask on the chain, then the validator: it measures this machine before it admits us."""
         me, operator = self._config.key.address, self._config.validator
         self.known = self._chain.provider(me)
@@ -198,9 +198,7 @@ class Performer:
         if is_new:
             # Said before anything is on the chain: what cannot be deposited is not promised.
             if lacking:
-                raise ProviderError(
-                    lacking, "send it coins (assay tx send), or give a smaller --bond"
-                )
+                raise ProviderError(lacking, "send it coins (assay tx send), or give a smaller --bond")
             self._sender.send(MsgRegisterProvider(me, operator))
         self._top_up()
         client = self._client()
@@ -216,12 +214,12 @@ class Performer:
         reply = client.call(JOIN, request)
         if reply.probe:
             self._probe(client)
-            return Outcome()
+            return ActionResult()
         if not reply.accepted:
             raise NotAdmitted(reply.reason, reply.limits.poll_ms / 1000)
         self.known = self._chain.provider(me)
         self.poll_seconds = self._config.poll_seconds or reply.limits.poll_ms / 1000
-        return Outcome(seen=Look(joined=True))
+        return ActionResult(seen=Look(joined=True))
 
     def _bond_problem(self) -> str:
         """Return why the bond that the owner wants cannot be deposited; nothing where it can, or is there."""
@@ -264,7 +262,7 @@ class Performer:
         if task.text:
             raise ProviderError(f"the validator has not measured it: {task.text}", "trying again")
 
-    def _poll(self) -> Outcome:
+    def _poll(self) -> ActionResult:
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._shares().works)
         client = self._client()
@@ -278,12 +276,12 @@ class Performer:
         reply = client.call(POLL, request)
         if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
             self._probe(client)
-            return Outcome()
+            return ActionResult()
         told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
         pause = self._config.poll_seconds or told
-        picture = Picture(reply.train, reply.open, began)
+        picture = ValidatorView(reply.train, reply.open, began)
         seen = Look(joined=True, picture=picture, idle=reply.idle, warning=reply.warning)
-        return Outcome(seen=seen, pause=pause)
+        return ActionResult(seen=seen, pause=pause)
 
     def _glance(self) -> StatusResponse:
         """Read where the chain stands, and how it has this provider; compare clocks."""
@@ -419,18 +417,18 @@ class Performer:
 
     # Handing a share in
 
-    def _submit(self, key: ShareKey) -> Outcome:
+    def _submit(self, key: ShareKey) -> ActionResult:
         """Sign the commitment to a trained share and submit it: nothing that anybody could take."""
         work = self._shares().get(key)
         delay = self._behaviour.delay(work.task) if work else None
         if work is None or delay is None:
-            return Outcome(pause=_NEVER_SECONDS)
+            return ActionResult(pause=_NEVER_SECONDS)
         claim, _ = self._signed(work)
         # Deterministic (RFC 6979): a restart signs the same bytes the same way.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         self._stop.wait(delay)
         verdict = self._client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
-        return Outcome((_answered(receive.submitted, key, verdict),))
+        return ActionResult((_answered(receive.submitted, key, verdict),))
 
     def _deliver(self, key: ShareKey) -> Change:
         """Send what the commitment of a share hides, now that it is on chain under our name."""
@@ -498,9 +496,7 @@ class Performer:
             local_state = self._put(client, folder / f"{index}.local")
             verdict = client.call(
                 SUBMIT_OPENING,
-                OpeningSubmission(
-                    key=key, index=index, global_state=global_state, local_state=local_state
-                ),
+                OpeningSubmission(key=key, index=index, global_state=global_state, local_state=local_state),
             )
             if not verdict.accepted:
                 raise ProviderError(f"boundary {index} was not taken: {verdict.text}")
@@ -532,18 +528,16 @@ class Performer:
         return self._jobs / _order_name(key)
 
 
-def _judged(key: ShareKey, problem: str, right: Callable[[Shares, ShareKey], Shares]) -> Outcome:
+def _judged(key: ShareKey, problem: str, right: Callable[[Shares, ShareKey], Shares]) -> ActionResult:
     """Return what follows from a check of a share."""
     if not problem:
-        return Outcome((lambda shares: right(shares, key),))
+        return ActionResult((lambda shares: right(shares, key),))
     # A node may be a block behind the validator: the chain is asked again while the task is listed.
     failed = partial(receive.failed, key=key, text=problem, again=True)
-    return Outcome((failed,), pause=_REFUSED_SECONDS)
+    return ActionResult((failed,), pause=_REFUSED_SECONDS)
 
 
-def _answered(
-    receives: Callable[[Shares, ShareKey, bool, str], Shares], key: ShareKey, verdict: Verdict
-) -> Change:
+def _answered(receives: Callable[[Shares, ShareKey, bool, str], Shares], key: ShareKey, verdict: Verdict) -> Change:
     """Return what follows from the validator's verdict."""
     return lambda shares: receives(shares, key, verdict.accepted, verdict.text)
 

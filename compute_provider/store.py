@@ -24,7 +24,7 @@ FORM = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MachineSpeed:
     """What this machine was measured to do with a back end: FLOP/s, bytes of memory, and when (Unix seconds).
 
     ``computing`` says in words what computed.
@@ -44,7 +44,7 @@ _EARNED = RecordTable("earned", int, (bytes,))
 _EARNED_BY_DAY = RecordTable("earned_by_day", int, (str,))
 """By the day on which it was seen, in UTC: 2026-01-31."""
 # By back end.
-_MEASURED = RecordTable("measured", Measured, (str,))
+_MEASURED = RecordTable("measured", MachineSpeed, (str,))
 # The chain and the address that a home is of.
 _OWNERS = RecordTable("owners", str, (str,))
 _TABLES = (_WORKS, _BOUNDARIES, _EARNED, _EARNED_BY_DAY, _MEASURED, _OWNERS)
@@ -147,11 +147,11 @@ class Store:
 
     # The provider itself
 
-    def measured(self, backend: str) -> Measured | None:
+    def measured(self, backend: str) -> MachineSpeed | None:
         """Return what the machine was measured to do last."""
         return self._records.get(_MEASURED, backend)
 
-    def put_measured(self, backend: str, measured: Measured) -> None:
+    def put_measured(self, backend: str, measured: MachineSpeed) -> None:
         """Remember a measurement."""
         self._records.put(_MEASURED, measured, backend)
 
@@ -298,12 +298,8 @@ def read_status(home: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError):
         status = None
-    if not _has(status, _STATUS) or not all(
-        _has(share, _STATUS_OF_SHARE) for share in status["shares"]
-    ):
-        raise ProviderError(
-            f"{path} is not what a provider's daemon writes", "a daemon that runs writes it anew"
-        )
+    if not _has(status, _STATUS) or not all(_has(share, _STATUS_OF_SHARE) for share in status["shares"]):
+        raise ProviderError(f"{path} is not what a provider's daemon writes", "a daemon that runs writes it anew")
     return cast("dict[str, Any]", status)
 
 

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from console import words
 from console.errors import ConsoleError, NotThere
-from console.index import Index
-from console.known import Snapshot
-from console.node import Node, Sent, show_message
-from console.rows import Query, event_row
+from console.index import EventIndex
+from console.known import NodeSnapshot
+from console.node import ConsoleNode, Sent, show_message
+from console.rows import PageQuery, event_row
 
 BLOCKS_SHOWN: Final = 50
 SENT_SHOWN: Final = 100
@@ -17,7 +17,7 @@ ATTRIBUTES_SHOWN: Final = 24
 TEXT_SHOWN: Final = 200
 
 
-def show_blocks(index: Index, snapshot: Snapshot, query: Query) -> dict[str, Any]:
+def show_blocks(index: EventIndex, snapshot: NodeSnapshot, query: PageQuery) -> dict[str, Any]:
     """Return one page of the blocks of which the time is known, the newest first; ``before`` is a height."""
     most = query.number("before", 1, 2**40)
     blocks = index.blocks(BLOCKS_SHOWN + 1, most - 1)
@@ -39,7 +39,7 @@ def show_blocks(index: Index, snapshot: Snapshot, query: Query) -> dict[str, Any
 
 
 def show_block(
-    index: Index, snapshot: Snapshot, node: Node | None, query: Query, height: int
+    index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, query: PageQuery, height: int
 ) -> dict[str, Any]:
     """Return a block; NotThere for one that is not made yet."""
     newest = snapshot.status.height if snapshot.status else 0
@@ -73,7 +73,7 @@ def show_block(
     }
 
 
-def show_transaction(index: Index, node: Node | None, text: str) -> dict[str, Any]:
+def show_transaction(index: EventIndex, node: ConsoleNode | None, text: str) -> dict[str, Any]:
     """Return the transaction with a hash; NotThere."""
     digits = text.lower()
     if len(digits) != 64 or not all(digit in "0123456789abcdef" for digit in digits):
@@ -123,7 +123,7 @@ def _sent(sent: Sent) -> dict[str, Any]:
     }
 
 
-def _operator(snapshot: Snapshot, proposer: bytes) -> str:
+def _operator(snapshot: NodeSnapshot, proposer: bytes) -> str:
     """Return the operator whose consensus key made a block; empty where it is no validator of now."""
     operators = {found.cons_address: found.operator for found in snapshot.validators}
     return operators.get(proposer, "")

@@ -12,7 +12,7 @@ ANSWER_SECONDS: Final = 30.0
 _SPARE_SECONDS: Final = 30.0
 
 
-class Connection(H11Protocol):
+class ConsoleConnection(H11Protocol):
     """A connection for one request."""
 
     def connection_made(self, transport: Any) -> None:

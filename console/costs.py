@@ -8,9 +8,7 @@ from pol.rules.schedule import total_work
 from pol.rules.tiers.table import all_tiers, highest_floor
 
 
-def cost_of(
-    terms: JobTerms, conditions: Conditions, price: int, price_limit: int, params: Params | None
-) -> int:
+def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: int, params: Params | None) -> int:
     """Return the cost of a whole job at a price of a PFLOP (uassay); 0 where no price is known.
 
     Without a price limit it is what an order would cost that has the usual one, and without parameters the work alone.

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from console.story import LegStory, RoundStory, Story
+from console.story import LegStory, OrderStory, RoundStory
 from console.words import round_number
 from domain.market.records import OrderState
 from domain.proof.records import ShareState
 
 
-def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:
+def duties_of(story: OrderStory, address: str) -> Iterator[tuple[str, int]]:
     """Yield what a validator, provider or consumer has to do in an order, and until when."""
     current = story.current
     if current is None:
@@ -24,25 +24,25 @@ def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:
         yield from _of_seat(story, round, address)
 
 
-def _round(number: int, story: Story) -> str:
+def _round(number: int, story: OrderStory) -> str:
     return f"round {round_number(number)} of {story.order.terms.rounds}"
 
 
-def _of_consumer(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
+def _of_consumer(story: OrderStory, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "deliver the job's files", current.accept_deadline
     if current.settles_at:
         yield "fetch the result, and dispute what is wrong", current.settles_at
 
 
-def _of_winner(story: Story, current: LegStory) -> Iterator[tuple[str, int]]:
+def _of_winner(story: OrderStory, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "accept or decline", current.accept_deadline
     if story.state is OrderState.RUNNING:
         yield f"close {_round(current.open_round, story)}", current.progress_deadline
 
 
-def _of_provider(story: Story, current: LegStory, address: str) -> Iterator[tuple[str, int]]:
+def _of_provider(story: OrderStory, current: LegStory, address: str) -> Iterator[tuple[str, int]]:
     training = current.rounds.get(current.open_round)
     for share in training.shares.values() if training else ():
         stands = share.state is ShareState.COMMITTED and not share.skipped
@@ -51,7 +51,7 @@ def _of_provider(story: Story, current: LegStory, address: str) -> Iterator[tupl
             yield what, current.progress_deadline
 
 
-def _of_seat(story: Story, round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
+def _of_seat(story: OrderStory, round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
     if round.panel_over or not round.stages or round.stages[-1].ended:
         return
     stage = round.stages[-1]
@@ -64,7 +64,7 @@ def _of_seat(story: Story, round: RoundStory, address: str) -> Iterator[tuple[st
             yield f"show the answers on {_round(round.number, story)}", stage.reveals_end
 
 
-def work_of(story: Story, address: str) -> Iterator[dict[str, Any]]:
+def work_of(story: OrderStory, address: str) -> Iterator[dict[str, Any]]:
     """Yield the shares that a provider has in the open round of an order, and in the last one that closed."""
     current = story.current
     if current is None or story.state is not OrderState.RUNNING:

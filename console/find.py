@@ -4,16 +4,16 @@ from typing import Any, Final
 
 from console import words
 from console.errors import ConsoleError
-from console.index import Index
-from console.known import Snapshot
-from console.node import Node
+from console.index import EventIndex
+from console.known import NodeSnapshot
+from console.node import ConsoleNode
 
 HITS_MAX: Final = 20
 """Of each kind, at most: who finds more types more."""
 _ORDER_DIGITS: Final = 4
 
 
-def find(index: Index, snapshot: Snapshot, node: Node | None, text: str) -> list[dict[str, Any]]:
+def find(index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, text: str) -> list[dict[str, Any]]:
     """Return what may be meant, what is named exactly before what only has the text in it."""
     hits = [
         *_blocks(snapshot, text),
@@ -33,7 +33,7 @@ def _hit(kind: str, path: str, label: str, note: str) -> dict[str, Any]:
     return {"kind": kind, "path": path, "label": label, "note": words.cut(note, 80)}
 
 
-def _blocks(snapshot: Snapshot, text: str) -> list[dict[str, Any]]:
+def _blocks(snapshot: NodeSnapshot, text: str) -> list[dict[str, Any]]:
     digits = text.replace(",", "")
     newest = snapshot.status.height if snapshot.status else 0
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 12):
@@ -42,14 +42,11 @@ def _blocks(snapshot: Snapshot, text: str) -> list[dict[str, Any]]:
     return [_hit("block", f"/blocks/{height}", f"{height:,}", "")] if 0 < height <= newest else []
 
 
-def _members(index: Index, snapshot: Snapshot, text: str) -> list[dict[str, Any]]:
+def _members(index: EventIndex, snapshot: NodeSnapshot, text: str) -> list[dict[str, Any]]:
     wanted = text.casefold()
     named = [v for v in snapshot.validators if wanted in v.moniker.casefold()]
     exact = [v for v in named if v.moniker.casefold() == wanted]
-    hits = [
-        _hit("validator", f"/members/{v.operator}", v.operator, v.moniker)
-        for v in (exact or named)[:HITS_MAX]
-    ]
+    hits = [_hit("validator", f"/members/{v.operator}", v.operator, v.moniker) for v in (exact or named)[:HITS_MAX]]
     if len(text) < _ORDER_DIGITS:
         return hits
     operators = [v.operator for v in snapshot.validators if v.operator.startswith(text)]
@@ -61,21 +58,19 @@ def _members(index: Index, snapshot: Snapshot, text: str) -> list[dict[str, Any]
     return hits
 
 
-def _orders(index: Index, digits: str) -> list[dict[str, Any]]:
+def _orders(index: EventIndex, digits: str) -> list[dict[str, Any]]:
     if not (_ORDER_DIGITS <= len(digits) <= 64 and set(digits) <= set("0123456789abcdef")):
         return []
     ids = index.find_orders(digits, HITS_MAX)
-    return [
-        _hit("order", f"/orders/{found.hex()}", found.hex(), _job_of(index, found)) for found in ids
-    ]
+    return [_hit("order", f"/orders/{found.hex()}", found.hex(), _job_of(index, found)) for found in ids]
 
 
-def _job_of(index: Index, order_id: bytes) -> str:
+def _job_of(index: EventIndex, order_id: bytes) -> str:
     row = index.order(order_id)
     return index.job_name(row.job_id) if row else ""
 
 
-def _transactions(node: Node | None, digits: str) -> list[dict[str, Any]]:
+def _transactions(node: ConsoleNode | None, digits: str) -> list[dict[str, Any]]:
     if node is None or len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
         return []
     try:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from console.story import Story
+from console.story import OrderStory
 
 _ORDER: Final = (
     "provider",
@@ -35,7 +35,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class FlowAccount:
     """A sum that came in, and where it is now; ``held`` is in the order's escrow still."""
 
     total: int
@@ -50,20 +50,18 @@ class Account:
         return self.held >= 0 and self.total == self.held + sum(flow.amount for flow in self.flows)
 
 
-def deposit_of(story: Story) -> Account:
+def deposit_of(story: OrderStory) -> FlowAccount:
     """Return where the deposit went."""
     flows = _sum((p.kind, p.to, p.amount) for p in story.payments if not p.leg)
     paid = sum(flow.amount for flow in flows)
-    return Account(
-        total=story.deposit, flows=flows, held=story.deposit - paid, withheld=story.withheld
-    )
+    return FlowAccount(total=story.deposit, flows=flows, held=story.deposit - paid, withheld=story.withheld)
 
 
-def bonds_of(story: Story) -> Account:
+def bonds_of(story: OrderStory) -> FlowAccount:
     """Return where the bonds went that stood for the order's legs and shares."""
     flows = _sum((p.kind, p.to, p.amount) for p in story.payments if p.leg)
     paid = sum(flow.amount for flow in flows)
-    return Account(story.bonds_in, flows, story.bonds_in - paid)
+    return FlowAccount(story.bonds_in, flows, story.bonds_in - paid)
 
 
 def _sum(payments: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
@@ -88,7 +86,7 @@ class Ribbon:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class FlowPicture:
     """Bands from the sum on the left to its parts on the right; sizes are those of an SVG's view box."""
 
     width: int
@@ -99,7 +97,7 @@ class Picture:
     ribbons: tuple[Ribbon, ...]
 
 
-def draw(account: Account) -> Picture | None:
+def draw(account: FlowAccount) -> FlowPicture | None:
     """Return the picture of an account, by kind; None where there is nothing to draw."""
     parts: dict[str, int] = {}
     for flow in account.flows:
@@ -123,14 +121,10 @@ def draw(account: Account) -> Picture | None:
             f"M{start} {left:.1f}C{middle} {left:.1f} {middle} {right:.1f} {_RIGHT} {right:.1f}"
             f"V{right + thick:.1f}C{middle} {right + thick:.1f} {middle} {left + thick:.1f} {start} {left + thick:.1f}Z"
         )
-        ribbons.append(
-            Ribbon(
-                kind=kind, amount=amount, path=path, y=right, height=thick, text_y=right + thick / 2
-            )
-        )
+        ribbons.append(Ribbon(kind=kind, amount=amount, path=path, y=right, height=thick, text_y=right + thick / 2))
         left += thick
         right += max(thick, 24.0) + _GAP
-    return Picture(
+    return FlowPicture(
         width=WIDTH,
         height=max(left, right - _GAP),
         bar=_BAR,

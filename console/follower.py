@@ -18,7 +18,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from console.comet import CONNECT_SECONDS, Comet
 from console.index import BlockRow, Gap
-from console.known import BLOCKS_SHOWN, Known
+from console.known import BLOCKS_SHOWN, NodeState
 from domain.codec import encode
 from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
 from domain.market.queries import BidsRequest
@@ -26,7 +26,7 @@ from domain.market.records import Bid
 from domain.node.queries import EventsRequest, StatusResponse
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
-from host.addresses import Address
+from host.addresses import HostPort
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _LISTED_MAX: Final = 10_000
 class Follower:
     """Keeps an index and a snapshot up to date with a node until it is stopped."""
 
-    def __init__(self, known: Known, *, probe: bool = True) -> None:
+    def __init__(self, known: NodeState, *, probe: bool = True) -> None:
         """Begin with nothing; ``probe`` is whether validators' endpoints are connected to, to see who is there."""
         self._known, self._index = known, known.index
         self._probe = probe
@@ -57,9 +57,7 @@ class Follower:
         """Begin to follow the node at ``address``, whose CometBFT answers at the URL ``rpc``, if that is known."""
         self._comet = Comet(rpc)
         self._known.show(address=address)
-        self._thread = Thread(
-            target=self._run, args=(address,), name="console-follower", daemon=True
-        )
+        self._thread = Thread(target=self._run, args=(address,), name="console-follower", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -105,10 +103,7 @@ class Follower:
             self._index.add(page.events)
         elif page.next > since:
             raise Gap(f"event {since} is missing: the node has others up to {page.next - 1} only")
-        moved = (
-            self._known.snapshot.status is None
-            or status.height != self._known.snapshot.status.height
-        )
+        moved = self._known.snapshot.status is None or status.height != self._known.snapshot.status.height
         changes: dict[str, object] = {
             "status": status,
             "away": "",
@@ -131,11 +126,7 @@ class Follower:
                 changes["catching_up"] = found is True
         if news:
             self._known.show(**changes)
-        if (
-            self._probe
-            and now - self._probed_at > PROBE_SECONDS
-            and self._known.snapshot.validators
-        ):
+        if self._probe and now - self._probed_at > PROBE_SECONDS and self._known.snapshot.validators:
             self._probed_at = now
             self._look_who_is_there()
         return more
@@ -221,7 +212,7 @@ def _supply(client: ChainClient) -> int:
 
 def _answers(endpoint: str) -> bool:
     try:
-        where = Address.parse(endpoint)
+        where = HostPort.parse(endpoint)
         with socket.create_connection((where.host, where.port), CONNECT_SECONDS):
             return True
     except (OSError, ValueError):

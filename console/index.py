@@ -16,7 +16,7 @@ from threading import RLock
 from typing import IO, Any, Final
 from zlib import crc32
 
-from console.traces import Reached, Replayed, Trace
+from console.traces import Reached, Replayed, ShareTrace
 from domain.events import Change, Counts
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -62,9 +62,18 @@ EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "held_com
 POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
 """Where coins are, as far as numbered events tell; stakes are validators' own, and fees are outside of these events."""
 _DEEDS: Final = (
-    AnswerCommitted, BeaconKeySet, BondDeposited, BondWithdrawing, EndpointSet, OrderSubmitted, ProviderCertified,
-    ProviderLeft, ProviderRegistered, SeatRevealed, ShareCommitted,
-)  # fmt: skip
+    AnswerCommitted,
+    BeaconKeySet,
+    BondDeposited,
+    BondWithdrawing,
+    EndpointSet,
+    OrderSubmitted,
+    ProviderCertified,
+    ProviderLeft,
+    ProviderRegistered,
+    SeatRevealed,
+    ShareCommitted,
+)
 """Events by which an address shows that it is there: what it signed, or was measured by."""
 _ACTORS: Final = ("provider", "auditor", "operator", "owner", "consumer")
 _SCHEMA: Final = """
@@ -109,9 +118,18 @@ CREATE INDEX traces_by_change ON traces (change);
 """
 # Names of jobs stay: a job is the same on every chain.
 _TABLES: Final = (
-    "meta", "events", "blocks", "orders", "validators_of", "earnings", "earned_of", "providers", "seen",
-    "pots", "traces",
-)  # fmt: skip
+    "meta",
+    "events",
+    "blocks",
+    "orders",
+    "validators_of",
+    "earnings",
+    "earned_of",
+    "providers",
+    "seen",
+    "pots",
+    "traces",
+)
 
 
 FORM: Final = crc32(_SCHEMA.encode()) & 0x7FFF_FFFF
@@ -171,7 +189,7 @@ class ProviderRow:
     height: int
 
 
-class Index:
+class EventIndex:
     """An index in a file, or in memory where none is given or another program uses the file. Thread-safe."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -203,11 +221,7 @@ class Index:
         if form:
             database.close()
             # It holds nothing that the chain has not.
-            for name in (
-                (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
-                if path
-                else ()
-            ):
+            for name in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))) if path else ():
                 name.unlink(missing_ok=True)
             database = self._connect(path)
         database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORM}; COMMIT;")
@@ -383,9 +397,7 @@ class Index:
             verified=0,
             unmatched="[]",
         )
-        self._do(
-            "INSERT OR IGNORE INTO validators_of VALUES (?, ?)", change.order, change.validator
-        )
+        self._do("INSERT OR IGNORE INTO validators_of VALUES (?, ?)", change.order, change.validator)
         self._pot(escrows=change.job_bond, bonds=-change.job_bond)
 
     @_take.register
@@ -516,7 +528,7 @@ class Index:
                 before,
             )
 
-    def put_trace(self, key: ShareKey, trace: Trace) -> None:
+    def put_trace(self, key: ShareKey, trace: ShareTrace) -> None:
         """Keep what is known of the trace of a share, in the place of what was."""
         value = {
             "boundaries": [(b.step, b.root.hex(), b.metrics) for b in trace.boundaries],
@@ -535,15 +547,15 @@ class Index:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def trace(self, key: ShareKey) -> Trace:
+    def trace(self, key: ShareKey) -> ShareTrace:
         """Return what is known of the trace of a share, which may be nothing."""
         rows = self._all(
             "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
             *key,
         )
-        return _trace(rows[0][0]) if rows else Trace()
+        return _trace(rows[0][0]) if rows else ShareTrace()
 
-    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, Trace]:
+    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, ShareTrace]:
         """Return the traces of a leg."""
         rows = self._all(
             "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND leg = ?",
@@ -563,9 +575,7 @@ class Index:
 
     def unknown_blocks(self, limit: int) -> list[int]:
         """Return heights at which something happened and of which the time is not known, the newest first."""
-        rows = self._all(
-            "SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit
-        )
+        rows = self._all("SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit)
         return [height for (height,) in rows]
 
     def blocks(self, limit: int, most: int = 2**62) -> list[BlockRow]:
@@ -684,9 +694,7 @@ class Index:
     def find_orders(self, prefix: str, limit: int = 2) -> list[bytes]:
         """Return the ids that begin with so many hex digits."""
         low, high = (bytes.fromhex(prefix.ljust(64, digit)) for digit in "0f")
-        rows = self._all(
-            "SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit
-        )
+        rows = self._all("SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit)
         return [order_id for (order_id,) in rows]
 
     def count_reasons(self) -> dict[int, int]:
@@ -783,17 +791,14 @@ def _order_row(row: Sequence[Any]) -> OrderRow:
     return OrderRow(**values)
 
 
-def _trace(text: str) -> Trace:
+def _trace(text: str) -> ShareTrace:
     value = json.loads(text)
-    return Trace(
+    return ShareTrace(
         boundaries=tuple(
             Reached(index=index, step=step, root=bytes.fromhex(root), metrics=tuple(metrics))
             for index, (step, root, metrics) in enumerate(value["boundaries"], 1)
         ),
-        replayed=tuple(
-            Replayed(segment, reason, bytes.fromhex(root))
-            for segment, reason, root in value["replayed"]
-        ),
+        replayed=tuple(Replayed(segment, reason, bytes.fromhex(root)) for segment, reason, root in value["replayed"]),
         picks=tuple(value["picks"]),
         verdict=value["verdict"],
         claimed=value["claimed"],

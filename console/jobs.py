@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from console.index import Index
+from console.index import EventIndex
 from consumer.errors import ConsumerError
 from consumer.jobs import recall
 from pol.job.document import DOCUMENT
@@ -18,7 +18,7 @@ LOOKED_AT: Final = 200
 _BLOBS: Final = (Path("validator", "blobs", "complete"), Path("provider", "blobs", "complete"))
 
 
-def name_jobs(index: Index, homes: Iterable[Path]) -> bool:
+def name_jobs(index: EventIndex, homes: Iterable[Path]) -> bool:
     """Keep the names of jobs whose document a home has by now; True where any is new.
 
     Consumers have it where they built the job, validators and providers among the files of their orders.

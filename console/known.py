@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Final
 
-from console.index import Index
+from console.index import EventIndex
 from domain.market.records import Bid
 from domain.node.params import NodeParams
 from domain.node.queries import StatusResponse
@@ -18,7 +18,7 @@ BLOCKS_SHOWN: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class NodeSnapshot:
     """What the node said last."""
 
     address: str = ""
@@ -63,18 +63,18 @@ class Snapshot:
         return self.status.clock + (self.params.of(NodeParams).clock_step_max if self.params else 0)
 
 
-class Known:
+class NodeState:
     """The index and the snapshot, for one thread that writes and many that read."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: EventIndex) -> None:
         """Begin with what the index has, and no word of a node."""
         self.index = index
-        self._snapshot = Snapshot(next_event=index.next)
+        self._snapshot = NodeSnapshot(next_event=index.next)
         self._changed = Condition()
         self._listeners: list[Callable[[], None]] = []
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> NodeSnapshot:
         """What is known now."""
         return self._snapshot
 
@@ -91,7 +91,7 @@ class Known:
         for listener in self._listeners:
             listener()
 
-    def wait_until(self, condition: Callable[[Snapshot], bool], seconds: float) -> bool:
+    def wait_until(self, condition: Callable[[NodeSnapshot], bool], seconds: float) -> bool:
         """Wait until what is known satisfies a condition; False where it takes longer."""
         with self._changed:
             return self._changed.wait_for(lambda: condition(self._snapshot), seconds)

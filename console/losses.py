@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from console import words
 from console.errors import NotThere
-from console.index import Index
+from console.index import EventIndex
 from console.order import points_of
-from console.rows import Query
-from console.story import Story
+from console.rows import PageQuery
+from console.story import OrderStory
 from domain.market.records import OrderState
 
 RUNS_MAX: Final = 8
@@ -25,10 +25,10 @@ Points = Mapping[int, Mapping[int, float]]
 
 
 def show_losses(
-    index: Index,
+    index: EventIndex,
     find_order: Callable[[str], bytes],
-    story_of: Callable[[bytes], Story],
-    query: Query,
+    story_of: Callable[[bytes], OrderStory],
+    query: PageQuery,
 ) -> dict[str, Any]:
     """Return the mean loss of some orders by step, and which others could be added."""
     ids, unknown = read_orders(find_order, query)
@@ -64,9 +64,7 @@ def show_losses(
         "chart": {
             "log": log,
             "runs": [
-                {"label": _label(run["id"], run["job_name"]), "points": run["points"]}
-                for run in runs
-                if run["points"]
+                {"label": _label(run["id"], run["job_name"]), "points": run["points"]} for run in runs if run["points"]
             ],
         },
         "choices": [
@@ -83,7 +81,7 @@ def show_losses(
     }
 
 
-def read_orders(find_order: Callable[[str], bytes], query: Query) -> tuple[list[bytes], list[str]]:
+def read_orders(find_order: Callable[[str], bytes], query: PageQuery) -> tuple[list[bytes], list[str]]:
     """Return the orders that ``orders`` names, with commas between them, and names that are of none."""
     found: dict[bytes, None] = {}
     unknown = []
@@ -97,7 +95,7 @@ def read_orders(find_order: Callable[[str], bytes], query: Query) -> tuple[list[
     return list(found)[:RUNS_MAX], unknown[:RUNS_MAX]
 
 
-def points(index: Index, story: Story) -> Points:
+def points(index: EventIndex, story: OrderStory) -> Points:
     """Return the loss of an order by slot and step; of a round that several legs trained, that of the last leg."""
     found: dict[int, dict[int, float]] = {}
     for leg in story.legs.values():
@@ -107,7 +105,7 @@ def points(index: Index, story: Story) -> Points:
     return found
 
 
-def mean_of(story: Story, found: Points) -> list[tuple[int, float]]:
+def mean_of(story: OrderStory, found: Points) -> list[tuple[int, float]]:
     """Return the mean over all slots at each step at which all have a loss."""
     steps = sorted({step for by_step in found.values() for step in by_step})
     means = []
@@ -134,7 +132,7 @@ def smoothed(line: list[tuple[int, float]], part: float) -> list[tuple[int, floa
     return made
 
 
-def csv_lines(index: Index, stories: list[Story]) -> Iterator[str]:
+def csv_lines(index: EventIndex, stories: list[OrderStory]) -> Iterator[str]:
     """Yield a table of all losses: one line for each order, slot and step, as they are, not smoothed."""
     yield "order,slot,step,loss\n"
     count = 0

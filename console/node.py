@@ -51,7 +51,7 @@ class Sent:
         return ("beacon",) if self.is_reveal else ()
 
 
-class Node:
+class ConsoleNode:
     """A node, and its CometBFT where that is known; any thread may ask. An answer is kept as long as it holds."""
 
     def __init__(self, address: str, rpc: str = "") -> None:

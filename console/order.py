@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from console import words
 from console.costs import cost_of
-from console.flows import Account, bonds_of, deposit_of, draw
-from console.index import Index
-from console.rows import Query, condition_bars, event_row, is_loud
+from console.flows import FlowAccount, bonds_of, deposit_of, draw
+from console.index import EventIndex
+from console.rows import PageQuery, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
-from console.story import LegStory, RoundStory, ShareStory, Story
-from console.traces import Trace
+from console.story import LegStory, OrderStory, RoundStory, ShareStory
+from console.traces import ShareTrace
 from console.waits import waiting_of
 from domain.keys import ShareKey
 from domain.market.records import JobTerms, OrderState
@@ -41,7 +41,7 @@ class OrderPage:
 
     def __init__(
         self,
-        index: Index,
+        index: EventIndex,
         names: Mapping[str, str],
         bids: int,
         params: Params | None = None,
@@ -51,7 +51,7 @@ class OrderPage:
         self._index, self._names, self._bids = index, names, bids
         self._params, self._clock = params, clock
 
-    def show(self, query: Query, story: Story) -> dict[str, Any]:
+    def show(self, query: PageQuery, story: OrderStory) -> dict[str, Any]:
         """Return all about an order."""
         order, terms = story.order, story.order.terms
         current = story.current
@@ -114,10 +114,7 @@ class OrderPage:
             "deposit": _account(deposit),
             "bonds": _account(bonds),
             "all_events": everything,
-            "events": [
-                event_row(self._index, event)
-                for event in islice(filter(shows, latest), EVENTS_SHOWN)
-            ],
+            "events": [event_row(self._index, event) for event in islice(filter(shows, latest), EVENTS_SHOWN)],
         }
 
     def _leg(self, found: LegStory) -> dict[str, Any]:
@@ -141,7 +138,7 @@ class OrderPage:
             "ended_ns": self._index.block_time(found.ended_height),
         }
 
-    def _steps(self, story: Story) -> list[dict[str, Any]]:
+    def _steps(self, story: OrderStory) -> list[dict[str, Any]]:
         """Return the line from open to closed: when each was reached, and until when the next one must be."""
         time = self._index.block_time
         current = story.current
@@ -163,11 +160,7 @@ class OrderPage:
         elif current is not None and story.state is OrderState.RUNNING:
             ends[story.state] = ("the open round has to close within", current.progress_deadline)
         elif current is not None and story.state is OrderState.PROVEN:
-            windows = [
-                r.window_ends
-                for r in current.rounds.values()
-                if r.closed_height and not r.verified_height
-            ]
+            windows = [r.window_ends for r in current.rounds.values() if r.closed_height and not r.verified_height]
             if current.settles_at:
                 ends[story.state] = ("settles in", current.settles_at)
             elif windows:
@@ -185,7 +178,7 @@ class OrderPage:
             for state in _STEPS
         ]
 
-    def _seconds_left(self, story: Story) -> float:
+    def _seconds_left(self, story: OrderStory) -> float:
         """Return how long the rounds that are left take, if they take as long as those before; 0 where unknown."""
         current = story.current
         if current is None or story.state is not OrderState.RUNNING or not current.accepted_height:
@@ -197,7 +190,7 @@ class OrderPage:
             return 0.0
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
-    def _cost(self, story: Story, deposit: Account) -> int:
+    def _cost(self, story: OrderStory, deposit: FlowAccount) -> int:
         """Return what the whole order costs, as a quote says it; of a closed one, what it did cost."""
         if story.state is OrderState.CLOSED:
             return _paid(deposit)
@@ -207,7 +200,7 @@ class OrderPage:
     def _name(self, operator: str) -> str:
         return words.cut(self._names.get(operator, "")) or words.short(operator)
 
-    def _told(self, story: Story) -> str:
+    def _told(self, story: OrderStory) -> str:
         """Say in a sentence where the order stands."""
         current, terms = story.current, story.order.terms
         match story.state:
@@ -226,14 +219,10 @@ class OrderPage:
         behind = f"; {waiting} closed and not verified yet" if waiting else ""
         if story.state is OrderState.RUNNING:
             number = words.round_number(current.open_round)
-            return (
-                f"Round {number} of {terms.rounds} is trained by the providers of {name}{behind}."
-            )
+            return f"Round {number} of {terms.rounds} is trained by the providers of {name}{behind}."
         if current.settles_at:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
-        return (
-            f"All rounds are closed; {waiting} of {current.length} wait for auditors and windows."
-        )
+        return f"All rounds are closed; {waiting} of {current.length} wait for auditors and windows."
 
     def _grid(self, shown: LegStory, page: int) -> list[dict[str, Any]]:
         first = (page - 1) * ROUNDS_SHOWN
@@ -280,8 +269,7 @@ class OrderPage:
                             "validator": seat.validator,
                             "state": _seat_state(seat.committed, seat.revealed, seat.silent),
                             "answers": {
-                                str(place): AnswerKind(kind).name.lower()
-                                for place, (kind, _) in seat.answers.items()
+                                str(place): AnswerKind(kind).name.lower() for place, (kind, _) in seat.answers.items()
                             },
                             "differed": list(seat.differed),
                             "cut": seat.cut,
@@ -296,7 +284,7 @@ class OrderPage:
             "burnt": found.burnt,
         }
 
-    def _cheats(self, story: Story) -> list[dict[str, Any]]:
+    def _cheats(self, story: OrderStory) -> list[dict[str, Any]]:
         """Return what was found wrong, each with a sentence of how it was seen."""
         found = []
         for leg in story.legs.values():
@@ -348,7 +336,7 @@ class OrderPage:
         return found
 
 
-def _paid(deposit: Account) -> int:
+def _paid(deposit: FlowAccount) -> int:
     """Return what left a deposit for work and audits."""
     return sum(flow.amount for flow in deposit.flows if flow.kind != "refund")
 
@@ -382,26 +370,22 @@ def _share(share: ShareStory, round: RoundStory) -> dict[str, Any]:
     }
 
 
-def _account(account: Account) -> dict[str, Any]:
+def _account(account: FlowAccount) -> dict[str, Any]:
     return {
         "total": account.total,
         "held": account.held - account.withheld,
         "withheld": account.withheld,
-        "flows": [
-            {"kind": flow.kind, "to": flow.to, "amount": flow.amount} for flow in account.flows
-        ],
+        "flows": [{"kind": flow.kind, "to": flow.to, "amount": flow.amount} for flow in account.flows],
         "adds_up": account.adds_up,
         "picture": draw(account),
     }
 
 
-def _rounds_of(shown: LegStory, traces: Mapping[ShareKey, Trace]) -> list[int]:
+def _rounds_of(shown: LegStory, traces: Mapping[ShareKey, ShareTrace]) -> list[int]:
     return sorted({*shown.rounds, *(key.round for key in traces)})
 
 
-def points_of(
-    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
-) -> dict[int, dict[int, float]]:
+def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, dict[int, float]]:
     """Return the loss of a leg by step, by slot."""
     slots: dict[int, dict[int, float]] = {}
     for number in _rounds_of(shown, traces):
@@ -418,9 +402,7 @@ def points_of(
     return slots
 
 
-def loss_of(
-    shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
-) -> dict[str, Any] | None:
+def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTrace]) -> dict[str, Any] | None:
     """Return the loss by training steps, of each slot and the mean over all of them.
 
     The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
@@ -440,10 +422,7 @@ def loss_of(
         "steps": steps,
         "mean": means,
         "last": next((mean for mean in reversed(means) if mean is not None), None),
-        "slots": {
-            str(slot): [slots[slot].get(step) for step in steps]
-            for slot in sorted(slots)[:SLOTS_DRAWN]
-        }
+        "slots": {str(slot): [slots[slot].get(step) for step in steps] for slot in sorted(slots)[:SLOTS_DRAWN]}
         if shown.slots > 1
         else {},
         "ends": [(number + 1) * terms.round_steps for number in known],
@@ -452,7 +431,7 @@ def loss_of(
     }
 
 
-def _standing(found: RoundStory, traces: Mapping[ShareKey, Trace]) -> dict[int, int]:
+def _standing(found: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, int]:
     """Return the issue of each slot that is in the round, or may be: the newest of those that were not rejected."""
     issues: dict[int, int] = {}
     for key in sorted(traces):

@@ -15,15 +15,15 @@ from console.duties import duties_of, work_of
 from console.errors import ConsoleError, NotThere
 from console.find import find
 from console.index import EARNINGS, OrderRow
-from console.known import BLOCKS_SHOWN, Known, Snapshot
+from console.known import BLOCKS_SHOWN, NodeSnapshot, NodeState
 from console.losses import csv_lines, read_orders, show_losses
-from console.node import Node
+from console.node import ConsoleNode
 from console.order import OrderPage
 from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
-from console.rows import Query, condition_bars, event_row, is_loud, order_row
+from console.rows import PageQuery, condition_bars, event_row, is_loud, order_row
 from console.share import find_share, show_share
-from console.story import Story, tell
+from console.story import OrderStory, tell
 from consumer.jobs import read_job
 from domain.errors import Expected
 from domain.genesis import POWER_REDUCTION
@@ -50,7 +50,7 @@ _FILTERS: Final = {state.name.lower(): state for state in OrderState}
 _REASONS: Final = {reason.name.lower(): reason for reason in CloseReason}
 
 
-def _notice(snapshot: Snapshot, behind: int) -> str:
+def _notice(snapshot: NodeSnapshot, behind: int) -> str:
     """Say why a page does not show what is now, empty where it does."""
     status, why = snapshot.status, words.cut(snapshot.away, 160)
     known = status is not None and status.height > 0
@@ -66,22 +66,18 @@ def _notice(snapshot: Snapshot, behind: int) -> str:
         return ""
     old = f"The last block is {words.duration(age)} old:"
     if snapshot.catching_up:
-        return (
-            f"{old} the node is behind, and fetches those that came since. What you see is of then."
-        )
-    return (
-        f"{old} the chain stands still, or the node hears nothing of it. What you see is of then."
-    )
+        return f"{old} the node is behind, and fetches those that came since. What you see is of then."
+    return f"{old} the chain stands still, or the node hears nothing of it. What you see is of then."
 
 
 def _nobody(_: object) -> SimulateMatchResponse:
     raise ConsoleError("no node is followed yet", "try again in a moment")
 
 
-class Pages:
+class ConsolePages:
     """The pages of one console."""
 
-    def __init__(self, known: Known, job: Job | None = None) -> None:
+    def __init__(self, known: NodeState, job: Job | None = None) -> None:
         """Show what is ``known``, and the programs of a job, if one is given."""
         self._known, self._index = known, known.index
         self._job = job
@@ -89,9 +85,9 @@ class Pages:
         self.job_at: Path | None = None
         # How the node is asked for a quote, once there is one.
         self.ask: Ask = _nobody
-        self.node: Node | None = None
+        self.node: ConsoleNode | None = None
         self._lock = RLock()
-        self._stories: OrderedDict[bytes, Story] = OrderedDict()
+        self._stories: OrderedDict[bytes, OrderStory] = OrderedDict()
         self._of: tuple[str, str] = ("", "")
 
     @property
@@ -133,7 +129,7 @@ class Pages:
 
     # --- network -----------------------------------------------------------------------------
 
-    def network(self, query: Query) -> dict[str, Any]:
+    def network(self, query: PageQuery) -> dict[str, Any]:
         """Return validators, blocks, coins, and what happened last."""
         snapshot = self._known.snapshot
         blocks = self._index.blocks(BLOCKS_SHOWN)
@@ -164,13 +160,9 @@ class Pages:
         return {
             "validators": validators,
             "providers": sum(1 for p in snapshot.providers if p.admitted),
-            "speed": sum(
-                p.capability.speed for p in snapshot.providers if p.capability and p.admitted
-            ),
+            "speed": sum(p.capability.speed for p in snapshot.providers if p.capability and p.admitted),
             "bids": len(snapshot.bids),
-            "orders": {
-                state.name.lower(): self._index.count_states().get(state, 0) for state in OrderState
-            },
+            "orders": {state.name.lower(): self._index.count_states().get(state, 0) for state in OrderState},
             "mempool": snapshot.mempool,
             "block_seconds": median(gaps) if gaps else 0.0,
             "blocks": {
@@ -199,7 +191,7 @@ class Pages:
 
     # --- orders ------------------------------------------------------------------------------
 
-    def orders(self, query: Query) -> dict[str, Any]:
+    def orders(self, query: PageQuery) -> dict[str, Any]:
         """Return one page of the list of orders."""
         state = query.text("state")
         reason = int(_REASONS.get(state, 0))
@@ -222,16 +214,14 @@ class Pages:
             "counts": {name: counts.get(found, 0) for name, found in _FILTERS.items()},
             # Of those that are closed.
             "reasons": {
-                name: reasons.get(found, 0)
-                for name, found in _REASONS.items()
-                if found in reasons or name == state
+                name: reasons.get(found, 0) for name, found in _REASONS.items() if found in reasons or name == state
             },
             "orders": self._rows(rows),
         }
 
     # --- what is looked for -------------------------------------------------------------------
 
-    def find(self, query: Query) -> dict[str, Any]:
+    def find(self, query: PageQuery) -> dict[str, Any]:
         """Return what a text may name: orders, blocks, transactions, validators, providers, jobs."""
         text = query.text("q")
         found = find(self._index, self._known.snapshot, self.node, text) if text else []
@@ -239,12 +229,12 @@ class Pages:
 
     # --- losses --------------------------------------------------------------------------------
 
-    def losses(self, query: Query) -> dict[str, Any]:
+    def losses(self, query: PageQuery) -> dict[str, Any]:
         """Return the losses of some orders, to compare them."""
         with self._lock:
             return show_losses(self._index, self.find_order, self.story, query)
 
-    def losses_csv(self, query: Query) -> str:
+    def losses_csv(self, query: PageQuery) -> str:
         """Return the losses of some orders as CSV; NotThere where none is named."""
         ids, _ = read_orders(self.find_order, query)
         if not ids:
@@ -254,15 +244,15 @@ class Pages:
 
     # --- blocks --------------------------------------------------------------------------------
 
-    def blocks(self, query: Query) -> dict[str, Any]:
+    def blocks(self, query: PageQuery) -> dict[str, Any]:
         """Return one page of the list of blocks, the newest first."""
         return show_blocks(self._index, self._known.snapshot, query)
 
-    def block(self, query: Query, height: int) -> dict[str, Any]:
+    def block(self, query: PageQuery, height: int) -> dict[str, Any]:
         """Return one block with its transactions and events; NotThere."""
         return show_block(self._index, self._known.snapshot, self.node, query, height)
 
-    def transaction(self, query: Query, tx_hash: str) -> dict[str, Any]:
+    def transaction(self, query: PageQuery, tx_hash: str) -> dict[str, Any]:
         """Return one transaction with what it says and did; NotThere."""
         return show_transaction(self._index, self.node, tx_hash)
 
@@ -281,7 +271,7 @@ class Pages:
             raise NotThere(f"{many} with {digits}.")
         return found[0]
 
-    def story(self, order_id: bytes) -> Story:
+    def story(self, order_id: bytes) -> OrderStory:
         """Return the story of an order, up to the newest event; NotThere."""
         with self._lock:
             if self._of != self._index.chain:
@@ -300,16 +290,14 @@ class Pages:
                 self._stories.popitem(last=False)
             return story
 
-    def order(self, query: Query, order_id: bytes) -> dict[str, Any]:
+    def order(self, query: PageQuery, order_id: bytes) -> dict[str, Any]:
         """Return all about one order."""
         story, snapshot = self.story(order_id), self._known.snapshot
         with self._lock:
-            page = OrderPage(
-                self._index, self.names(), len(snapshot.bids), snapshot.params, snapshot.clock
-            )
+            page = OrderPage(self._index, self.names(), len(snapshot.bids), snapshot.params, snapshot.clock)
             return page.show(query, story)
 
-    def share(self, query: Query, key: ShareKey) -> dict[str, Any]:
+    def share(self, query: PageQuery, key: ShareKey) -> dict[str, Any]:
         """Return all about a share of an order; NotThere."""
         story, traces = self.story(key.order_id), self._index.traces(key.order_id, key.leg)
         with self._lock:
@@ -320,7 +308,7 @@ class Pages:
 
     # --- the book ----------------------------------------------------------------------------
 
-    def book(self, query: Query) -> dict[str, Any]:
+    def book(self, query: PageQuery) -> dict[str, Any]:
         """Return the bids by price, what is free at which price, and what keeps open orders from a match."""
         bids = sorted(self._known.snapshot.bids, key=lambda bid: (bid.offer.price, bid.id))
         depth: list[dict[str, int]] = []
@@ -378,7 +366,7 @@ class Pages:
 
     # --- a job ---------------------------------------------------------------------------------
 
-    def show_job(self, query: Query) -> dict[str, Any]:
+    def show_job(self, query: PageQuery) -> dict[str, Any]:
         """Return a program of the job by layer; NotThere where no job was given."""
         if self.job is None:
             raise NotThere("No job was given: start the console with --job DIRECTORY.")
@@ -386,7 +374,7 @@ class Pages:
 
     # --- validators and providers ------------------------------------------------------------
 
-    def members(self, query: Query) -> dict[str, Any]:
+    def members(self, query: PageQuery) -> dict[str, Any]:
         """Return validators and providers with their record and what they earned."""
         snapshot = self._known.snapshot
         earned, shares = self._index.earnings(), self._index.providers()
@@ -431,7 +419,7 @@ class Pages:
         ]
         return {"validators": validators, "providers": providers}
 
-    def member(self, query: Query, address: str) -> dict[str, Any]:
+    def member(self, query: PageQuery, address: str) -> dict[str, Any]:
         """Return one validator, provider or consumer: record, earnings, duties with the time that is left."""
         snapshot = self._known.snapshot
         members = self.members(query)
@@ -459,8 +447,7 @@ class Pages:
             "cluster": [p for p in members["providers"] if p["validator"] == address],
             "earned": {kind: earned.get(kind, 0) for kind in EARNINGS if earned.get(kind)},
             "earned_of": [
-                {"order": order_id.hex(), "amount": amount}
-                for order_id, amount in self._index.earned_of(address, 20)
+                {"order": order_id.hex(), "amount": amount} for order_id, amount in self._index.earned_of(address, 20)
             ],
             "ordered": self._rows(ordered),
             "ordered_count": count,
@@ -500,10 +487,7 @@ class Pages:
             for row in rows:
                 story = self.story(row.order_id)
                 due = duties_of(story, address)
-                found += [
-                    {"order": row.order_id.hex(), "what": what, "until": until}
-                    for what, until in due
-                ]
+                found += [{"order": row.order_id.hex(), "what": what, "until": until} for what, until in due]
                 work += [
                     {
                         **share,

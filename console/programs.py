@@ -10,7 +10,7 @@ from pol.job.cost import outer_work, step_work
 from pol.job.document import Job
 from pol.job.program import Program
 from pol.names import model_name
-from pol.ops.primitive import Work
+from pol.ops.primitive import OpWork
 
 LAYERS_SHOWN: Final = 500
 LAYERS_DRAWN: Final = 80
@@ -116,7 +116,7 @@ class Arc:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ProgramPicture:
     """Layers below each other, joined by arcs: on the left what goes down, on the right what comes back."""
 
     width: int
@@ -127,7 +127,7 @@ class Picture:
     arcs: tuple[Arc, ...]
 
 
-def draw(rows: list[Layer]) -> Picture | None:
+def draw(rows: list[Layer]) -> ProgramPicture | None:
     """Return the picture of a program; None where it has more layers than anybody could follow."""
     if not 2 <= len(rows) <= LAYERS_DRAWN:
         return None
@@ -143,12 +143,7 @@ def draw(rows: list[Layer]) -> Picture | None:
         )
         for number, row in enumerate(rows)
     )
-    ends = [
-        (at[source], number)
-        for number, row in enumerate(rows)
-        for source in row.sources
-        if source in at
-    ]
+    ends = [(at[source], number) for number, row in enumerate(rows) for source in row.sources if source in at]
     reach = max((abs(a - b) for a, b in ends), default=1)
     left = right = 0.0
     arcs = []
@@ -162,7 +157,7 @@ def draw(rows: list[Layer]) -> Picture | None:
         y1, y2 = boxes[source].y + 5, boxes[target].y - 5
         path = f"M{x} {y1}C{x + way * wide:.0f} {y1} {x + way * wide:.0f} {y2} {x} {y2}"
         arcs.append(Arc(source=rows[source].name, target=rows[target].name, path=path, back=back))
-    return Picture(
+    return ProgramPicture(
         width=int(left + right) + BOX + BAR + 24,
         height=len(rows) * ROW,
         left=int(left) + 12,
@@ -172,7 +167,7 @@ def draw(rows: list[Layer]) -> Picture | None:
     )
 
 
-def _add(layer: Layer, program: Program, works: Sequence[Work], number: int) -> None:
+def _add(layer: Layer, program: Program, works: Sequence[OpWork], number: int) -> None:
     offset = number - program.first_node
     layer.operations[program.nodes[offset].op] += 1
     layer.flops += works[offset].flops

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.costs import cost_of, limit_of
 from console.errors import ConsoleError
-from console.rows import Query, condition_bars
+from console.rows import PageQuery, condition_bars
 from console.words import UASSAY, cut
 from domain.bounds import check
 from domain.errors import Expected
@@ -86,7 +86,7 @@ FIELDS: Final = (
 )
 
 
-def read_form(query: Query, job: Job | None = None) -> dict[str, str]:
+def read_form(query: PageQuery, job: Job | None = None) -> dict[str, str]:
     """Return what stands in the form, as it was typed: at first, the numbers of a job, if there is one."""
     known = _of_job(job) if job is not None else {}
     values = {
@@ -115,7 +115,7 @@ def _of_job(job: Job) -> dict[str, int]:
     }
 
 
-def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | None:
+def quote(ask: Ask, params: Params | None, query: PageQuery) -> dict[str, Any] | None:
     """Return what such an order would meet now; None where nobody asked, ``error`` where it cannot be."""
     if "rounds" not in query.values:
         return None

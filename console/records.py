@@ -14,8 +14,8 @@ from typing import Final
 
 from compute_provider.store import TraceReader as ProviderReader
 from console.jobs import name_jobs
-from console.known import Known
-from console.traces import Reached, Replayed, Trace
+from console.known import NodeState
+from console.traces import Reached, Replayed, ShareTrace
 from domain.errors import Expected
 from domain.keys import ShareKey
 from link.types import BOUNDARIES_MAX
@@ -33,10 +33,10 @@ PROVIDER: Final = Path("provider", "provider.db")
 """Where a home has them."""
 
 
-class Watcher:
+class RecordWatcher:
     """Looks at the records of homes of this machine until it is stopped."""
 
-    def __init__(self, known: Known, homes: Iterable[Path]) -> None:
+    def __init__(self, known: NodeState, homes: Iterable[Path]) -> None:
         """``homes`` may have a validator, a provider, both, or none yet."""
         self._known, self._index = known, known.index
         self._homes = tuple(homes)
@@ -83,9 +83,7 @@ class Watcher:
                 if version == self._readers[path][1]:
                     continue
                 taken = (
-                    self._take_provider(reader)
-                    if isinstance(reader, ProviderReader)
-                    else self._take_validator(reader)
+                    self._take_provider(reader) if isinstance(reader, ProviderReader) else self._take_validator(reader)
                 )
                 self._readers[path] = reader, version
                 changed = taken or changed
@@ -114,7 +112,7 @@ class Watcher:
         return reader
 
     def _take_provider(self, reader: ProviderReader) -> bool:
-        found: dict[ShareKey, Trace] = {}
+        found: dict[ShareKey, ShareTrace] = {}
 
         def known(key: ShareKey) -> int:
             if key not in found:
@@ -148,13 +146,11 @@ class Watcher:
         return changed
 
 
-def _taken(before: Trace, work: SlotWork) -> Trace:
+def _taken(before: ShareTrace, work: SlotWork) -> ShareTrace:
     """Return a trace with what its validator has of it."""
     after = replace(
         before,
-        replayed=tuple(
-            Replayed(found.segment, found.reason, found.replayed_root) for found in work.checked
-        ),
+        replayed=tuple(Replayed(found.segment, found.reason, found.replayed_root) for found in work.checked),
         picks=work.picks,
         verdict=work.verdict,
     )

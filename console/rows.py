@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from console import words
 from console.costs import cost_of
-from console.index import Index, OrderRow
+from console.index import EventIndex, OrderRow
 from domain.events import Change
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -33,7 +33,7 @@ _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.ex
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PageQuery:
     """What stands behind the question mark of a page's address: the last of each name."""
 
     values: Mapping[str, str]
@@ -50,7 +50,7 @@ class Query:
         return max(least, int(text))
 
 
-def event_row(index: Index, event: LoggedEvent) -> dict[str, Any]:
+def event_row(index: EventIndex, event: LoggedEvent) -> dict[str, Any]:
     """Return an event with its time, whom it is about, and which round, slot and sum."""
     order = dict(event.attributes).get("order")
     change = read_event(event)
@@ -70,16 +70,12 @@ def is_loud(event: LoggedEvent) -> bool:
     return not event.type.startswith(_QUIET)
 
 
-def order_row(index: Index, row: OrderRow, params: Params | None) -> dict[str, Any]:
+def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[str, Any]:
     """Return an order as lists show it; a closed one cost what it paid."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:
         order = index.submitted(row.order_id) if row.price else None
-        cost = (
-            cost_of(order.terms, order.conditions, row.price, row.price_limit, params)
-            if order
-            else 0
-        )
+        cost = cost_of(order.terms, order.conditions, row.price, row.price_limit, params) if order else 0
     return {
         "id": row.order_id.hex(),
         "consumer": row.consumer,

@@ -30,20 +30,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console import words
-from console.connections import Connection
+from console.connections import ConsoleConnection
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
-from console.index import Index
-from console.known import Known
-from console.node import Node
-from console.pages import ROWS_SHOWN, Pages
-from console.rows import Query
+from console.index import EventIndex
+from console.known import NodeState
+from console.node import ConsoleNode
+from console.pages import ROWS_SHOWN, ConsolePages
+from console.rows import PageQuery
 from console.stream import Streams
 from domain.keys import ShareKey
 from pol.job.document import Job
 
 if TYPE_CHECKING:
-    from console.records import Watcher
+    from console.records import RecordWatcher
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8080
@@ -105,7 +105,7 @@ class Guard:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
-                headers["Connection"] = "close"
+                headers["ConsoleConnection"] = "close"
             await send(message)
 
         refusal: Response | None = None
@@ -114,9 +114,7 @@ class Guard:
         elif _is_from_elsewhere(headers):
             refusal = PlainTextResponse("The console answers its own pages only.\n", 403)
         elif scope["method"] not in ("GET", "HEAD"):
-            refusal = PlainTextResponse(
-                "The console is for reading.\n", 405, {"Allow": "GET, HEAD"}
-            )
+            refusal = PlainTextResponse("The console is for reading.\n", 405, {"Allow": "GET, HEAD"})
         await (refusal or self._app)(scope, receive, guarded)
 
 
@@ -140,15 +138,15 @@ class Console:
         """Listen on ``port`` (0: any), with the index in the file ``path`` or in memory; ConsoleError."""
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
-        self.index = Index(path)
+        self.index = EventIndex(path)
         if job is not None:
             self.index.name_jobs({job.id: job.document.name})
-        self.known = Known(self.index)
-        self.pages = Pages(self.known, job)
+        self.known = NodeState(self.index)
+        self.pages = ConsolePages(self.known, job)
         self.streams = Streams(self.known, self.pages.head)
         self._follower = Follower(self.known, probe=probe)
-        self._node: Node | None = None
-        self._watcher: Watcher | None = None
+        self._node: ConsoleNode | None = None
+        self._watcher: RecordWatcher | None = None
         names = (LOOPBACK, "localhost")
         self._hosts = frozenset(f"{name}:{self.port}" for name in names) | (
             frozenset(names) if self.port == 80 else frozenset()
@@ -156,7 +154,7 @@ class Console:
         self._templates = _templates()
         config = uvicorn.Config(
             Guard(self._app(), lambda: self._hosts),
-            http=Connection,
+            http=ConsoleConnection,
             loop="asyncio",
             ws="none",
             lifespan="off",
@@ -195,11 +193,11 @@ class Console:
         found = tuple(homes)
         if found:
             # It knows the daemons' records, which nobody else needs.
-            from console.records import Watcher
+            from console.records import RecordWatcher
 
-            self._watcher = Watcher(self.known, found)
+            self._watcher = RecordWatcher(self.known, found)
             self._watcher.start()
-        self._node = self.pages.node = Node(node, rpc)
+        self._node = self.pages.node = ConsoleNode(node, rpc)
         self.pages.ask = self._node.simulate
         self._follower.follow(node, rpc)
 
@@ -256,30 +254,22 @@ class Console:
             exception_handlers={NotThere: self._not_there, HTTPException: self._refused},
         )
 
-    def _order(self, query: Query, order: str) -> dict[str, Any]:
+    def _order(self, query: PageQuery, order: str) -> dict[str, Any]:
         return self.pages.order(query, self.pages.find_order(order))
 
-    def _share(
-        self, query: Query, order: str, leg: int, round: int, slot: int, issue: int
-    ) -> dict[str, Any]:
-        key = ShareKey(
-            order_id=self.pages.find_order(order), leg=leg, round=round, slot=slot, issue=issue
-        )
+    def _share(self, query: PageQuery, order: str, leg: int, round: int, slot: int, issue: int) -> dict[str, Any]:
+        key = ShareKey(order_id=self.pages.find_order(order), leg=leg, round=round, slot=slot, issue=issue)
         return self.pages.share(query, key)
 
-    def _member(self, query: Query, address: str) -> dict[str, Any]:
+    def _member(self, query: PageQuery, address: str) -> dict[str, Any]:
         return self.pages.member(query, address[:100])
 
-    def _page(
-        self, name: str, view: Callable[..., dict[str, Any]]
-    ) -> Callable[[Request], Response]:
+    def _page(self, name: str, view: Callable[..., dict[str, Any]]) -> Callable[[Request], Response]:
         template = self._templates.get_template(f"{name}.html")
 
         def answer(request: Request) -> Response:
             found = _values(view, request)
-            return HTMLResponse(
-                template.render(self._common(name), page=found, query=_query(request))
-            )
+            return HTMLResponse(template.render(self._common(name), page=found, query=_query(request)))
 
         return answer
 
@@ -381,8 +371,8 @@ def _unfit(request: Request, error: Exception) -> HTTPException:
     return HTTPException(502)
 
 
-def _query(request: Request) -> Query:
-    return Query(dict(request.query_params))
+def _query(request: Request) -> PageQuery:
+    return PageQuery(dict(request.query_params))
 
 
 async def _asset(request: Request) -> Response:
@@ -416,9 +406,9 @@ def _read_assets() -> Mapping[str, Asset]:
 
 ASSETS: Final = _read_assets()
 """What pages load, by name."""
-ASSETS_DIGEST: Final = sha256(
-    "".join(f"{name} {ASSETS[name].tag}" for name in sorted(ASSETS)).encode()
-).hexdigest()[:16]
+ASSETS_DIGEST: Final = sha256("".join(f"{name} {ASSETS[name].tag}" for name in sorted(ASSETS)).encode()).hexdigest()[
+    :16
+]
 """Stands in their addresses: what a browser has under one is never another version's."""
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console import words
-from console.index import Index
-from console.story import LegStory, PlaceStory, RoundStory, SeatStory, ShareStory, Story
-from console.traces import Replayed, Trace, first_difference
+from console.index import EventIndex
+from console.story import LegStory, OrderStory, PlaceStory, RoundStory, SeatStory, ShareStory
+from console.traces import Replayed, ShareTrace, first_difference
 from domain.keys import ShareKey
 from domain.market.records import JobTerms
 from domain.proof.reasons import ShareReason
@@ -21,17 +21,17 @@ ROWS_SHOWN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareView:
     """A share with what it stands in; there is no story of one that is being trained."""
 
     key: ShareKey
-    order: Story
+    order: OrderStory
     leg: LegStory
     round: RoundStory | None
     story: ShareStory | None
     # As its validator or its provider on this machine has it, and that of the share that stood in its place.
-    trace: Trace
-    standing: Trace | None
+    trace: ShareTrace
+    standing: ShareTrace | None
     names: Mapping[str, str]
 
     @property
@@ -75,15 +75,15 @@ class Share:
 
 
 def find_share(
-    story: Story, key: ShareKey, traces: Mapping[ShareKey, Trace], names: Mapping[str, str]
-) -> Share | None:
+    story: OrderStory, key: ShareKey, traces: Mapping[ShareKey, ShareTrace], names: Mapping[str, str]
+) -> ShareView | None:
     """Return a share, None where nobody has heard of it."""
     leg = story.legs.get(key.leg)
     if leg is None:
         return None
     round = leg.rounds.get(key.round)
     found = round.shares.get((key.slot, key.issue)) if round else None
-    trace = traces.get(key, Trace())
+    trace = traces.get(key, ShareTrace())
     if found is None and not trace.boundaries:
         return None
     standing = None
@@ -97,7 +97,7 @@ def find_share(
                 issue=other.issue,
             )
             standing = traces.get(known)
-    return Share(
+    return ShareView(
         key=key,
         order=story,
         leg=leg,
@@ -109,7 +109,7 @@ def find_share(
     )
 
 
-def show_share(index: Index, share: Share) -> dict[str, Any]:
+def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
     """Return all about a share."""
     story, key, count = share.story, share.key, share.segments
     rows = [_row(share, segment) for segment in range(count)]
@@ -165,12 +165,12 @@ def state_of(share: ShareStory) -> str:
     return "wrong" if share.found_wrong else share.state.name.lower()
 
 
-def curve(trace: Trace) -> list[tuple[int, float]]:
+def curve(trace: ShareTrace) -> list[tuple[int, float]]:
     """Return the loss of a trace by the steps of the job before it."""
     return [(b.step, b.metrics[0]) for b in trace.boundaries if b.metrics]
 
 
-def _row(share: Share, segment: int) -> dict[str, Any]:
+def _row(share: ShareView, segment: int) -> dict[str, Any]:
     """Return a segment, or behind the last one the update."""
     is_end = segment == share.segments
     reached = share.trace.boundary(segment + 1)
@@ -241,9 +241,7 @@ def tell_share(share: ShareStory, round: RoundStory) -> str:
     if share.state is ShareState.COMMITTED:
         if not share.drawn:
             return "Its provider has committed to it; the lot that draws its segments is not known yet."
-        return (
-            "Its provider has committed to it, and its validator trains the drawn segments again."
-        )
+        return "Its provider has committed to it, and its validator trains the drawn segments again."
     if share.state is ShareState.ACCEPTED:
         return _tell_accepted(share, round)
     drawn = ", ".join(map(str, share.drawn))
@@ -276,12 +274,10 @@ def _tell_accepted(share: ShareStory, round: RoundStory) -> str:
     places = "a place" if len(mine) == 1 else f"{len(mine)} places"
     if right == len(mine):
         return f"{told}, and strangers who recomputed {places} of it got what it claims."
-    return (
-        f"{told}; strangers recompute {places} of it, and {right} of them are found right so far."
-    )
+    return f"{told}; strangers recompute {places} of it, and {right} of them are found right so far."
 
 
-def tell_difference(share: Share) -> str:
+def tell_difference(share: ShareView) -> str:
     """Say where a share first goes another way than training does, empty where nothing is known to be wrong."""
     story, trace = share.story, share.trace
     if story is None or story.skipped:
@@ -309,7 +305,7 @@ def tell_difference(share: Share) -> str:
     )
 
 
-def _told_by_other(share: Share, part: int, failed: Replayed | None) -> str:
+def _told_by_other(share: ShareView, part: int, failed: Replayed | None) -> str:
     first, last = share.steps(part - 1)
     mine, theirs = share.trace.boundary(part), share.standing and share.standing.boundary(part)
     if mine is None or not theirs:
@@ -331,21 +327,19 @@ def _told_by_other(share: Share, part: int, failed: Replayed | None) -> str:
     return told
 
 
-def _told_by_validator(share: Share, failed: Replayed) -> str:
+def _told_by_validator(share: ShareView, failed: Replayed) -> str:
     if failed.segment >= share.segments:
         return "It differs at its end: the update is not what its first and its last state give" + (
             f"; they give {_hex(failed.root)}." if failed.root else "."
         )
     mine = share.trace.boundary(failed.segment + 1)
-    told = (
-        f"Its validator trained {_part(share, failed.segment)} again from the state that was opened"
-    )
+    told = f"Its validator trained {_part(share, failed.segment)} again from the state that was opened"
     if failed.root and mine:
         return f"{told}: that leads to {_hex(failed.root)}, and the trace claims {_hex(mine.root)}."
     return f"{told}: {words.share_reason(failed.reason)}."
 
 
-def _told_by_strangers(share: Share, segment: int, number: int, place: PlaceStory) -> str:
+def _told_by_strangers(share: ShareView, segment: int, number: int, place: PlaceStory) -> str:
     where = _part(share, segment) if segment < share.segments else "its update"
     tier = tier_named(share.leg.tier)
     same = sum(tier.agree(root, place.root) for _, _, root in share.answers(number))
@@ -358,7 +352,7 @@ def _told_by_strangers(share: Share, segment: int, number: int, place: PlaceStor
     return f"{told}: {same} of them got {_hex(place.root)}{claim}."
 
 
-def _part(share: Share, segment: int) -> str:
+def _part(share: ShareView, segment: int) -> str:
     first, last = share.steps(segment)
     return f"segment {segment} (steps {first:,} to {last:,})"
 

@@ -241,7 +241,7 @@ class PaymentStory:
     height: int
 
 
-class Story:
+class OrderStory:
     """An order as its events tell it; events may be added as they come."""
 
     def __init__(self, order: Order, deposit: int, height: int) -> None:
@@ -277,14 +277,8 @@ class Story:
     @property
     def withheld(self) -> int:
         """What is kept for the validator until the order settles (uassay)."""
-        kept = sum(
-            r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height
-        )
-        used = sum(
-            p.amount
-            for p in self.payments
-            if p.kind in ("validator", "held_compensation", "held_burn")
-        )
+        kept = sum(r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height)
+        used = sum(p.amount for p in self.payments if p.kind in ("validator", "held_compensation", "held_burn"))
         return max(0, kept - used - self.returned)
 
     def follow(self, events: Iterable[LoggedEvent]) -> None:
@@ -558,11 +552,7 @@ class Story:
         stage.ended, stage.wanted = True, change.wanted
 
     def _seat(self, key: RoundKey, auditor: str, stage: int) -> SeatStory:
-        return next(
-            seat
-            for seat in self._round(key).seats
-            if (seat.validator, seat.stage) == (auditor, stage)
-        )
+        return next(seat for seat in self._round(key).seats if (seat.validator, seat.stage) == (auditor, stage))
 
     @_take.register
     def _(self, change: AnswerCommitted) -> None:
@@ -610,13 +600,13 @@ class Story:
         found.panel_over, found.burnt = True, change.burnt
 
 
-def tell(events: Iterable[LoggedEvent]) -> Story | None:
+def tell(events: Iterable[LoggedEvent]) -> OrderStory | None:
     """Return the story of an order from all its events, None where it was not submitted by them."""
     rest = iter(events)
     for event in rest:
         change = read_event(event)
         if isinstance(change, OrderSubmitted):
-            story = Story(change.record, change.deposit, event.height)
+            story = OrderStory(change.record, change.deposit, event.height)
             story.next = event.number + 1
             story.follow(rest)
             return story

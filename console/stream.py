@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.concurrency import run_in_threadpool
 
 from console.index import order_of
-from console.known import Known
+from console.known import NodeState
 from domain.vocabulary import read_event
 
 STREAMS_MAX: Final = 32
@@ -23,7 +23,7 @@ _ALIVE_SECONDS: Final = 10.0
 class Streams:
     """All pages that listen."""
 
-    def __init__(self, known: Known, head: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, known: NodeState, head: Callable[[], dict[str, Any]]) -> None:
         """``head`` is where the chain stands, which pages are told whenever it moves."""
         self._known, self._index, self._head = known, known.index, head
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -25,7 +25,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class ShareTrace:
     """A share as a validator or a provider of this machine has it."""
 
     # Without gaps from boundary 1 on.
@@ -48,7 +48,7 @@ class Trace:
         return next((found for found in self.replayed if found.segment == segment), None)
 
 
-def first_difference(one: Trace, other: Trace, tier: Tier) -> int:
+def first_difference(one: ShareTrace, other: ShareTrace, tier: Tier) -> int:
     """Return the first boundary at which two traces that begin alike differ; 0 where they do not, as far as known."""
     for mine, theirs in zip(one.boundaries, other.boundaries, strict=False):
         if not tier.agree(mine.root, theirs.root):

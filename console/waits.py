@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from console.story import LegStory, RoundStory, Story
+from console.story import LegStory, OrderStory, RoundStory
 from console.words import round_number
 from consumer.waiting import (
     NO_ROOM,
@@ -23,7 +23,7 @@ from domain.market.records import OrderState
 from domain.proof.records import Ruling, ShareState
 
 
-def waiting_of(story: Story, now: int, name: Callable[[str], str]) -> Waiting | None:
+def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiting | None:
     """Return what an order waits for at ``now`` on the chain's clock; None where it is closed.
 
     ``name`` says who an operator is. Rounds are counted from 1, as pages do.
@@ -37,9 +37,7 @@ def waiting_of(story: Story, now: int, name: Callable[[str], str]) -> Waiting | 
         until = min(story.expires_at, story.deadline)
         return for_bid(story.opened_at, until, now, reason, remedy)
     if story.state is OrderState.MATCHED:
-        return for_acceptance(
-            name(leg.validator), leg.matched_at, leg.accept_deadline, now, asker.follow(order.id)
-        )
+        return for_acceptance(name(leg.validator), leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
     closed = [found for found in leg.rounds.values() if found.closed_height]
     if story.state is OrderState.RUNNING:
         found = for_round(
@@ -64,7 +62,7 @@ def waiting_of(story: Story, now: int, name: Callable[[str], str]) -> Waiting | 
     return replace(found, what=f"the panel of {_round(first.number, story)}")
 
 
-def _round(number: int, story: Story) -> str:
+def _round(number: int, story: OrderStory) -> str:
     return f"round {round_number(number)} of {story.order.terms.rounds}"
 
 

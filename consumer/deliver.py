@@ -41,13 +41,9 @@ def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
                 digest = file_digest(opened, "sha256").digest()
                 size = opened.tell()
         except OSError as error:
-            raise ConsumerError(
-                f"{path} cannot be read ({error.strerror})", "restore the job's directory"
-            ) from None
+            raise ConsumerError(f"{path} cannot be read ({error.strerror})", "restore the job's directory") from None
         if size != file.size or file.sha256 not in (None, digest):
-            raise ConsumerError(
-                f"{path} is not the job's any more", "restore the directory that was ordered"
-            )
+            raise ConsumerError(f"{path} is not the job's any more", "restore the directory that was ordered")
         found[PayloadFile(file.path, BlobRef(digest, file.size))] = path
     return found
 

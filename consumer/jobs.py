@@ -72,9 +72,7 @@ def write_result(state: State, path: Path) -> bytes:
             raise IsADirectoryError(EISDIR, strerror(EISDIR))
         write_durably(path, hashed(), mode=0o666)
     except OSError as error:
-        raise ConsumerError(
-            f"{path} cannot be written ({error.strerror})", "name another file with -o"
-        ) from None
+        raise ConsumerError(f"{path} cannot be written ({error.strerror})", "name another file with -o") from None
     return digest.digest()
 
 
@@ -99,8 +97,7 @@ def remember(home: Path, note: OrderNote) -> None:
         write_durably(folder / f"{note.order_id.hex()}.json", text.encode())
     except OSError as error:
         raise ConsumerError(
-            f"order {note.order_id.hex()} is on chain, but {folder} cannot be written"
-            f" ({error.strerror})",
+            f"order {note.order_id.hex()} is on chain, but {folder} cannot be written ({error.strerror})",
             "make space there and keep the order's id",
         ) from None
 

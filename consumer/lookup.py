@@ -26,9 +26,7 @@ def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> 
 
     def page(after: bytes) -> Sequence[Order]:
         return client.query(
-            OrdersRequest(
-                consumer=consumer, validator=validator, state=0, limit=QUERY_LIMIT_MAX, after=after
-            )
+            OrdersRequest(consumer=consumer, validator=validator, state=0, limit=QUERY_LIMIT_MAX, after=after)
         ).orders
 
     return all_pages(page)
@@ -58,10 +56,7 @@ def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]
     def page(after: bytes) -> Sequence[BackedBid]:
         answer = client.query(BidsRequest(validator, QUERY_LIMIT_MAX, after))
         stakes = {found.validator: found.free_stake for found in answer.backings}
-        return [
-            BackedBid(bid, backed_work(stakes.get(bid.validator, 0), bid.offer.price))
-            for bid in answer.bids
-        ]
+        return [BackedBid(bid, backed_work(stakes.get(bid.validator, 0), bid.offer.price)) for bid in answer.bids]
 
     return all_pages(page)
 

@@ -20,9 +20,7 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
     for panel in on_chain.panels:
         found: list[PanelSeat] = []
         while len(found) < panel.seats:
-            request = SeatsRequest(
-                order_id=panel.order_id, leg=panel.leg, round=panel.round, from_number=len(found)
-            )
+            request = SeatsRequest(order_id=panel.order_id, leg=panel.leg, round=panel.round, from_number=len(found))
             page = client.query(request).seats
             if not page:
                 break

@@ -63,15 +63,11 @@ def request_of(**options: Unpack[OrderOptions]) -> Request:
     for name, unit in _UNITS.items():
         number = given.get(name, 0)
         if not isinstance(number, int):
-            raise ConsumerError(
-                f"{number!r} is not a whole number", f"give {unit}, as {name}=3600", field=name
-            )
+            raise ConsumerError(f"{number!r} is not a whole number", f"give {unit}, as {name}=3600", field=name)
     for name in ("regions", "tiers"):
         names = given.get(name, ())
         if isinstance(names, str):
-            raise ConsumerError(
-                f"{names!r} is a string", f"give a list: {name}=[{names!r}]", field=name
-            )
+            raise ConsumerError(f"{names!r} is a string", f"give a list: {name}=[{names!r}]", field=name)
     if "regions" in given:
         given["regions"] = tuple(sorted(set(given["regions"])))
     if "tiers" in given:

@@ -101,11 +101,7 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
     stop = stopped_round(answer)
     if stop is not None and (round is None or round >= stop.round):
         left = [r.round for r in answer.rounds_of(stop.leg) if r.ciphertext_root]
-        remedy = (
-            f"fetch what a round before it left (--round {left[-1]}, or round={left[-1]})"
-            if left
-            else ""
-        )
+        remedy = f"fetch what a round before it left (--round {left[-1]}, or round={left[-1]})" if left else ""
         raise ConsumerError(tell_stop(answer), remedy or "no round before it handed anything over")
     lives = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
     if current is not None and current.state in lives:
@@ -114,15 +110,11 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
             return current, found
         if found is not None:
             every = answer.order.params.handover_every
-            raise ConsumerError(
-                f"round {wanted} hands nothing over", f"each {every}th round does, and the last"
-            )
+            raise ConsumerError(f"round {wanted} hands nothing over", f"each {every}th round does, and the last")
     closed = answer.order.state == OrderState.CLOSED
     raise ConsumerError(
         "the order closed without a result" if closed else "there is no result yet",
-        "see why (assay order why, or order.why())"
-        if closed
-        else "wait for it (assay order watch, or order.wait())",
+        "see why (assay order why, or order.why())" if closed else "wait for it (assay order watch, or order.wait())",
     )
 
 
@@ -220,9 +212,7 @@ def open_states(
         file.seek(0)
         sealed = enumerate(split_ciphertext(file, parts, _CHUNK_MAX))
         chunks = (open_chunk(handover, index, chunk, secret) for index, chunk in sealed)
-        return tuple(
-            _state(number, each, chunks, ciphertext.parent) for number, each in enumerate(left)
-        )
+        return tuple(_state(number, each, chunks, ciphertext.parent) for number, each in enumerate(left))
 
 
 def _state(number: int, left: Left, chunks: Iterator[bytes], folder: Path) -> StoredState:

@@ -55,7 +55,7 @@ SEQUENCES_TRIED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Checked(Readable):
+class CheckedOrder(Readable):
     """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time.
 
     Example::
@@ -89,7 +89,7 @@ class Quote(Shown):
     # Of the bid that would take it at any price, 0 if there is none.
     cheapest: int = 0
     # At that price limit.
-    checked: Checked | None = None
+    checked: CheckedOrder | None = None
     # Where bids fail on stake: the most work that one that is too small backs (FLOPs).
     backed: int = 0
 
@@ -197,9 +197,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
             checked = _check(client, params, terms, replace(request, price_limit=limit))
-            return Quote(
-                terms=terms, match=found, params=params, price_limit=limit, checked=checked
-            )
+            return Quote(terms=terms, match=found, params=params, price_limit=limit, checked=checked)
     backed = _backed(client, terms, found)
     return Quote(terms=terms, match=found, params=params, checked=checked, backed=backed)
 
@@ -225,12 +223,12 @@ def with_job_memory(job: Job, request: Request) -> Request:
     return replace(request, conditions=replace(request.conditions, memory=memory))
 
 
-def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Checked:
+def check_request(client: ChainClient, terms: JobTerms, request: Request) -> CheckedOrder:
     """Check an order as the chain will, by the function that it has for it."""
     return _check(client, client.params(), terms, request)
 
 
-def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> Checked:
+def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> CheckedOrder:
     kept = params.for_order()
     tiers = request.conditions.tiers
     deposit = least_deposit(terms, request.price_limit, params, tiers)
@@ -253,12 +251,9 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         params,
         validators,
     )
-    eligible = sum(
-        is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate)
-        for found in validators
-    )
+    eligible = sum(is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate) for found in validators)
     floor = highest_floor(tiers, terms, request.price_limit, kept)
-    return Checked(
+    return CheckedOrder(
         deposit=deposit,
         audit_ms=auditable.audit_ms,
         window=auditable.window,
@@ -355,9 +350,7 @@ def submit(
     opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
         raise ConsumerError("the transaction opened no order", "look at it with assay query tx")
-    return SubmittedOrder(
-        order_id=opened.order, deposit=deposit, tx_hash=receipt.hash, height=receipt.height
-    )
+    return SubmittedOrder(order_id=opened.order, deposit=deposit, tx_hash=receipt.hash, height=receipt.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +410,4 @@ def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:
         secret = order_secret(key.secret, chain_id, order.terms.job_id, sequence)
         if public_point(secret) == order.order_key:
             return secret
-    raise ConsumerError(
-        "this key did not make the order's key", "use the key that ordered (--from, or key=)"
-    )
+    raise ConsumerError("this key did not make the order's key", "use the key that ordered (--from, or key=)")

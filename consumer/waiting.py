@@ -71,9 +71,7 @@ def waiting(
         ends = min(order.expires_at, order.deadline)
         return for_bid(order.opened_at, ends, now, reason, remedy)
     if order.state is OrderState.MATCHED:
-        return for_acceptance(
-            leg.validator, leg.matched_at, leg.accept_deadline, now, asker.follow(order.id)
-        )
+        return for_acceptance(leg.validator, leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
     rounds = answer.rounds_of(leg.number)
     if order.state is OrderState.RUNNING:
         begun = rounds[-1].closed_at if rounds else 0
@@ -112,9 +110,7 @@ def for_acceptance(validator: str, since: int, until: int, now: int, follow: str
     )
 
 
-def for_round(
-    number: int, handed_in: int, slots: int, since: int, until: int, now: int, progress: str
-) -> Waiting:
+def for_round(number: int, handed_in: int, slots: int, since: int, until: int, now: int, progress: str) -> Waiting:
     """Return what an order in training waits for: round ``number``, counted from 0 like everywhere."""
     return Waiting(
         what=f"round {number} to close",
@@ -207,7 +203,6 @@ def _handed_in(answer: OrderResponse, leg: Leg) -> int:
         {
             share.claim.slot
             for share in answer.shares
-            if (share.claim.leg, share.claim.round) == (leg.number, leg.round)
-            and share.state is ShareState.COMMITTED
+            if (share.claim.leg, share.claim.round) == (leg.number, leg.round) and share.state is ShareState.COMMITTED
         }
     )

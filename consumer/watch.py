@@ -151,9 +151,7 @@ def _still(answer: OrderResponse | None) -> StillWaiting:
     if answer is None:
         return StillWaiting("no node answers", "go on: assay order watch ORDER, or call it again")
     where = f"the order is still {answer.order.state.name.lower()}, and {waits_for(answer)}"
-    return StillWaiting(
-        where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}, or call it again"
-    )
+    return StillWaiting(where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}, or call it again")
 
 
 @dataclass
@@ -188,9 +186,7 @@ class Delivery(Readable):
         if current is None or current.state != LegState.MATCHED:
             return
         try:
-            state = deliver(
-                self.client, self.key, self.order_id, self.directory, self.job, self.progress
-            )
+            state = deliver(self.client, self.key, self.order_id, self.directory, self.job, self.progress)
         except (ClusterError, ConsumerError, ChainError) as error:
             trouble = f"delivery to {current.validator}: {error}; trying again"
             # A validator may see the match a moment later than others.

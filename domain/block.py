@@ -31,9 +31,7 @@ class TxResult:
     gas_wanted: int
     gas_used: int
     events: tuple[Event, ...]
-    responses: tuple[
-        tuple[str, bytes], ...
-    ] = ()  # (name, id) a message created: ("order_id", …), ("bid_id", …)
+    responses: tuple[tuple[str, bytes], ...] = ()  # (name, id) a message created: ("order_id", …), ("bid_id", …)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Visible:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Pattern:
     """Text or bytes that fit ``pattern`` as a whole; ``what`` names them. ``blank``: or nothing at all."""
 
     what: str
@@ -103,8 +103,8 @@ class Form:
     blank: bool = False
 
 
-Mark = Range | Size | Length | Sorted | Distinct | Visible | Form
-_BOUNDING = (Range, Size, Length, Form)
+Mark = Range | Size | Length | Sorted | Distinct | Visible | Pattern
+_BOUNDING = (Range, Size, Length, Pattern)
 
 # --- the types that fields name ------------------------------------------------------------------
 
@@ -113,22 +113,16 @@ MaybeHash = Annotated[bytes, Size(HASH_SIZE, HASH_SIZE, blank=True)]
 Signature = Annotated[bytes, Size(64, 64)]
 """Compact: r and s."""
 
-_KEY = Form(
-    "a compressed key", rb"(?s)[\x02\x03].{32}", "send 33 bytes, of which the first is 02 or 03"
-)
+_KEY = Pattern("a compressed key", rb"(?s)[\x02\x03].{32}", "send 33 bytes, of which the first is 02 or 03")
 PublicKey = Annotated[bytes, _KEY]
-MaybePublicKey = Annotated[bytes, Form(_KEY.what, _KEY.pattern, _KEY.remedy, blank=True)]
+MaybePublicKey = Annotated[bytes, Pattern(_KEY.what, _KEY.pattern, _KEY.remedy, blank=True)]
 ConsensusKey = Annotated[bytes, Size(32, 32)]
 ConsensusAddress = Annotated[bytes, Size(20, 20)]
 
 _BECH32 = "give an address that starts with assay1"
 # To the core an address is a name in ASCII; the wire refuses what is not bech32 with the prefix of this chain.
-ADDRESS = Form(
-    what="an address", pattern=f"[ -~]{{1,{TEXT_MAX}}}", remedy=_BECH32, code=INVALID_ADDRESS
-)
-MAYBE_ADDRESS = Form(
-    what=ADDRESS.what, pattern=ADDRESS.pattern, remedy=_BECH32, code=INVALID_ADDRESS, blank=True
-)
+ADDRESS = Pattern(what="an address", pattern=f"[ -~]{{1,{TEXT_MAX}}}", remedy=_BECH32, code=INVALID_ADDRESS)
+MAYBE_ADDRESS = Pattern(what=ADDRESS.what, pattern=ADDRESS.pattern, remedy=_BECH32, code=INVALID_ADDRESS, blank=True)
 Address = Annotated[str, ADDRESS]
 MaybeAddress = Annotated[str, MAYBE_ADDRESS]
 
@@ -143,7 +137,7 @@ Preferences = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Distinct()]
 ChainId = Annotated[str, Visible(), Size(1, 64)]
 Denom = Annotated[
     str,
-    Form(
+    Pattern(
         what="a denomination",
         pattern=r"[a-zA-Z][a-zA-Z0-9/:._-]{2,127}",
         remedy="use uassay",
@@ -260,9 +254,7 @@ def own_checker(hint: Any, name: str) -> Test:
         # Most texts are ASCII, and are looked at once: each character is a byte, and printable is visible.
         case (Visible(), Size(low=low, high=high)):
             return lambda value: (
-                None
-                if low <= len(value) <= high and value.isascii() and value.isprintable()
-                else test_all(value)
+                None if low <= len(value) <= high and value.isascii() and value.isprintable() else test_all(value)
             )
     return test_all
 
@@ -348,7 +340,7 @@ def _mark_test(mark: Mark, kind: type, name: str) -> Test:
             return _distinct_test(name)
         case Visible() if kind is str:
             return _visible_test(name)
-        case Form(pattern=pattern) if kind is type(pattern):
+        case Pattern(pattern=pattern) if kind is type(pattern):
             return _form_test(mark, name)
     raise Mismatch(f"{name}: {mark} does not bound a {kind.__name__}")
 
@@ -418,7 +410,7 @@ def _visible_test(name: str) -> Test:
     return test
 
 
-def _form_test(mark: Form, name: str) -> Test:
+def _form_test(mark: Pattern, name: str) -> Test:
     fits: Callable[[Any], Any] = re.compile(mark.pattern).fullmatch
     blank = mark.blank
 

@@ -103,9 +103,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: tuple([item(part) for part in _expect(list, value)])
     if origin is tuple:
         readers = tuple(_reader(arg) for arg in args)
-        return lambda value: tuple(
-            [r(v) for r, v in zip(readers, _expect(list, value), strict=True)]
-        )
+        return lambda value: tuple([r(v) for r, v in zip(readers, _expect(list, value), strict=True)])
     if hint is bytes:
         return lambda value: bytes.fromhex(_expect(str, value))
     if hint in (int, str, bool):

@@ -27,8 +27,8 @@
     │   └── RangeError, Cancelled
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
-    ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
-    ├── NotInAJob                what a step has no place for                         (pol.tracing.reasons)
+    ├── Unsupported              a model that cannot be written in primitives         (pol.capture.rules.registry)
+    ├── NotInAJob                what a step has no place for                         (pol.capture.reports.reasons)
     ├── ProviderError ── NotAdmitted; StoreError              daemons         (compute_provider, validator)
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3
@@ -116,8 +116,7 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
 
 

@@ -141,9 +141,7 @@ def _read(name: str, hint: Any, pairs: tuple[tuple[str, str], ...]) -> Any:
     if tuple(word for word, _ in pairs) != names:
         raise ValueError(f"the attributes {pairs} are not {names}")
     if hint in _SIZES:
-        return hint(
-            *[_value(kind, text) for (_, kind), (_, text) in zip(_hints(hint), pairs, strict=True)]
-        )
+        return hint(*[_value(kind, text) for (_, kind), (_, text) in zip(_hints(hint), pairs, strict=True)])
     ((_, text),) = pairs
     if get_origin(hint) is tuple:
         return tuple(_value(get_args(hint)[0], item) for item in text.split(",") if text)

@@ -28,9 +28,7 @@ class RoundKey(Readable):
 
     def share(self, slot: int, issue: int) -> "ShareKey":
         """Return the key of one of the round's shares."""
-        return ShareKey(
-            order_id=self.order_id, leg=self.leg, round=self.round, slot=slot, issue=issue
-        )
+        return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=slot, issue=issue)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -125,9 +125,7 @@ def make_params(records: Mapping[str, Any]) -> Params:
 
 def local_params() -> Params:
     """Return the parameters of a local network."""
-    return make_params(
-        {words.name: words.local_params for words in COMPONENTS if words.local_params is not None}
-    )
+    return make_params({words.name: words.local_params for words in COMPONENTS if words.local_params is not None})
 
 
 def told_params(params: Params) -> ParamsResponse:

@@ -63,10 +63,7 @@ def in_line(name: str, parts: Iterable[tuple[str, object]]) -> str:
 
 def as_table(name: str, parts: Iterable[tuple[str, object]]) -> str:
     """Return a name with parts as a table of HTML."""
-    rows = "".join(
-        f"<tr><th>{_escape(part)}</th><td>{_escape(shorten(value))}</td></tr>"
-        for part, value in parts
-    )
+    rows = "".join(f"<tr><th>{_escape(part)}</th><td>{_escape(shorten(value))}</td></tr>" for part, value in parts)
     return f"<table><caption>{_escape(name)}</caption>{rows}</table>"
 
 
@@ -102,10 +99,7 @@ def _shorten_parts(value: Any) -> str:
     if isinstance(value, Mapping):
         inside = ", ".join(f"{shorten(key)}: {shorten(item)}" for key, item in value.items())
         return f"{{{inside}}}"
-    parts = [
-        repr(item) if isinstance(item, str) and len(item) <= _TEXT_MAX else shorten(item)
-        for item in value
-    ]
+    parts = [repr(item) if isinstance(item, str) and len(item) <= _TEXT_MAX else shorten(item) for item in value]
     if isinstance(value, list):
         return f"[{', '.join(parts)}]"
     return f"({', '.join(parts)}{',' * (len(parts) == 1)})"

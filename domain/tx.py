@@ -64,6 +64,4 @@ class Tx:
     fee: tuple[Coin, ...]
     gas_limit: int
     fee_payer: str  # empty: the first signer
-    is_bounded: bool = (
-        False  # the messages were read within their bounds, and are not looked at for that again
-    )
+    is_bounded: bool = False  # the messages were read within their bounds, and are not looked at for that again

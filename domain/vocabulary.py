@@ -26,9 +26,7 @@ QUERIES: Mapping[str, type[Query[Any]]] = MappingProxyType(
 )
 """Every query by the name of its request."""
 
-KINDS: Mapping[str, type[Change]] = MappingProxyType(
-    {cls.KIND: cls for words in COMPONENTS for cls in words.events}
-)
+KINDS: Mapping[str, type[Change]] = MappingProxyType({cls.KIND: cls for words in COMPONENTS for cls in words.events})
 """Every kind of change by its name on the wire."""
 
 

@@ -55,9 +55,7 @@ def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
         for row in escrow.depositors
         if row.locked
     )
-    rows = tuple(
-        replace(row, locked=0, refunded=row.refunded + row.locked) for row in escrow.depositors
-    )
+    rows = tuple(replace(row, locked=0, refunded=row.refunded + row.locked) for row in escrow.depositors)
     return replace(escrow, depositors=rows), moves
 
 

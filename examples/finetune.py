@@ -45,7 +45,7 @@ def job() -> JobSpec:
     train, holdout = GPT["split"](GPT["rows"]("".join(load().DESCR for load in TEXTS)))
     adapted = get_peft_model(
         trained(), LoraConfig(r=8, lora_alpha=16, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)
-    )  # fmt: skip
+    )
     return JobSpec(
         name="finetune",
         model=adapted,

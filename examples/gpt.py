@@ -23,9 +23,17 @@ def model() -> nn.Module:
     """Return the model as it is before training, with dropout as GPT-2 has it."""
     torch.manual_seed(7)
     settings = GPT2Config(
-        vocab_size=CHARACTERS, n_positions=LENGTH, n_embd=32, n_layer=2, n_head=2,
-        bos_token_id=0, eos_token_id=0, resid_pdrop=0.05, embd_pdrop=0.05, attn_pdrop=0.05,
-    )  # fmt: skip
+        vocab_size=CHARACTERS,
+        n_positions=LENGTH,
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=0,
+        resid_pdrop=0.05,
+        embd_pdrop=0.05,
+        attn_pdrop=0.05,
+    )
     return GPT2LMHeadModel(settings)
 
 
@@ -72,4 +80,4 @@ def job() -> JobSpec:
         segment_steps=1,
         seed=7,
         weights="keep",
-    )  # fmt: skip
+    )

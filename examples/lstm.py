@@ -23,9 +23,7 @@ class LSTM(nn.Module):
         self.gates = nn.Linear(COLUMNS + WIDTH, 4 * WIDTH)
         self.score = nn.Linear(WIDTH, CLASSES)
 
-    def cell(
-        self, x: torch.Tensor, hidden: torch.Tensor, memory: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def cell(self, x: torch.Tensor, hidden: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return hidden state and memory after one more row."""
         keep, write, show, new = self.gates(torch.cat([x, hidden], dim=1)).chunk(4, dim=1)
         memory = keep.sigmoid() * memory + write.sigmoid() * new.tanh()

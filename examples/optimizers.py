@@ -19,9 +19,7 @@ State = dict[str, Tensor]
 Rule = Callable[[Tensor, Tensor, State, assay.RuleStep], tuple[Tensor, Mapping[str, Tensor]]]
 
 
-def muon(
-    parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
-) -> tuple[Tensor, State]:
+def muon(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
     """Muon (Jordan 2024), of matrices; state={"momentum": 0.0}, weight_decay=, beta=."""
     beta = step.options["beta"]
     momentum = beta * state["momentum"] + (1.0 - beta) * gradient
@@ -38,9 +36,7 @@ def muon(
     return kept - step.lr * scale * x, {"momentum": momentum}
 
 
-def adamw(
-    parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
-) -> tuple[Tensor, State]:
+def adamw(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
     """AdamW (arXiv 1711.05101); state={"mean": 0.0, "square": 0.0}, betas=, eps=, weight_decay=."""
     (beta1, beta2), count = step.options["betas"], step.number + 1
     mean = beta1 * state["mean"] + (1.0 - beta1) * gradient
@@ -51,9 +47,7 @@ def adamw(
     return kept - step.lr * direction / root, {"mean": mean, "square": square}
 
 
-def lamb(
-    parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
-) -> tuple[Tensor, State]:
+def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
     """LAMB (arXiv 1904.00962): Adam's step, as long as the parameter; the same state and options as AdamW.
 
     This is algorithm 2 of the paper's last version: both means are corrected for their start at 0, weight decay is part
@@ -81,9 +75,7 @@ def adafactor_state(parameter: Tensor) -> State:
     }
 
 
-def adafactor(
-    parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
-) -> tuple[Tensor, State]:
+def adafactor(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
     """Adafactor (arXiv 1804.04235) as transformers has it, with a learning rate of its own; state=adafactor_state."""
     count = (step.number + 1).float()
     share = count**-0.8
@@ -109,9 +101,7 @@ def adafactor(
 def lookahead(rule: Rule, k: int = 5, alpha: float = 0.5) -> Rule:
     """Lookahead (arXiv 1907.08610) around another rule, whose state gets "slow": lambda p: p."""
 
-    def update(
-        parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
-    ) -> tuple[Tensor, State]:
+    def update(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
         own = {name: value for name, value in state.items() if name != "slow"}
         fast, after = rule(parameter, gradient, own, step)
         met = state["slow"] + alpha * (fast - state["slow"])
@@ -145,9 +135,7 @@ def job() -> assay.JobSpec:
         train={"x": x[:-360], "y": y[:-360]},
         holdout={"x": x[-360:], "y": y[-360:]},
         optimizer=[
-            assay.update_rule(
-                muon, matrices, lr=0.02, state={"momentum": 0.0}, beta=0.95, weight_decay=0.01
-            ),
+            assay.update_rule(muon, matrices, lr=0.02, state={"momentum": 0.0}, beta=0.95, weight_decay=0.01),
             assay.update_rule(
                 lamb,
                 others,

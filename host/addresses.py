@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_.])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HostPort:
     """A host, without brackets, and a port."""
 
     host: str
@@ -35,9 +35,7 @@ class Address:
         if "//" in text:
             raise ValueError(f"{text} is a URL; give host:port, as node.example:9090")
         if _is_ipv6(text) or (_is_ipv6(host) and not host.startswith("[")):
-            raise ValueError(
-                f"{text} has an IPv6 address without brackets; write [::1]:9090, a port last"
-            )
+            raise ValueError(f"{text} has an IPv6 address without brackets; write [::1]:9090, a port last")
         if not colon or not host or not (_is_port(port) or (any_port and port == "0")):
             raise ValueError(f"{text} is not host:port with a port from 1 to {PORT_MAX}")
         if not is_host(host):
@@ -45,12 +43,12 @@ class Address:
         return cls(bare(host), int(port))
 
     @property
-    def reached(self) -> "Address":
+    def reached(self) -> "HostPort":
         """Where programs of this machine reach a server that listens here: all addresses include the own one."""
         found = ip_of(self.host)
         if found is None or not found.is_unspecified:
             return self
-        return Address("127.0.0.1" if found.version == 4 else "::1", self.port)
+        return HostPort("127.0.0.1" if found.version == 4 else "::1", self.port)
 
 
 def bare(host: str) -> str:

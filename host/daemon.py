@@ -64,9 +64,7 @@ _FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
 _begun: list[logging.Handler] = []
 
 
-def begin_log(
-    level: str = "info", form: LogFormat = LogFormat.TEXT, path: Path | None = None
-) -> None:
+def begin_log(level: str = "info", form: LogFormat = LogFormat.TEXT, path: Path | None = None) -> None:
     """Send the process's log from ``level`` on to stderr, or to ``path``, of which old files are kept up to a bound.
 
     It takes the place of what was begun before.

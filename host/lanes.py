@@ -21,7 +21,7 @@ RETRY_SECONDS_MAX = 8.0
 FORGET_SECONDS = 300.0
 
 Lane = TypeVar("Lane", bound=Hashable)
-Work = Callable[[], float | None]
+Task = Callable[[], float | None]
 """What an action does. It may return the seconds after which it makes sense to ask for it again."""
 
 
@@ -75,12 +75,9 @@ class Lanes(Generic[Lane]):
         self._ended = ended
         self._runs: dict[str, _Run[Lane]] = {}
         self._lock = Lock()
-        self._threads = {
-            lane: ThreadPoolExecutor(size, thread_name_prefix=str(lane))
-            for lane, size in sizes.items()
-        }
+        self._threads = {lane: ThreadPoolExecutor(size, thread_name_prefix=str(lane)) for lane, size in sizes.items()}
 
-    def start(self, key: str, work: Work, lane: Lane, seen: float) -> bool:
+    def start(self, key: str, work: Task, lane: Lane, seen: float) -> bool:
         """Start ``work`` unless it is under way, has to pause, or ended after ``seen``; tell whether it was started.
 
         ``seen`` is when (by ``now``) the look began that asks for it: an action that ended later may well have done
@@ -130,7 +127,7 @@ class Lanes(Generic[Lane]):
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
 
-    def _guarded(self, key: str, work: Work) -> None:
+    def _guarded(self, key: str, work: Task) -> None:
         outcome, pause = Outcome.FAILED, None
         with self._lock:
             self._runs[key].begun = True
@@ -162,8 +159,6 @@ class Lanes(Generic[Lane]):
     def _prune(self, now: float) -> None:
         """Forget actions that nobody has asked for in a while."""
         if len(self._runs) % 256 == 0:
-            old = [
-                k for k, r in self._runs.items() if not r.busy and now - r.ended > FORGET_SECONDS
-            ]
+            old = [k for k, r in self._runs.items() if not r.busy and now - r.ended > FORGET_SECONDS]
             for key in old:
                 del self._runs[key]

@@ -31,7 +31,7 @@ _CLOSE_SECONDS = 0.1
 """How soon a server notices that it is to end."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric's value does."""
 
     GAUGE = "gauge"
@@ -44,7 +44,7 @@ class Metric:
     """A row of a table of metrics. The name ends with the unit; a counter's with ``_total``."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = SECONDS
@@ -122,9 +122,9 @@ class Meters:
 
 def _make(metric: Metric, registry: CollectorRegistry) -> Any:
     given = (metric.name, metric.help, metric.labels)
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         return Histogram(*given, registry=registry, buckets=metric.buckets)
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is MetricKind.COUNTER:
         return Counter(*given, registry=registry)
     gauge = Gauge(*given, registry=registry)
     if not metric.labels:

@@ -129,9 +129,7 @@ class Records:
     def keys(self, table: RecordTable[Any], *prefix: Part) -> list[Key]:
         """Return the keys that begin with these parts, in their order."""
         columns = ", ".join(table.columns)
-        return self._sql(
-            f"SELECT {columns} FROM {table.name}{_where(table, prefix)} ORDER BY {columns}", *prefix
-        )
+        return self._sql(f"SELECT {columns} FROM {table.name}{_where(table, prefix)} ORDER BY {columns}", *prefix)
 
     def put(self, table: RecordTable[R], record: R, *key: Part) -> None:
         """Write a record under its whole key, in the place of what was there."""
@@ -196,9 +194,7 @@ class Records:
     def _check(self, form: int) -> None:
         ((known,),) = self._sql("PRAGMA user_version")
         if known != form:
-            raise Unusable(
-                f"{self._path} holds records of form {known}, and this program reads form {form}"
-            )
+            raise Unusable(f"{self._path} holds records of form {known}, and this program reads form {form}")
 
     def _prepare(self, form: int) -> None:
         self._sql("PRAGMA journal_mode = WAL")
@@ -213,13 +209,10 @@ class Records:
                     " move it away, or use another home"
                 )
             for table in self._tables:
-                columns = (
-                    f"{c} {_TYPES[t]}" for c, t in zip(table.columns, table.key, strict=True)
-                )
+                columns = (f"{c} {_TYPES[t]}" for c, t in zip(table.columns, table.key, strict=True))
                 primary = ", ".join(table.columns)
                 self._sql(
-                    f"CREATE TABLE {table.name}"
-                    f" ({', '.join(columns)}, record BLOB NOT NULL, PRIMARY KEY ({primary}))"
+                    f"CREATE TABLE {table.name} ({', '.join(columns)}, record BLOB NOT NULL, PRIMARY KEY ({primary}))"
                 )
             self._sql("CREATE TABLE damaged (name TEXT NOT NULL, record BLOB NOT NULL)")
             self._sql(f"PRAGMA user_version = {form}")

@@ -29,9 +29,7 @@ _LOCKS = 64
 class BlobStore:
     """Blobs in a directory. Thread-safe; one process at a time."""
 
-    def __init__(
-        self, directory: Path, quota: int, owner_quota: int | None = None, kept_free: int = 0
-    ) -> None:
+    def __init__(self, directory: Path, quota: int, owner_quota: int | None = None, kept_free: int = 0) -> None:
         """Open the store; ``quota`` bytes in all, ``owner_quota`` for each owner but this machine itself.
 
         ``kept_free`` bytes are for what is made here (owner ""): others can fill the rest only.
@@ -50,9 +48,7 @@ class BlobStore:
         self._arrived: dict[str, tuple[str, int]] = {}
         # Bytes of whole blobs by owner, and under None of all, each once; None where it has to be counted anew.
         self._whole: Counter[str | None] | None = None
-        self._database = sqlite3.connect(
-            directory / "blobs.db", check_same_thread=False, isolation_level=None
-        )
+        self._database = sqlite3.connect(directory / "blobs.db", check_same_thread=False, isolation_level=None)
         self._database.executescript(
             """
             PRAGMA journal_mode = WAL;
@@ -226,9 +222,7 @@ class BlobStore:
     def release(self, holder: str) -> None:
         """End all holds of ``holder``; blobs that nobody holds any more are deleted."""
         with self._database_lock:
-            rows = self._database.execute(
-                "DELETE FROM holds WHERE holder = ? RETURNING sha256", (holder,)
-            ).fetchall()
+            rows = self._database.execute("DELETE FROM holds WHERE holder = ? RETURNING sha256", (holder,)).fetchall()
         for (digest,) in rows:
             self._delete_unless_held(digest)
 
@@ -343,8 +337,7 @@ class BlobStore:
             self._whole = Counter(dict(self._database.execute(by_owner)))
             # Two owners may have sent the same blob: it is stored once, and both pay for it.
             ((self._whole[None],),) = self._database.execute(
-                "SELECT COALESCE(SUM(size), 0)"
-                " FROM (SELECT DISTINCT sha256, size FROM blobs WHERE complete)"
+                "SELECT COALESCE(SUM(size), 0) FROM (SELECT DISTINCT sha256, size FROM blobs WHERE complete)"
             )
         coming = sum(held for who, held in self._arrived.values() if owner in (None, who))
         return self._whole[owner] + coming
@@ -378,9 +371,7 @@ class BlobStore:
 def _name_of(digest: bytes) -> str:
     # File names are made from 32 bytes and nothing else, so no name from outside becomes a path.
     if len(digest) != 32:
-        raise ClusterError(
-            ClusterErrorKind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", field="sha256"
-        )
+        raise ClusterError(ClusterErrorKind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", field="sha256")
     return digest.hex()
 
 
@@ -405,6 +396,4 @@ def _sync_directory(path: Path) -> None:
 
 
 def _absent(digest: bytes) -> ClusterError:
-    return ClusterError(
-        ClusterErrorKind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", field="sha256"
-    )
+    return ClusterError(ClusterErrorKind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", field="sha256")

@@ -80,9 +80,7 @@ def _read(cls: Any, parsed: Callable[[], Any]) -> Any:
         reason, remedy = f"not a {cls.__name__}", "send protobuf of that message"
         raise ClusterError(ClusterErrorKind.BAD_REQUEST, reason, remedy) from None
     except Refusal as refusal:
-        raise ClusterError(
-            ClusterErrorKind.BAD_REQUEST, refusal.reason, refusal.remedy, field=refusal.field
-        ) from None
+        raise ClusterError(ClusterErrorKind.BAD_REQUEST, refusal.reason, refusal.remedy, field=refusal.field) from None
 
 
 def _proto(cls: type) -> Any:

@@ -67,8 +67,7 @@ class ClusterClient:
             ],
         )
         self._stubs: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {
-            name: self._channel.unary_unary(f"/{SERVICE}/{name}")
-            for name in (call.name for call in t.CALLS)
+            name: self._channel.unary_unary(f"/{SERVICE}/{name}") for name in (call.name for call in t.CALLS)
         }
 
     def close(self) -> None:
@@ -110,21 +109,15 @@ class ClusterClient:
             try:
                 return decode_newer(call.reply, raw)
             except ClusterError as error:
-                raise ClusterError(
-                    ClusterErrorKind.BAD_REPLY, f"the validator's answer: {error}"
-                ) from None
+                raise ClusterError(ClusterErrorKind.BAD_REPLY, f"the validator's answer: {error}") from None
         raise AssertionError("the last try returns or raises")
 
     def _signed(self, name: str, body: bytes) -> bytes:
-        return encode(
-            SignedRequest(seal(self._key, self._chain_id, self._audience, name, body), body)
-        )
+        return encode(SignedRequest(seal(self._key, self._chain_id, self._audience, name, body), body))
 
     # Results
 
-    def whole_result(
-        self, order_id: bytes, round: int, count: int | None = None
-    ) -> t.ResultManifest:
+    def whole_result(self, order_id: bytes, round: int, count: int | None = None) -> t.ResultManifest:
         """Return the manifest of a round with all leaves, page after page; BAD_REPLY where they are not ``count``.
 
         Whoever knows the number says it: a hostile validator may claim any.
@@ -142,15 +135,11 @@ class ClusterClient:
         while len(leaves) < manifest.count:
             page = self.call(
                 t.GET_RESULT,
-                t.ResultRequest(
-                    order_id=order_id, round=round, first=len(leaves), limit=t.RESULT_LEAVES_MAX
-                ),
+                t.ResultRequest(order_id=order_id, round=round, first=len(leaves), limit=t.RESULT_LEAVES_MAX),
             )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):
-                raise ClusterError(
-                    ClusterErrorKind.BAD_REPLY, "the result's pages do not fit together"
-                )
+                raise ClusterError(ClusterErrorKind.BAD_REPLY, "the result's pages do not fit together")
             leaves += page.leaves
         # Not a message any more, so the bound on its leaves does not hold here.
         return replace(manifest, leaves=tuple(leaves))
@@ -168,9 +157,7 @@ class ClusterClient:
                 file.seek(status.held)
                 data = file.read(t.CHUNK_BYTES_MAX)
                 if not data:  # all was sent and the blob is not complete: sent from two places
-                    raise ClusterError(
-                        ClusterErrorKind.BAD_REPLY, "the validator has all and lacks some"
-                    )
+                    raise ClusterError(ClusterErrorKind.BAD_REPLY, "the validator has all and lacks some")
                 status = self.call(t.PUT_CHUNK, t.PutChunkRequest(blob, status.held, data))
         if progress:
             progress(blob.size, blob.size)
@@ -209,9 +196,7 @@ class ClusterClient:
         length = min(t.CHUNK_BYTES_MAX, blob.size - offset)
         chunk = self.call(t.GET_CHUNK, t.GetChunkRequest(blob.sha256, offset, length))
         if not 0 < len(chunk.data) <= length or chunk.size != blob.size:
-            raise ClusterError(
-                ClusterErrorKind.BAD_REPLY, "a chunk is empty, too long or of another size"
-            )
+            raise ClusterError(ClusterErrorKind.BAD_REPLY, "a chunk is empty, too long or of another size")
         return chunk.data
 
 
@@ -223,16 +208,12 @@ def _failure(error: grpc.RpcError) -> ClusterError:
     code, details = call.code(), call.details() or ""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         # Cancelled: the connection was closed here, or the server had to give the call's place to somebody else.
-        return ClusterError(
-            ClusterErrorKind.UNREACHABLE, f"no connection ({details[:200]})", "try again later"
-        )
+        return ClusterError(ClusterErrorKind.UNREACHABLE, f"no connection ({details[:200]})", "try again later")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return ClusterError(ClusterErrorKind.TIMED_OUT, "no answer in time", "try again")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         kind = ClusterErrorKind.TOO_LARGE if "larger than max" in details else ClusterErrorKind.BUSY
-        return ClusterError(
-            kind, details[:200], "try again later" if kind is ClusterErrorKind.BUSY else ""
-        )
+        return ClusterError(kind, details[:200], "try again later" if kind is ClusterErrorKind.BUSY else "")
     return ClusterError(ClusterErrorKind.BAD_REPLY, f"{code}: {details[:200]}")
 
 
@@ -240,9 +221,7 @@ def _typed(value: bytes) -> ClusterError:
     failure = pb.Failure()
     try:
         failure.ParseFromString(value)
-        return ClusterError(
-            ClusterErrorKind(failure.kind), failure.reason, failure.remedy, field=failure.field
-        )
+        return ClusterError(ClusterErrorKind(failure.kind), failure.reason, failure.remedy, field=failure.field)
     except (DecodeError, ValueError):
         return ClusterError(ClusterErrorKind.BAD_REPLY, "a failure that does not parse")
 

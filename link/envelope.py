@@ -185,9 +185,7 @@ class Gate:
         if envelope.chain_id != self._chain_id:
             raise _refused("chain_id", "another chain", f"sign for {self._chain_id}")
         if envelope.audience != self._audience:
-            raise _refused(
-                "audience", "signed for another certificate", "read the validator's from the chain"
-            )
+            raise _refused("audience", "signed for another certificate", "read the validator's from the chain")
         if envelope.method != method:
             raise _refused("method", f"signed for {envelope.method}", f"sign for {method}")
         skew = envelope.unix_time - int(self._clock())

@@ -40,9 +40,7 @@ class ClusterError(Expected):
             print("the validator does not serve it:", error.reason)
     """
 
-    def __init__(
-        self, kind: ClusterErrorKind, reason: str, remedy: str = "", *, field: str = ""
-    ) -> None:
+    def __init__(self, kind: ClusterErrorKind, reason: str, remedy: str = "", *, field: str = "") -> None:
         """Keep the kind beside the parts."""
         super().__init__(printable(reason), printable(remedy), field=printable(field))
         self.kind = kind

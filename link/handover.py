@@ -103,9 +103,7 @@ def _chunk_key(handover: HandoverId, index: int, shared: bytes) -> bytes:
     return hash_fields("assay/result/key", *handover.fields(index), shared)
 
 
-def seal_chunk(
-    handover: HandoverId, index: int, chunk: bytes, order_key: bytes, validator_secret: bytes
-) -> Sealed:
+def seal_chunk(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, validator_secret: bytes) -> Sealed:
     """Encrypt chunk ``index`` to the per-order key ``order_key`` (P_o, compressed)."""
     place = (*handover.fields(index), sha256(chunk).digest())
     scalar = derive_scalar(validator_secret, "assay/result/point", *place)
@@ -144,15 +142,10 @@ def seal_result(
     handover: HandoverId, chunks: Iterable[bytes], order_key: bytes, validator_secret: bytes
 ) -> Iterator[Sealed]:
     """Encrypt the chunks of a result in order, each when it is asked for."""
-    return (
-        seal_chunk(handover, i, chunk, order_key, validator_secret)
-        for i, chunk in enumerate(chunks)
-    )
+    return (seal_chunk(handover, i, chunk, order_key, validator_secret) for i, chunk in enumerate(chunks))
 
 
-def split_ciphertext(
-    file: BinaryIO, parts: Sequence[tuple[bytes, int]], chunk_size_max: int
-) -> Iterator[Sealed]:
+def split_ciphertext(file: BinaryIO, parts: Sequence[tuple[bytes, int]], chunk_size_max: int) -> Iterator[Sealed]:
     """Read concatenated ciphertexts by (point, length), one after another; HandoverError where they do not fit."""
     for index, (point, length) in enumerate(parts):
         if len(point) != POINT_SIZE:

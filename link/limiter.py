@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TypeVar
 
-from link.places import Peers, network_of
 from link.rates import ServerLimits
+from link.server_slots import KnownPeers, network_of
 
 LOOK_SECONDS = 0.5
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class ConnectionLimiter:
     """Looks at the connections to a port again and again, from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, port: int, peers: Peers, limits: ServerLimits) -> None:
+    def __init__(self, port: int, peers: KnownPeers, limits: ServerLimits) -> None:
         """Tell strangers from those that ``peers`` knows."""
         self._port, self._peers, self._limits = port, peers, limits
         self._seen: dict[str, None] = {}  # the oldest first
@@ -60,9 +60,7 @@ class ConnectionLimiter:
                 strangers.append((peer, network_of(peer)))
             else:
                 known.append((peer, caller))
-        losers = too_many(
-            strangers, limits.stranger_connections, limits.stranger_connections_per_network
-        )
+        losers = too_many(strangers, limits.stranger_connections, limits.stranger_connections_per_network)
         losers += too_many(known, limits.known_connections, limits.connections_per_caller)
         for peer in losers:
             with _socket(found[peer]) as one:

@@ -49,9 +49,7 @@ class ServerLimits:
 class Buckets:
     """One token bucket for each caller, the least recent ones forgotten."""
 
-    def __init__(
-        self, rate: Rate, capacity: int = 10_000, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rate: Rate, capacity: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with full buckets."""
         self._rate = rate
         self._capacity = capacity

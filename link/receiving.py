@@ -10,8 +10,8 @@ from threading import Timer
 import grpc
 
 from link.errors import ClusterError, ClusterErrorKind
-from link.places import Peers, Place, Places, network_of
 from link.rates import ServerLimits
+from link.server_slots import KnownPeers, ServerSlot, ServerSlots, network_of
 
 
 class Receiver:
@@ -20,16 +20,12 @@ class Receiver:
     def __init__(self, limits: ServerLimits) -> None:
         """Keep places for callers that have proven who they are apart from those for strangers."""
         self._seconds = limits.receive_seconds
-        self.peers = Peers(limits.idle_seconds)
-        self.known = Places(limits.concurrent, limits.concurrent_per_caller, limits.threads)
-        self.strangers = Places(
-            limits.strangers, limits.strangers_per_network, limits.stranger_threads
-        )
+        self.peers = KnownPeers(limits.idle_seconds)
+        self.known = ServerSlots(limits.concurrent, limits.concurrent_per_caller, limits.threads)
+        self.strangers = ServerSlots(limits.strangers, limits.strangers_per_network, limits.stranger_threads)
 
     @contextmanager
-    def call(
-        self, messages: Iterator[bytes], context: grpc.ServicerContext
-    ) -> Iterator[tuple[bytes, Place]]:
+    def call(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[tuple[bytes, ServerSlot]]:
         """Give the message and the place that the call keeps until it is answered.
 
         ClusterError where there is no message or no place, grpc.RpcError where the call has ended or took too long.

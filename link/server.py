@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import grpc
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from host.addresses import Address
+from host.addresses import HostPort
 from host.ports import is_free
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import Gate, SignedRequest
@@ -96,11 +96,7 @@ class ClusterServer:
         )
         # Requests stay bytes until the envelope is checked: the body is hashed as it came.
         self._server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(
-                    SERVICE, {call.name: self._handler(call) for call in CALLS}
-                ),
-            )
+            (grpc.method_handlers_generic_handler(SERVICE, {call.name: self._handler(call) for call in CALLS}),)
         )
         credentials = grpc.ssl_server_credentials([(certificate.key_pem, certificate.cert_pem)])
         try:
@@ -169,11 +165,7 @@ class ClusterServer:
             self._receiver.peers.prove(peer, caller.address)
         _check_role(call, roles)
         body = decode(call.request, request.body)
-        reply = (
-            _send(body)
-            if call is BANDWIDTH
-            else getattr(self._handlers, call.handler)(caller, body)
-        )
+        reply = _send(body) if call is BANDWIDTH else getattr(self._handlers, call.handler)(caller, body)
         answer = encode(reply)
         self._charge_bytes(caller, bool(roles), len(answer))
         return answer
@@ -205,9 +197,7 @@ def _check_role(call: Call[Any, Any], roles: frozenset[Role]) -> None:
 
 
 def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
-    failure = pb.Failure(
-        kind=error.kind.value, field=error.field, reason=error.reason, remedy=error.remedy
-    )
+    failure = pb.Failure(kind=error.kind.value, field=error.field, reason=error.reason, remedy=error.remedy)
     context.set_trailing_metadata(((FAILURE_KEY, failure.SerializeToString()),))
     context.abort(_STATUS.get(error.kind, grpc.StatusCode.INTERNAL), str(error)[:1024])
     raise AssertionError("abort raises")
@@ -216,7 +206,7 @@ def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
 def _check_free(address: str) -> None:
     """Raise OSError where nothing can listen at host:port."""
     try:
-        found = Address.parse(address, any_port=True)
+        found = HostPort.parse(address, any_port=True)
     except ValueError as error:
         raise OSError(str(error)) from None
     if not is_free(found.host, found.port):

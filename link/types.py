@@ -11,12 +11,12 @@ from typing import Annotated, Any, Protocol
 from domain.bounds import (
     Address,
     Bits,
-    Form,
     Hash,
     Length,
     MaybeHash,
     Name,
     Number,
+    Pattern,
     PublicKey,
     Range,
     Segment,
@@ -61,7 +61,7 @@ _NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
 Path = Annotated[
     str,
     Size(1, TEXT_MAX),
-    Form("a path", f"{_NAME}(/{_NAME}){{0,2}}", "use plain names, at most two folders deep"),
+    Pattern("a path", f"{_NAME}(/{_NAME}){{0,2}}", "use plain names, at most two folders deep"),
 ]
 
 
@@ -558,9 +558,7 @@ _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
 
-STAT_BLOB = Call(
-    name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER
-)
+STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER)
 PUT_CHUNK = Call(
     name="PutChunk",
     request=PutChunkRequest,
@@ -569,9 +567,7 @@ PUT_CHUNK = Call(
     size=CHUNK_BYTES_MAX + 256,
 )
 GET_CHUNK = Call(name="GetChunk", request=GetChunkRequest, reply=Chunk, roles=_KNOWN)
-BANDWIDTH = Call(
-    name="Bandwidth", request=BandwidthRequest, reply=BandwidthReply, roles=frozenset()
-)
+BANDWIDTH = Call(name="Bandwidth", request=BandwidthRequest, reply=BandwidthReply, roles=frozenset())
 JOIN = Call(name="Join", request=JoinRequest, reply=JoinReply, roles=frozenset(), size=4 << 10)
 PROBE = Call(
     name="Probe",
@@ -589,15 +585,9 @@ DELIVER_SHARE = Call(
     roles=_PROVIDER,
     size=MESSAGE_BYTES_MAX,
 )
-SUBMIT_OPENING = Call(
-    name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER
-)
-OFFER_PAYLOAD = Call(
-    name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20
-)
-PAYLOAD_STATUS = Call(
-    name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER
-)
+SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER)
+OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
+PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
 GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 

@@ -113,9 +113,7 @@ def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":
 def _wrong_trace(task: "Task", _index: int, _start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
 
-    def bend(
-        boundary: "Boundary", state: "State", local: "State"
-    ) -> "tuple[Boundary, State, State]":
+    def bend(boundary: "Boundary", state: "State", local: "State") -> "tuple[Boundary, State, State]":
         if not 0 < boundary.index < task.segments:
             return boundary, state, local
         other = _scaled(state, 1.0 + 2.0**-10)
@@ -129,9 +127,7 @@ def _slow(task: "Task", index: int, start: "SlotState") -> "Produced":
     """Train honestly, with a pause after each segment, as a weak machine makes one."""
     from compute_provider.work.worker import honest
 
-    def pause(
-        boundary: "Boundary", state: "State", local: "State"
-    ) -> "tuple[Boundary, State, State]":
+    def pause(boundary: "Boundary", state: "State", local: "State") -> "tuple[Boundary, State, State]":
         time.sleep(SLOW_SECONDS)
         return boundary, state, local
 
@@ -191,9 +187,7 @@ def _scaled(state: "State", factor: float) -> "State":
     import numpy as np
 
     return {
-        name: (value * np.float32(factor)).astype(np.float32)
-        if value.dtype == np.float32
-        else value
+        name: (value * np.float32(factor)).astype(np.float32) if value.dtype == np.float32 else value
         for name, value in state.items()
     }
 
@@ -252,9 +246,7 @@ def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None
     stop = Event()
     on_stop_signal(stop.set)
     key = test_keyring(home).unlock(KEY)
-    config = ProviderConfig(
-        home=home / "provider", node=node, validator=validator, key=key, bond=bond
-    )
+    config = ProviderConfig(home=home / "provider", node=node, validator=validator, key=key, bond=bond)
     run_provider(config, stop, behave=partial(parse, way))
 
 

@@ -60,8 +60,7 @@ def create(
     sizes = [providers] * validators if isinstance(providers, int) else list(providers)
     clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
     members = tuple(
-        _provider(directory, spec, index, misbehave or {}, backends or {})
-        for index, spec in enumerate(clusters)
+        _provider(directory, spec, index, misbehave or {}, backends or {}) for index, spec in enumerate(clusters)
     )
     consumer_home = directory / "consumer"
     consumer = _make_key(consumer_home)

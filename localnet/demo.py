@@ -139,9 +139,7 @@ class Demo:
             progress_base=PROGRESS_BASE,
         )
         clusters = CLUSTERS if self._twice else 2
-        layout = create(
-            self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params
-        )
+        layout = create(self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params)
         network = Network(layout)
         try:
             self._begun(network)
@@ -170,9 +168,7 @@ class Demo:
         job, home = read_job(job_directory), Path(network.layout.consumer_home)
         key = test_keyring(home).unlock(KEY)
         with network.client() as client:
-            made, price, deposit, on_chain, second = self._train(
-                network, client, key, job, job_directory
-            )
+            made, price, deposit, on_chain, second = self._train(network, client, key, job, job_directory)
             if not on_chain.order.close_reason or not on_chain.rounds:
                 told = "; ".join(str(why(on_chain, client.status().clock)).splitlines())
                 raise NetworkError(
@@ -183,11 +179,7 @@ class Demo:
             path = self._directory / "model.safetensors"
             digest = found.save(path)
             blocks = client.status().height
-            seats = tuple(
-                seat
-                for panel in on_chain.panels
-                for seat in client.query(SeatsRequest(*panel.key)).seats
-            )
+            seats = tuple(seat for panel in on_chain.panels for seat in client.query(SeatsRequest(*panel.key)).seats)
         self._seconds["total"] = time.monotonic() - self._started
         return Finished(
             network=network,
@@ -223,17 +215,13 @@ class Demo:
         self._say("submitting the order", network)
         limited = replace(request, price_limit=price)
         made = submit(client, TxSender(client, key), key, job, limited)
-        delivery = Delivery(
-            client=client, key=key, order_id=made.order_id, directory=directory, job=job
-        )
+        delivery = Delivery(client=client, key=key, order_id=made.order_id, directory=directory, job=job)
         second: Delivery | None = None
         if self._twice:
             # It pays what the next cluster asks, too.
             more = replace(request, price_limit=LIMIT_FACTOR * price)
             other = submit(client, TxSender(client, key), key, job, more)
-            second = Delivery(
-                client=client, key=key, order_id=other.order_id, directory=directory, job=job
-            )
+            second = Delivery(client=client, key=key, order_id=other.order_id, directory=directory, job=job)
 
         def seen(on_chain: OrderResponse) -> None:
             network.check_alive()
@@ -302,9 +290,7 @@ class Demo:
                         _BUSY,
                     ) from error
 
-    def _finish_build(
-        self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS
-    ) -> None:
+    def _finish_build(self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS) -> None:
         """Wait until the job is built, and show meanwhile that the network makes blocks."""
         ends = time.monotonic() + seconds
         while True:
@@ -418,8 +404,7 @@ def _second(finished: Finished) -> dict[str, object] | None:
         "price_per_pflop": second.current.price if second.current else 0,
         "closed": second.order.close_reason,
         "providers": sorted({share.claim.provider for share in second.shares}),
-        "same_model": bool(second.rounds)
-        and second.rounds[-1].next_root == finished.on_chain.rounds[-1].next_root,
+        "same_model": bool(second.rounds) and second.rounds[-1].next_root == finished.on_chain.rounds[-1].next_root,
     }
 
 

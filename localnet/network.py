@@ -18,7 +18,7 @@ from pathlib import Path
 from chain.app.homes import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
-from compute_provider.store import Measured, Store
+from compute_provider.store import MachineSpeed, Store
 from compute_provider.work.bench import measure_speed
 from host.files import write_whole
 from host.process import start_child, stop_child
@@ -59,9 +59,7 @@ class Network:
         daemons = [f"{spec.moniker}.validator" for spec in self.layout.validators]
         return [*nodes, *daemons, *(spec.name for spec in self.layout.providers)]
 
-    def start(
-        self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None
-    ) -> None:
+    def start(self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None) -> None:
         """Start the processes (all by default): nodes first, and beside them what waits for a node that answers."""
         chosen = self.names() if names is None else list(names)
         nodes = [name for name in chosen if name.endswith(".node")]
@@ -90,9 +88,7 @@ class Network:
             return
         speed = measure_speed(DEFAULT, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
-        measured = Measured(
-            flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend
-        )
+        measured = MachineSpeed(flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend)
         for home in new:
             with closing(Store(home)) as store:
                 store.put_measured(DEFAULT, measured)
@@ -188,9 +184,7 @@ class Network:
         for state in self.states():
             if not state.running and state.exit_code not in (None, -signal.SIGKILL, 0):
                 tail = _tail(Path(state.log))
-                raise NetworkError(
-                    f"{state.name} ended with {state.exit_code}: {tail} ({state.log})"
-                )
+                raise NetworkError(f"{state.name} ended with {state.exit_code}: {tail} ({state.log})")
 
     def client(self, validator: ValidatorSpec | None = None) -> ChainClient:
         """Return a client of a validator's node (the first one by default)."""
@@ -210,9 +204,7 @@ class Network:
         homes = [spec.home for spec in self.layout.validators]
         return tuple(map(Path, homes + [spec.home for spec in self.layout.providers]))
 
-    def wait_for_height(
-        self, height: int, monikers: Sequence[str], seconds: float = START_SECONDS
-    ) -> None:
+    def wait_for_height(self, height: int, monikers: Sequence[str], seconds: float = START_SECONDS) -> None:
         """Wait until the nodes of these validators have committed ``height``."""
         for moniker in monikers:
             spec = self.layout.validator(moniker)
@@ -223,9 +215,7 @@ class Network:
                     seconds,
                 )
 
-    def wait_until(
-        self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS
-    ) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
         """Wait for a condition, with a deadline, while no process ends by itself."""
         ends = time.monotonic() + seconds
         while not condition():

@@ -35,9 +35,7 @@ def supervisor_of(directory: Path) -> int:
     return lock.holder_of(directory / _PID_FILE)
 
 
-def supervise(
-    network: Network, note: Callable[[str], None], prepare: Callable[[], None], up: str
-) -> None:
+def supervise(network: Network, note: Callable[[str], None], prepare: Callable[[], None], up: str) -> None:
     """Start a network, ``prepare`` it, say ``up``, and carry out requests until SIGTERM or Ctrl-C; then stop it all.
 
     For the main thread of a process that does nothing else.
@@ -64,9 +62,7 @@ def supervise(
             network.stop()
 
 
-def _who_ended(
-    before: Sequence[ProcessState], now: Sequence[ProcessState], directory: Path
-) -> Iterator[str]:
+def _who_ended(before: Sequence[ProcessState], now: Sequence[ProcessState], directory: Path) -> Iterator[str]:
     """Say of each process that has ended how it begins again: nobody but people do that."""
     ran = {state.name for state in before if state.running}
     for state in now:
@@ -127,9 +123,7 @@ def _running(directory: Path) -> int:
 
 
 def _serve_requests(network: Network) -> None:
-    faults = dict(
-        zip(FAULTS, (network.kill, network.pause, network.resume, network.restart), strict=True)
-    )
+    faults = dict(zip(FAULTS, (network.kill, network.pause, network.resume, network.restart), strict=True))
     for request in sorted((network.layout.path / _REQUESTS).glob("*.json")):
         asked = json.loads(request.read_text())
         request.unlink()

@@ -49,9 +49,7 @@ class Slots(ABC):
 class Bands(Slots):
     """By an amount, of which an order needs so much or more."""
 
-    def __init__(
-        self, pairs: Iterable[Valued], value_of: Callable[[int], int], *, ranked: bool = False
-    ) -> None:
+    def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], int], *, ranked: bool = False) -> None:
         """Take pairs of amount and slot; ``value_of`` gives the amount of a slot, by which bids may be ``ranked``."""
         self._value_of, self._ranked = value_of, ranked
         self._band = RANKED_BAND if ranked else BAND
@@ -89,9 +87,7 @@ class Bands(Slots):
 
     def _sums(self) -> list[int]:
         """Return what lies from every so many bands on; of what lies from each on, it would be as many bits again."""
-        parts = [
-            reduce(or_, self._masks[at : at + STRIDE]) for at in range(0, len(self._masks), STRIDE)
-        ]
+        parts = [reduce(or_, self._masks[at : at + STRIDE]) for at in range(0, len(self._masks), STRIDE)]
         return [*accumulate(reversed(parts), or_, initial=0)][::-1]
 
     def all(self) -> int:
@@ -135,9 +131,7 @@ class Bands(Slots):
         self._counts[at : at + 1] = counts
 
 
-def _cut(
-    pairs: Sequence[tuple[int, int]], floor: int | None, band: int
-) -> tuple[list[int], list[int], list[int]]:
+def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tuple[list[int], list[int], list[int]]:
     """Cut ascending pairs into bands of ``band`` bids above ``floor``; an amount that many have gets one of its own."""
     tops: list[int] = []
     masks, counts = [0], [0]
@@ -222,7 +216,7 @@ class Stripes(Slots):
         return int(self._value_of(slot)[1])
 
 
-class Values(Slots):
+class SharedValues(Slots):
     """By a value that many bids share."""
 
     def __init__(self, pairs: Iterable[Valued], doing: Callable[[Any], Iterable[Any]]) -> None:
@@ -247,9 +241,9 @@ class Values(Slots):
             found |= self._masks.get(value, 0)
         return found, 0
 
-    def part(self, mask: int, _: Callable[[int], Any]) -> "Values":
+    def part(self, mask: int, _: Callable[[int], Any]) -> "SharedValues":
         """Return the values of the slots in ``mask``."""
-        part = Values((), self._doing)
+        part = SharedValues((), self._doing)
         part._masks = {value: kept for value, bids in self._masks.items() if (kept := bids & mask)}
         return part
 

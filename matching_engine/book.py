@@ -15,9 +15,9 @@ from typing import Any
 
 from domain.amount import price_ceil
 from domain.market.records import Histogram
-from matching_engine.columns import Column, make_column
+from matching_engine.columns import BookColumn, make_column
 from matching_engine.conditions import CONDITIONS, STOOD, Condition
-from matching_engine.pages import Page, Pages
+from matching_engine.pages import BookPages, Page
 from matching_engine.records import Asked, Fill, Standing
 
 Backing = tuple[bool, int, int, int]
@@ -39,13 +39,13 @@ class Book:
         """Take the bids; ValueError for a bid twice, or a validator with two free amounts."""
         rows = list(standing)
         self._of_validator: dict[str, list[bytes]] = {}
-        self._columns: dict[tuple[str, int], Column] = {}
-        self._columns_for: dict[tuple[int, ...], list[Column]] = {}
+        self._columns: dict[tuple[str, int], BookColumn] = {}
+        self._columns_for: dict[tuple[int, ...], list[BookColumn]] = {}
         backing: dict[str, tuple[int, int]] = {}
         for row in rows:
             self._of_validator.setdefault(row.bid.validator, []).append(row.bid.id)
             _check_backing(row, backing.setdefault(row.bid.validator, _free(row)))
-        self._pages = Pages(rows)
+        self._pages = BookPages(rows)
         if len(self) != len(rows):
             raise ValueError("a bid is in the book twice")
 
@@ -73,7 +73,7 @@ class Book:
             return
         before, place.row = place.row, row
         same_page = self._pages.keeps(place, row)
-        changed: list[tuple[Column, Any, Any]] = []
+        changed: list[tuple[BookColumn, Any, Any]] = []
         for column in self._columns.values():
             was, now = column.has(before), column.has(row)
             if was != now:
@@ -161,7 +161,7 @@ class Book:
             for condition, column in zip(CONDITIONS, self.columns(order), strict=False)
         )
 
-    def columns(self, order: Asked) -> list[Column]:
+    def columns(self, order: Asked) -> list[BookColumn]:
         """Return the columns of all conditions, and at last that of ``STOOD``; the first order that asks makes them."""
         bases = tuple([condition.basis(order) for condition in _READ])
         columns = self._columns_for.get(bases)
@@ -170,7 +170,7 @@ class Book:
             self._columns_for[bases] = columns
         return columns
 
-    def _column(self, condition: Condition, basis: int) -> Column:
+    def _column(self, condition: Condition, basis: int) -> BookColumn:
         column = self._columns.get((condition.name, basis))
         if column is None:
             rows = (place.row for place in self._pages.places.values())
@@ -260,7 +260,7 @@ class Sold:
             self._book.set(row)
 
 
-def make_histogram(wishes: Iterable[tuple[Column, Any]]) -> Histogram:
+def make_histogram(wishes: Iterable[tuple[BookColumn, Any]]) -> Histogram:
     """Count the bids that fail on each column for what is wanted of it."""
     counts = [(column.name, column.failing(want)) for column, want in wishes]
     return tuple([(name, count) for name, count in counts if count])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from matching_engine.amounts import Amounts
-from matching_engine.bands import Bands, Doubts, Slots, Stripes, Valued, Values
+from matching_engine.bands import Bands, Doubts, SharedValues, Slots, Stripes, Valued
 from matching_engine.conditions import PRICE, AtLeast, AtLeastFor, Condition, NoneOf, OneOf
 from matching_engine.records import Standing
 
@@ -22,7 +22,7 @@ COUNTED_MAX = 64
 class Wish(NamedTuple):
     """What an order wants of a column, and how many bids failed when the search began."""
 
-    column: "Column"
+    column: "BookColumn"
     want: Any
     failing: int
 
@@ -32,7 +32,7 @@ class Wish(NamedTuple):
         return column.condition.test(self.want)(column.has(row))
 
 
-class Column(ABC):
+class BookColumn(ABC):
     """What a condition reads of every bid that stands, for one basis."""
 
     def __init__(self, condition: Condition, basis: int) -> None:
@@ -86,7 +86,7 @@ class Column(ABC):
         """Return the slots of a page by their values."""
 
 
-class _OfAmounts(Column):
+class _OfAmounts(BookColumn):
     """By an amount."""
 
     def __init__(self, condition: AtLeast, basis: int, rows: Iterable[Standing]) -> None:
@@ -109,7 +109,7 @@ class _OfAmounts(Column):
         return Bands(pairs, value_of, ranked=self.condition is PRICE)
 
 
-class _OfGroups(Column):
+class _OfGroups(BookColumn):
     """By an amount within a group."""
 
     def __init__(self, condition: AtLeastFor, basis: int, rows: Iterable[Standing]) -> None:
@@ -154,7 +154,7 @@ class _OfGroups(Column):
         return Stripes(pairs, value_of)
 
 
-class _OfValues(Column):
+class _OfValues(BookColumn):
     """By a value that many share. Which values do is worked out once for all orders that want the same."""
 
     def __init__(self, condition: OneOf, basis: int, rows: Iterable[Standing]) -> None:
@@ -197,10 +197,10 @@ class _OfValues(Column):
         return len(self._bids) if want else 0
 
     def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
-        return Values(pairs, self.doing)
+        return SharedValues(pairs, self.doing)
 
 
-class _OfNames(Column):
+class _OfNames(BookColumn):
     """By a name, of which an order excludes a few. In a page its bids are looked at one by one."""
 
     def __init__(self, condition: NoneOf, basis: int, rows: Iterable[Standing]) -> None:
@@ -227,7 +227,7 @@ class _OfNames(Column):
         return Doubts(pairs)
 
 
-def make_column(condition: Condition, basis: int, rows: Iterable[Standing]) -> Column:
+def make_column(condition: Condition, basis: int, rows: Iterable[Standing]) -> BookColumn:
     """Return the column of a condition and a basis, with these bids."""
     match condition:
         case AtLeast():

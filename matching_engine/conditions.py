@@ -287,9 +287,7 @@ CONDITIONS: tuple[Condition, ...] = (
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
         own=True,
-        offers=(
-            Option("price", OptionKind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),
-        ),
+        offers=(Option("price", OptionKind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),),
     ),
     OneOf(
         name="device_class",
@@ -316,14 +314,8 @@ CONDITIONS: tuple[Condition, ...] = (
         helps="ask for less memory, or wait for a bid with what the job needs",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
-        asks=(
-            Option(
-                "memory", OptionKind.SIZE, "At least so many bytes a device.  [what the job needs]"
-            ),
-        ),
-        offers=(
-            Option(field="memory", kind=OptionKind.SIZE, help="Bytes a device.", default="1GiB"),
-        ),
+        asks=(Option("memory", OptionKind.SIZE, "At least so many bytes a device.  [what the job needs]"),),
+        offers=(Option(field="memory", kind=OptionKind.SIZE, help="Bytes a device.", default="1GiB"),),
     ),
     OneOf(
         name="regions",
@@ -369,9 +361,7 @@ CONDITIONS: tuple[Condition, ...] = (
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
         own=True,
-        offers=(
-            Option(field="min_work", kind=OptionKind.WORK, help="FLOPs of an order.", default=1),
-        ),
+        offers=(Option(field="min_work", kind=OptionKind.WORK, help="FLOPs of an order.", default=1),),
     ),
     AtLeast(
         name="max_work",
@@ -391,9 +381,7 @@ CONDITIONS: tuple[Condition, ...] = (
         has=lambda standing, _: standing.bid.offer.max_payload or UNBOUNDED,
         needs=lambda order, _: order.payload_bytes,
         own=True,
-        offers=(
-            Option("max_payload", OptionKind.SIZE, "Bytes of payload and data of an order.  [any]"),
-        ),
+        offers=(Option("max_payload", OptionKind.SIZE, "Bytes of payload and data of an order.  [any]"),),
     ),
     AtLeast(
         name="accept",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from matching_engine.bands import Slots, slots_of
-from matching_engine.columns import Column
+from matching_engine.columns import BookColumn
 from matching_engine.records import Standing
 
 PAGE = 8_192
@@ -30,7 +30,7 @@ def key_of(row: Standing) -> Key:
     return row.bid.offer.price, row.bid.id
 
 
-class Place:
+class BookPosition:
     """A bid in the book: what stands there, and in which slot of which page."""
 
     __slots__ = ("page", "row", "slot")
@@ -49,10 +49,10 @@ class Page:
 
     def __init__(self) -> None:
         """Have no bids."""
-        self.places: list[Place | None] = []
+        self.places: list[BookPosition | None] = []
         self.free: list[int] = []
         self.bids = 0
-        self.slots: dict[Column, Slots] = {}
+        self.slots: dict[BookColumn, Slots] = {}
 
     def __len__(self) -> int:
         """Return how many bids it has."""
@@ -65,7 +65,7 @@ class Page:
             raise LookupError(f"slot {slot} is free")
         return place.row
 
-    def slots_by(self, column: Column) -> Slots:
+    def slots_by(self, column: BookColumn) -> Slots:
         """Return the slots by what a column reads; they are made when they are asked for first."""
         found = self.slots.get(column)
         if found is None:
@@ -74,24 +74,24 @@ class Page:
             self.slots[column] = found
         return found
 
-    def reader(self, column: Column) -> Callable[[int], Any]:
+    def reader(self, column: BookColumn) -> Callable[[int], Any]:
         """Return the function from a slot to what a column reads of its bid."""
         return lambda slot: column.has(self.row(slot))
 
-    def enter(self, row: Standing) -> Place:
+    def enter(self, row: Standing) -> BookPosition:
         """Give a bid a slot."""
         if self.free:
-            place = Place(row, self, self.free.pop())
+            place = BookPosition(row, self, self.free.pop())
             self.places[place.slot] = place
         else:
-            place = Place(row, self, _NUMBERS[len(self.places)])
+            place = BookPosition(row, self, _NUMBERS[len(self.places)])
             self.places.append(place)
         self.bids |= 1 << place.slot
         for column, slots in self.slots.items():
             slots.toggle(column.has(row), place.slot, there=True)
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: BookPosition) -> None:
         """Free the slot of a bid."""
         for column, slots in self.slots.items():
             slots.toggle(column.has(place.row), place.slot, there=False)
@@ -100,7 +100,7 @@ class Page:
         self.free.append(place.slot)
 
 
-class Pages:
+class BookPages:
     """All pages, in order of price."""
 
     def __init__(self, rows: Iterable[Standing] = ()) -> None:
@@ -109,7 +109,7 @@ class Pages:
         step = PAGE * 3 // 4
         self._lows: list[Key] = []
         self._pages: list[Page] = []
-        self.places: dict[bytes, Place] = {}
+        self.places: dict[bytes, BookPosition] = {}
         """Where each bid lies, by its id."""
         for at in range(0, len(ordered), step):
             page = Page()
@@ -122,7 +122,7 @@ class Pages:
         """Yield the pages, the cheapest first, each with a price that none of its bids is below."""
         return ((low, page) for (low, _), page in zip(self._lows, self._pages, strict=True))
 
-    def keeps(self, place: Place, row: Standing) -> bool:
+    def keeps(self, place: BookPosition, row: Standing) -> bool:
         """Tell whether a bid stays on its page when it becomes ``row``."""
         key = key_of(row)
         at = self._at(key)
@@ -170,14 +170,10 @@ class Pages:
     def _part(self, page: Page, bids: int) -> Page:
         part = Page()
         part.bids = bids
-        part.places = [
-            place if bids >> slot & 1 else None for slot, place in enumerate(page.places)
-        ]
+        part.places = [place if bids >> slot & 1 else None for slot, place in enumerate(page.places)]
         part.free = [slot for slot, place in enumerate(part.places) if place is None]
         for place in part.places:
             if place is not None:
                 place.page = part
-        part.slots = {
-            column: slots.part(bids, part.reader(column)) for column, slots in page.slots.items()
-        }
+        part.slots = {column: slots.part(bids, part.reader(column)) for column, slots in page.slots.items()}
         return part

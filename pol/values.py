@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Annotated
 
-from domain.bounds import Form, Length, Range, Size
+from domain.bounds import Length, Pattern, Range, Size
 from domain.readable import Readable
 from pol.limits import MAX_DIMENSION, MAX_RANK
 
@@ -17,13 +17,13 @@ Shape = tuple[int, ...]
 
 MAX_NAME = 160
 """Characters of the name of a tensor, an input or an output."""
-NAME = Form(
+NAME = Pattern(
     "words of letters, digits and underscores with dots between them",
     r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*",
     "rename it",
 )
 TensorName = Annotated[str, Size(1, MAX_NAME), NAME]
-DType = Annotated[str, Form("a dtype", "|".join(ITEM_SIZE), f"use one of {', '.join(ITEM_SIZE)}")]
+DType = Annotated[str, Pattern("a dtype", "|".join(ITEM_SIZE), f"use one of {', '.join(ITEM_SIZE)}")]
 Dimensions = Annotated[
     tuple[Annotated[int, Range(0, MAX_DIMENSION)], ...],
     Length(0, MAX_RANK),

@@ -49,9 +49,7 @@ def _own(lock: Path) -> None:
     try:
         fcntl.flock(os.open(lock, os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pytest.fail(
-            f"another process of this run starts networks of {lock.name}, too: run it with --dist loadgroup"
-        )
+        pytest.fail(f"another process of this run starts networks of {lock.name}, too: run it with --dist loadgroup")
 
 
 @cache

@@ -18,10 +18,22 @@ from benchmarks.catalogue import CATALOGUE
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 _COUNT = "\n**"
 _TRIED = (
-    "torch", "torchvision", "transformers", "peft", "datasets", "timm", "vit-pytorch", "x-transformers",
-    "denoising-diffusion-pytorch", "segmentation-models-pytorch", "pytorch-metric-learning", "lightly",
-    "torch_geometric", "lightning", "keras",
-)  # fmt: skip
+    "torch",
+    "torchvision",
+    "transformers",
+    "peft",
+    "datasets",
+    "timm",
+    "vit-pytorch",
+    "x-transformers",
+    "denoising-diffusion-pytorch",
+    "segmentation-models-pytorch",
+    "pytorch-metric-learning",
+    "lightly",
+    "torch_geometric",
+    "lightning",
+    "keras",
+)
 _ROWS = Mapping[str, Mapping[str, Any]]
 
 
@@ -57,9 +69,7 @@ def table_of(rows: _ROWS) -> str:
     for name, row in rows.items():
         nodes, seconds = f"{row['nodes']:,.0f}", f"{row['value']:.1f}"
         difference = "" if row["error"] else _short(row["difference"])
-        lines.append(
-            f"| {name} | {'no' if row['error'] else 'yes'} | {nodes} | {difference} | {seconds} |"
-        )
+        lines.append(f"| {name} | {'no' if row['error'] else 'yes'} | {nodes} | {difference} | {seconds} |")
     lines += ["", "## What the others need", ""]
     lines += [f"- **{name}**: {row['error']}" for name, row in rows.items() if row["error"]]
     return "\n".join(lines) + "\n"

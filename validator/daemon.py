@@ -123,31 +123,25 @@ class ValidatorDaemon:
         self._sender = TxSender(self._client, key)
         self._store = ValidatorStore(config.home / "validator.db")
         self._store.set_aside_damaged()
-        self._blobs = BlobStore(
-            config.home / "blobs", config.blob_quota, config.owner_quota, config.blob_quota // 4
-        )
+        self._blobs = BlobStore(config.home / "blobs", config.blob_quota, config.owner_quota, config.blob_quota // 4)
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._meters = Meters(metrics.METRICS)
-        self._counts = metrics.Counts(self._meters)
+        self._counts = metrics.ValidatorCounts(self._meters)
         counted, scratch = self._counts.replays, config.home / "scratch"
         clear(scratch)
         self._scratch = scratch
         self._pool = ReplayPool(config.processes, folder=scratch, ended=counted("own"))
         # Silence on a seat is cut: no replay of its own rounds, however long, keeps this validator from it.
         self._seat_pool = ReplayPool(config.processes, folder=scratch, ended=counted("seats"))
-        self._trials = ReplayPool(
-            1, folder=config.home / "trials", fresh=True, ended=counted("trials")
-        )
+        self._trials = ReplayPool(1, folder=config.home / "trials", fresh=True, ended=counted("trials"))
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
         self._links = Connections(key)
-        self._outbox = Outbox(
-            self._sender, self._sent, stop, self._wake, EXPECTED, ended=self._counts.sent
-        )
+        self._outbox = Outbox(self._sender, self._sent, stop, self._wake, EXPECTED, ended=self._counts.sent)
         pools = {"own": self._pool, "seats": self._seat_pool, "trials": self._trials}
-        self._told = metrics.DaemonLook(
+        self._told = metrics.ValidatorHealth(
             me=self._me,
             node=config.node,
             home=config.home,
@@ -181,18 +175,14 @@ class ValidatorDaemon:
         try:
             self._node.wait_for(self._connect)
             # Before anything is signed: with a wrong clock the calls of others are refused.
-            self._clock.wait_until_right(
-                lambda: self._node.ask(self._client.status), self._stop, _log.warning
-            )
+            self._clock.wait_until_right(lambda: self._node.ask(self._client.status), self._stop, _log.warning)
             # Looked at once, so that the first callers meet somebody who knows them.
             self._node.wait_for(self._look)
             if self._stop.is_set():
                 return
             self._check_operator()
             self._say_what_computes(prepared[0])
-            server = ClusterServer(
-                self._config.listen, self._certificate, self._service, self._chain_id
-            )
+            server = ClusterServer(self._config.listen, self._certificate, self._service, self._chain_id)
             server.start()
             while not self._stop.is_set():
                 self._tick()
@@ -254,9 +244,7 @@ class ValidatorDaemon:
             connect=self._link,
             clock=lambda: self._service.view.clock,
         )
-        keeper = Keeper(
-            ledger=ledger, blobs=blobs, jobs=jobs, keep_providers=self._service.presence.keep
-        )
+        keeper = Keeper(ledger=ledger, blobs=blobs, jobs=jobs, keep_providers=self._service.presence.keep)
         self._receipts: Mapping[type, Callable[[Any, TxReceipt], None]] = {
             SendTx: performer.sent,
             SendNotice: performer.sent,
@@ -346,11 +334,7 @@ class ValidatorDaemon:
         own = view.validators.get(self._me)
         mine = (self._config.endpoint, self._certificate.der)
         before, self._told.rival = self._told.rival, ""
-        if (
-            self._ledger.standing.published
-            and own is not None
-            and (own.endpoint, own.certificate) != mine
-        ):
+        if self._ledger.standing.published and own is not None and (own.endpoint, own.certificate) != mine:
             self._told.rival = (
                 f"another daemon with this operator's key has published {own.endpoint}, so that nobody calls this one;"
                 " end one of the two, and start the other anew"
@@ -407,9 +391,7 @@ class ValidatorDaemon:
         return wanted
 
     def _start(self, action: Action) -> None:
-        self._lanes.start(
-            action.key, work_of(self._table, action), action.lane, self._observer.began
-        )
+        self._lanes.start(action.key, work_of(self._table, action), action.lane, self._observer.began)
 
     def _sent(self, action: Outgo, receipt: TxReceipt) -> None:
         """Take note of what came of a transaction."""
@@ -423,7 +405,5 @@ class ValidatorDaemon:
         """Return a client of another validator; ClusterError where there is none."""
         validator = self._service.view.validators.get(operator)
         if validator is None:
-            raise ClusterError(
-                ClusterErrorKind.UNREACHABLE, f"{operator} is no validator (any more)"
-            )
+            raise ClusterError(ClusterErrorKind.UNREACHABLE, f"{operator} is no validator (any more)")
         return self._links.client(validator, self._chain_id)

@@ -99,17 +99,13 @@ class Ledger:
                         held[state.root] = state
         return held
 
-    def take_openings(
-        self, leg: LegKey, opening: StateRef | None, slots: tuple[SlotLocal, ...]
-    ) -> None:
+    def take_openings(self, leg: LegKey, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
         """Hold states of another leg for this one; without them it is declined at the next look."""
         needs = [item.state.blob for item in slots]
         if opening is not None:
             needs.append(opening.blob)
         try:
-            self.change(
-                leg.order_id, leg.leg, lambda now: openings_taken(now, opening, slots), needs
-            )
+            self.change(leg.order_id, leg.leg, lambda now: openings_taken(now, opening, slots), needs)
         except ClusterError as error:
             _log.warning("%s: the states that it starts from are gone: %s", leg, error)
 

@@ -10,7 +10,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from domain.ledger.queries import AccountResponse
 from host.lanes import Lanes, Outcome
-from host.metrics import Kind, Meters, Metric
+from host.metrics import Meters, Metric, MetricKind
 from link.blobs import BlobStore
 from pol.work.pool import Ended, ReplayPool
 from validator.decide.actions import Lane
@@ -22,90 +22,86 @@ from validator.work.outbox import TxOutcome
 STUCK_SECONDS = 120.0
 """How long a turn of the loop may take until the daemon counts as ill."""
 
-CLOCK = Metric(
-    "assay_validator_chain_clock", Kind.GAUGE, "Chain clock at the last look, in seconds."
-)
+CLOCK = Metric("assay_validator_chain_clock", MetricKind.GAUGE, "Chain clock at the last look, in seconds.")
 LOOK_AGE = Metric(
     "assay_validator_look_age_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Since the last look at the chain that succeeded.",
 )
-NODE_UP = Metric("assay_validator_node_up", Kind.GAUGE, "1 where its node answers.")
+NODE_UP = Metric("assay_validator_node_up", MetricKind.GAUGE, "1 where its node answers.")
 DUTIES = Metric(
     name="assay_validator_duties",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Open duties by kind: accept (a match), train (an order that runs), window (its rounds that others recompute),"
     " commit and reveal (its seats in panels about others).",
     labels=("kind",),
 )
 DEADLINE = Metric(
     name="assay_validator_deadline_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Chain seconds until the nearest deadline of a kind of duty; negative where it has passed.",
     labels=("kind",),
 )
 REPLAYS = Metric(
     name="assay_validator_replays",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Tasks that compute, by pool (own rounds, seats, trials) and state (running, waiting).",
     labels=("pool", "state"),
 )
 REPLAY_SECONDS = Metric(
     name="assay_validator_replay_seconds",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     help="Time of tasks that have ended, by pool and outcome (done, failed).",
     labels=("pool", "outcome"),
 )
 ACTIONS = Metric(
     name="assay_validator_open_actions",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
     labels=("lane", "state"),
 )
 ACTIONS_ENDED = Metric(
     name="assay_validator_actions_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Actions that have ended, by lane and outcome (done, failed, bug).",
     labels=("lane", "outcome"),
 )
 FAILURES = Metric(
     name="assay_validator_failures_in_a_row",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="By lane, of the action that has failed most often in a row: each time the pause doubles.",
     labels=("lane",),
 )
 SEATS_MISSED = Metric(
     "assay_validator_seats_missed",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Stages of panels in which it was silent since genesis, by the chain.",
 )
 SEATS_ANSWERED = Metric(
-    "assay_validator_seats_answered", Kind.GAUGE, "Seats that it answered rightly, by the chain."
+    "assay_validator_seats_answered", MetricKind.GAUGE, "Seats that it answered rightly, by the chain."
 )
-LEGS_FAILED = Metric(
-    "assay_validator_legs_failed", Kind.GAUGE, "Orders that it won and failed, by the chain."
-)
-JAILED = Metric("assay_validator_jailed", Kind.GAUGE, "1 while it is jailed.")
-BALANCE = Metric("assay_validator_balance_uassay", Kind.GAUGE, "Coins of the operator's account.")
-STAKE = Metric("assay_validator_stake_uassay", Kind.GAUGE, "Its stake.")
-BOND = Metric("assay_validator_bond_uassay", Kind.GAUGE, "What is free in its bond account.")
-BLOBS = Metric("assay_validator_blob_bytes", Kind.GAUGE, "Files of orders that it holds.")
-DISK_FREE = Metric("assay_validator_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
+LEGS_FAILED = Metric("assay_validator_legs_failed", MetricKind.GAUGE, "Orders that it won and failed, by the chain.")
+JAILED = Metric("assay_validator_jailed", MetricKind.GAUGE, "1 while it is jailed.")
+BALANCE = Metric("assay_validator_balance_uassay", MetricKind.GAUGE, "Coins of the operator's account.")
+STAKE = Metric("assay_validator_stake_uassay", MetricKind.GAUGE, "Its stake.")
+BOND = Metric("assay_validator_bond_uassay", MetricKind.GAUGE, "What is free in its bond account.")
+BLOBS = Metric("assay_validator_blob_bytes", MetricKind.GAUGE, "Files of orders that it holds.")
+DISK_FREE = Metric("assay_validator_disk_free_bytes", MetricKind.GAUGE, "Free on the disk of the home.")
 PROVIDERS = Metric(
     name="assay_validator_providers",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Providers: admitted, polling (of these), asking (to be admitted).",
     labels=("state",),
 )
 TXS = Metric(
     name="assay_validator_txs_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Transactions by outcome: arrived, refused, failed (nobody said what came of it).",
     labels=("outcome",),
 )
 SIGNATURES = Metric(
     name="assay_validator_signatures_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Signatures of providers that it checked, by outcome: right, wrong.",
     labels=("outcome",),
 )
@@ -135,7 +131,7 @@ METRICS = (
 )
 
 
-class Counts:
+class ValidatorCounts:
     """Counts what happens in a daemon."""
 
     def __init__(self, meters: Meters) -> None:
@@ -159,9 +155,7 @@ class Counts:
 
         return ended
 
-    def verifying(
-        self, verify: Callable[[bytes, bytes, bytes], bool]
-    ) -> Callable[[bytes, bytes, bytes], bool]:
+    def verifying(self, verify: Callable[[bytes, bytes, bytes], bool]) -> Callable[[bytes, bytes, bytes], bool]:
         """Return ``verify`` with its outcomes counted."""
 
         def counted(key: bytes, message: bytes, signature: bytes) -> bool:
@@ -173,7 +167,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class DaemonLook:
+class ValidatorHealth:
     """Reads the values of a daemon's metrics, and tells what is wrong with it.
 
     ``service`` is there once the node has answered; ``turned`` and ``looked`` (monotonic) are set by the loop.
@@ -201,9 +195,7 @@ class DaemonLook:
         show(NODE_UP, not self.away)
         show(BLOBS, self.blobs.total())
         show(DISK_FREE, shutil.disk_usage(self.home).free)
-        show_all(
-            ACTIONS, {(str(lane), state): n for (lane, state), n in self.lanes.counts().items()}
-        )
+        show_all(ACTIONS, {(str(lane), state): n for (lane, state), n in self.lanes.counts().items()})
         show_all(FAILURES, {(str(lane),): n for lane, n in self.lanes.failures().items()})
         replays: dict[tuple[str, ...], float] = {}
         for name, pool in self.pools.items():

@@ -49,9 +49,7 @@ class Observer:
     _slow_at: float = 0.0
     _newest: int = 0  # chain clock, in seconds
 
-    def look(
-        self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()
-    ) -> ChainView:
+    def look(self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
 
         Live orders, panels and seats are read each time; validators, providers and orders that only wait for their

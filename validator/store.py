@@ -348,9 +348,7 @@ class TraceReader:
         """Yield all shares of rounds that go on, without the trace of those of which it is ``known``."""
         for where, work in self._records.scan(_WORKS):
             order_id, leg, round, _ = where
-            key = ShareKey(
-                order_id=order_id, leg=leg, round=round, slot=work.slot, issue=work.issue
-            )
+            key = ShareKey(order_id=order_id, leg=leg, round=round, slot=work.slot, issue=work.issue)
             packet = None if known(key) else self._records.get(_PACKETS, *where)
             checked = tuple(found for _, found in self._records.scan(_CHECKED, *where))
             yield key, replace(work, packet=packet, checked=checked)

@@ -53,15 +53,11 @@ def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
     try:
         unknown = _find_unknown(cls.FromString(raw))
     except UNREADABLE:
-        return Refusal(
-            TX_DECODE, field, f"not a {cls.DESCRIPTOR.full_name}", "encode it as protobuf"
-        )
+        return Refusal(TX_DECODE, field, f"not a {cls.DESCRIPTOR.full_name}", "encode it as protobuf")
     if unknown is not None:
         path, number = unknown
         where = ".".join(part for part in (field, path) if part)
-        return Refusal(
-            TX_DECODE, where, f"unknown field {number}", "leave out what this chain does not know"
-        )
+        return Refusal(TX_DECODE, where, f"unknown field {number}", "leave out what this chain does not know")
     return Refusal(
         TX_DECODE,
         field,

@@ -100,9 +100,7 @@ def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str
     ]
 
 
-def _function(
-    arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]
-) -> Callable[..., Any]:
+def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]) -> Callable[..., Any]:
     """Return the function of these lines, as ``dataclass`` makes constructors: most of the time of generic code goes
     into loops and calls that lines of their own do without. They consist of names of fields and of ``known``.
     """

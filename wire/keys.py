@@ -19,7 +19,7 @@ from coincurve._libsecp256k1 import ffi, lib
 from coincurve.context import GLOBAL_CONTEXT
 
 from wire.address import PUB_KEY_BYTES, address_of
-from wire.memory import Memory
+from wire.memory import RecentValues
 
 SIGNATURE_BYTES = 64
 SECRET_BYTES = 32
@@ -151,7 +151,7 @@ class SignatureVerifier:
 
     def __init__(self, capacity: int = 200_000, verify_cases: VerifyCases = verify_at_once) -> None:
         """Remember at most ``capacity`` signatures (about 250 bytes each); ``verify_cases`` does many at once."""
-        self._held: Memory[bytes, bool] = Memory(capacity)
+        self._held: RecentValues[bytes, bool] = RecentValues(capacity)
         self._verify_cases = verify_cases
         self.verified = 0  # how often the curve was really asked
 

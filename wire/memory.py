@@ -8,7 +8,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Memory(Generic[K, V]):
+class RecentValues(Generic[K, V]):
     """Values by key, the newest of them; any thread may read and write.
 
     It has two halves: when the young one is full it becomes the old one, and what was in the old one is forgotten. So

@@ -55,16 +55,12 @@ def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
     try:
         return read(message)
     except Refusal as refusal:
-        raise Refusal(
-            refusal.code, f"{field}.{refusal.field}", refusal.reason, refusal.remedy
-        ) from None
+        raise Refusal(refusal.code, f"{field}.{refusal.field}", refusal.reason, refusal.remedy) from None
 
 
 def to_proto(message: Message) -> AnyProto:
     """Return the Any of a domain message."""
-    return AnyProto(
-        type_url=type_url(message), value=_WRITERS[type(message)](message).SerializeToString()
-    )
+    return AnyProto(type_url=type_url(message), value=_WRITERS[type(message)](message).SerializeToString())
 
 
 def response_class(message: Message) -> Any:

@@ -84,7 +84,5 @@ def decode_response(method: QueryMethod, data: bytes) -> Any:
     try:
         message = method.response_proto.FromString(data)
     except UNREADABLE:
-        raise Refusal(
-            TX_DECODE, "response", "not what this query answers", "ask a node of this chain"
-        ) from None
+        raise Refusal(TX_DECODE, "response", "not what this query answers", "ask a node of this chain") from None
     return method.read_response(message)

@@ -48,9 +48,7 @@ def events_proto(events: Sequence[Event]) -> list[Any]:
     return [
         EventProto(
             type=event.type,
-            attributes=[
-                EventAttribute(key=key, value=value, index=True) for key, value in event.attributes
-            ],
+            attributes=[EventAttribute(key=key, value=value, index=True) for key, value in event.attributes],
         )
         for event in events
     ]

@@ -48,12 +48,10 @@ from wire.canonical import parse, read
 from wire.convert import maker, reader
 from wire.envelope import Envelope
 from wire.keys import SIGNATURE_BYTES, Key
-from wire.memory import Memory
+from wire.memory import RecentValues
 from wire.messages import from_bytes, to_proto
 
-_DIRECT: bytes = ModeInfo(
-    single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)
-).SerializeToString()
+_DIRECT: bytes = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)).SerializeToString()
 _UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
@@ -153,9 +151,7 @@ def _why_not(raw: bytes) -> Refusal:
     if len(infos) != 1 or len(signatures) != 1:
         reason = f"{len(infos)} signers and {len(signatures)} signatures"
         return Refusal(UNAUTHORIZED, where, reason, "send exactly one of each")
-    return Refusal(
-        UNAUTHORIZED, f"{where}.mode_info", "not SIGN_MODE_DIRECT", "sign with SIGN_MODE_DIRECT"
-    )
+    return Refusal(UNAUTHORIZED, f"{where}.mode_info", "not SIGN_MODE_DIRECT", "sign with SIGN_MODE_DIRECT")
 
 
 def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
@@ -166,9 +162,7 @@ def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
     memo = body.memo
     if memo:
         if len(memo.encode()) > MEMO_BYTES_MAX:
-            raise Refusal(
-                MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes"
-            )
+            raise Refusal(MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes")
         _check_memo(memo)
     where = iter(_MESSAGE_FIELDS)
     return tuple([from_bytes(one.type_url, one.value, next(where)) for one in packed]), memo
@@ -242,9 +236,7 @@ def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
         check_address(payer, "auth_info.fee.payer")
     gas_limit: int = fee.gas_limit
     if gas_limit > GAS_MAX:
-        raise Refusal(
-            BAD_FIELD, "auth_info.fee.gas_limit", f"{gas_limit} is too much", f"at most {GAS_MAX}"
-        )
+        raise Refusal(BAD_FIELD, "auth_info.fee.gas_limit", f"{gas_limit} is too much", f"at most {GAS_MAX}")
     coins = fee.amount
     if len(coins) > 1:
         raise Refusal(
@@ -260,9 +252,7 @@ def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
 
 
 def _not_supported(field: str, what: str) -> Refusal:
-    return Refusal(
-        INVALID_REQUEST, field, f"{what} are not part of this chain", "leave the field out"
-    )
+    return Refusal(INVALID_REQUEST, field, f"{what} are not part of this chain", "leave the field out")
 
 
 # --- building ----------------------------------------------------------------
@@ -287,18 +277,14 @@ def build_tx(
     return _raw(body, auth, signature)
 
 
-def build_unsigned_tx(
-    messages: Sequence[Message], pub_key: bytes, *, sequence: int, memo: str = ""
-) -> bytes:
+def build_unsigned_tx(messages: Sequence[Message], pub_key: bytes, *, sequence: int, memo: str = "") -> bytes:
     """Return the bytes of a transaction to simulate: no fee, and an empty signature."""
     return _raw(_body(messages, memo, 0), _auth(pub_key, sequence, (), 0), b"")
 
 
 def _body(messages: Sequence[Message], memo: str, timeout_height: int) -> bytes:
     packed = [to_proto(message) for message in messages]
-    body: bytes = TxBody(
-        messages=packed, memo=memo, timeout_height=timeout_height
-    ).SerializeToString()
+    body: bytes = TxBody(messages=packed, memo=memo, timeout_height=timeout_height).SerializeToString()
     return body
 
 
@@ -314,9 +300,7 @@ def _auth(pub_key: bytes, sequence: int, fee: Sequence[Coin], gas_limit: int) ->
 
 
 def _raw(body: bytes, auth: bytes, signature: bytes) -> bytes:
-    raw: bytes = TxRaw(
-        body_bytes=body, auth_info_bytes=auth, signatures=[signature]
-    ).SerializeToString()
+    raw: bytes = TxRaw(body_bytes=body, auth_info_bytes=auth, signatures=[signature]).SerializeToString()
     return raw
 
 
@@ -341,9 +325,9 @@ class TxDecoder:
 
     def __init__(self) -> None:
         """Start without memories."""
-        self._small: Memory[bytes, Tx] = Memory(ROOM_SMALL)
-        self._large: Memory[bytes, Tx] = Memory(ROOM_LARGE)
-        self._refused: Memory[bytes, Refusal] = Memory(ROOM_REFUSED)
+        self._small: RecentValues[bytes, Tx] = RecentValues(ROOM_SMALL)
+        self._large: RecentValues[bytes, Tx] = RecentValues(ROOM_LARGE)
+        self._refused: RecentValues[bytes, Refusal] = RecentValues(ROOM_REFUSED)
         self.decoded = 0
 
     def __call__(self, raw: bytes) -> Tx | Refusal:

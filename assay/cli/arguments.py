@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from assay.settings import kinds
-from assay.settings.kinds import Choice, Endpoint, Host, Kind, Peers, Text, Whole
+from assay.settings.kinds import Endpoint, Host, Kind, PeerList, Text, Whole, WordChoice
 from domain.amount import ASSAY, MONEY_MAX, WORK_MAX, in_assay
 from domain.errors import Refusal
 from domain.limits import DURATION_MAX, ROUNDS_MAX
@@ -29,14 +29,14 @@ _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 def click_type(kind: Kind) -> click.ParamType[Any]:
     """Return the click type of options that take a kind of value."""
     match kind:
-        case Choice(options):
+        case WordChoice(options):
             return click.Choice(options)
         case Whole(low, high):
             return click.IntRange(low, high)
         case Text():
             return click.STRING
-        case Host() | Endpoint() | Peers():
-            return Checked(kind)
+        case Host() | Endpoint() | PeerList():
+            return CheckedParam(kind)
 
 
 class Bounded(click.ParamType[int]):
@@ -134,9 +134,7 @@ class Tags(click.ParamType[tuple[str, ...]]):
 
     name = "tag,..."
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         """Return the tags, each once, in order."""
         if isinstance(value, tuple):
             return value
@@ -148,16 +146,14 @@ class Names(click.ParamType[tuple[str, ...]]):
 
     name = "name,..."
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         """Return the names."""
         if isinstance(value, tuple):
             return value
         return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-class Address(click.ParamType[str]):
+class AddressParam(click.ParamType[str]):
     """The address of an account."""
 
     name = "address"
@@ -173,7 +169,7 @@ class Address(click.ParamType[str]):
         return str(value)
 
 
-class Checked(click.ParamType[str]):
+class CheckedParam(click.ParamType[str]):
     """A text that its kind checks."""
 
     def __init__(self, kind: Kind) -> None:
@@ -189,25 +185,23 @@ class Checked(click.ParamType[str]):
         return str(value)
 
 
-class BeaconKey(click.ParamType[bytes]):
+class BeaconKeyParam(click.ParamType[bytes]):
     """The public half of a beacon key, as `assay node show` prints it."""
 
     name = "beacon_key"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bytes:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
         """Return its 33 bytes."""
         if not _BEACON_KEY.fullmatch(value):
             self.fail(f"{value!r} is not a beacon key; it has 66 hex digits", param, ctx)
         return bytes.fromhex(value)
 
 
-ADDRESS = Address()
-BEACON_KEY = BeaconKey()
+ADDRESS = AddressParam()
+BEACON_KEY = BeaconKeyParam()
 ENDPOINT = click_type(Endpoint())
 HOST = click_type(Host())
-PEERS = click_type(Peers())
+PEERS = click_type(PeerList())
 AMOUNT = Amount()
 DURATION = Duration()
 SIZE = ByteSize()

@@ -54,9 +54,7 @@ def command() -> None:
     help="How long it stands.",
 )
 @common_options
-def place(
-    context: CommandContext, capacity: int, providers_bps: int, lasts: int, **values: Any
-) -> None:
+def place(context: CommandContext, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
     """Place a bid."""
     from domain.market.messages import MsgPlaceBid
 
@@ -128,9 +126,17 @@ def bid_table(found: "Sequence[BackedBid]", clock: int) -> "Table":
         for bid, backed in ((each.bid, each.backed) for each in found)
     ]
     columns = (
-        "bid", "validator", "price", "device", "speed of a slot", "slots", "work left",
-        "stake backs", "tiers", "expires in",
-    )  # fmt: skip
+        "bid",
+        "validator",
+        "price",
+        "device",
+        "speed of a slot",
+        "slots",
+        "work left",
+        "stake backs",
+        "tiers",
+        "expires in",
+    )
     return table("Bids", columns, rows)
 
 
@@ -163,9 +169,7 @@ def show(context: CommandContext, bid: str) -> None:
     help="How long it stands.",
 )
 @common_options
-def change(
-    context: CommandContext, bid: str, price: int | None, capacity: int | None, lasts: int
-) -> None:
+def change(context: CommandContext, bid: str, price: int | None, capacity: int | None, lasts: int) -> None:
     """Change a bid."""
     from domain.market.messages import MsgChangeBid
 
@@ -187,9 +191,7 @@ def change(
     )
 
 
-@command.command(
-    help="Take a bid out of the book.\n\n" + BID_ID + "Example: assay bid withdraw 1a2b… --from op"
-)
+@command.command(help="Take a bid out of the book.\n\n" + BID_ID + "Example: assay bid withdraw 1a2b… --from op")
 @click.argument("bid")
 @common_options
 def withdraw(context: CommandContext, bid: str) -> None:
@@ -211,14 +213,8 @@ def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, 
 
     found = best_offer(client.query(ProvidersRequest(validator, 1000, "")).providers, slots)
     if not all(found):
-        few = (
-            f"{slots} of your providers have no certificate"
-            if slots
-            else "no provider of yours has a certificate"
-        )
-        raise CliError(
-            f"{few} yet", "wait until they have joined, or give --slot-speed and --slots"
-        )
+        few = f"{slots} of your providers have no certificate" if slots else "no provider of yours has a certificate"
+        raise CliError(f"{few} yet", "wait until they have joined, or give --slot-speed and --slots")
     return found
 
 

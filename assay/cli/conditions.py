@@ -35,9 +35,7 @@ _PRICE_LIMIT = click.option(
     help="At most so much per PFLOP, as 900000ASSAY.  [twice the best price]",
 )
 _LIFE = (
-    click.option(
-        "--time-to-live", type=DURATION, default="10m", show_default=True, help="Wait for a match."
-    ),
+    click.option("--time-to-live", type=DURATION, default="10m", show_default=True, help="Wait for a match."),
     click.option(
         "--deadline",
         type=DURATION,
@@ -86,17 +84,13 @@ def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
 
 def _option(option: Option) -> Callable[[F], F]:
     # A default of None would count as given, and so satisfy click where the option is required.
-    more: dict[str, Any] = (
-        {} if option.default is None else {"default": option.default, "show_default": True}
-    )
+    more: dict[str, Any] = {} if option.default is None else {"default": option.default, "show_default": True}
     if option.kind in _TIER_LISTS:
         more = {"default": (default_tier().name,), "show_default": default_tier().name}
     if option.kind is OptionKind.TIER:
         more["multiple"] = True
     kind, required = _TYPES[option.kind], option.required
-    return click.option(
-        option.flag, option.field, type=kind, required=required, help=option.help, **more
-    )
+    return click.option(option.flag, option.field, type=kind, required=required, help=option.help, **more)
 
 
 def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:

@@ -35,10 +35,7 @@ def show(context: CommandContext) -> None:
         {
             "home": str(context.home),
             "file": str(context.home / FILE),
-            "settings": {
-                each.setting.name: {"value": each.value, "source": each.source.value}
-                for each in found
-            },
+            "settings": {each.setting.name: {"value": each.value, "source": each.source.value} for each in found},
         },
         [
             f"{context.home / FILE}" + ("" if (context.home / FILE).exists() else " (not there)"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.context import CommandContext, common_options
-from host.addresses import Address, is_host
+from host.addresses import HostPort, is_host
 
 if TYPE_CHECKING:
     from console.server import Console
@@ -73,9 +73,7 @@ def command(
         context.output.line({"url": console.url}, f"console: {console.url} (end with Ctrl-C)")
         console.follow(context.node, rpc or _rpc_of(context), homes or _homes_of(context))
         if console.index.in_memory:
-            context.output.note(
-                "another console keeps the index of this home; this one is in memory"
-            )
+            context.output.note("another console keeps the index of this home; this one is in memory")
         stop = Event()
 
         def end() -> None:
@@ -113,7 +111,7 @@ def _url(value: str) -> str:
     has_port = ":" in place and not place.endswith("]")
     try:
         if has_port or not is_host(place):
-            Address.parse(place)
+            HostPort.parse(place)
     except ValueError as error:
         raise click.BadParameter(f"{value}: {error}") from None
     return value.rstrip("/")
@@ -121,9 +119,7 @@ def _url(value: str) -> str:
 
 def _homes_of(context: CommandContext) -> tuple[Path, ...]:
     """Return the home, where a validator, a provider or a consumer has records in it."""
-    has_records = any(
-        (context.home / name).is_dir() for name in ("validator", "provider", "orders")
-    )
+    has_records = any((context.home / name).is_dir() for name in ("validator", "provider", "orders"))
     return (context.home,) if has_records else ()
 
 

@@ -17,7 +17,7 @@ from assay.cli.errors import CliError
 from assay.cli.output import flops, load_line, money, price, short, stderr, table
 
 if TYPE_CHECKING:
-    from assay.cli.story import Story
+    from assay.cli.story import OrderFollower
     from domain.proof.queries import OrderResponse
     from localnet.demo import Finished, Moment
     from localnet.layout import Layout
@@ -63,9 +63,7 @@ _QUIET_BLOCKS = 25
     help="Leave this validator and its cluster out from the start; one of four may be missing.",
 )
 @common_options
-def command(
-    context: CommandContext, directory: Path, job: str, keep: bool, down: tuple[str, ...]
-) -> None:
+def command(context: CommandContext, directory: Path, job: str, keep: bool, down: tuple[str, ...]) -> None:
     """Run the demo and print its summary."""
     from assay.cli.console import console_beside
     from localnet.demo import Demo
@@ -74,11 +72,7 @@ def command(
 
     directory = directory.expanduser().resolve()
     if directory.exists():
-        if (
-            any(directory.iterdir())
-            and not (directory / FILE).exists()
-            and not (directory / "job").exists()
-        ):
+        if any(directory.iterdir()) and not (directory / FILE).exists() and not (directory / "job").exists():
             raise CliError(f"{directory} is not an earlier demo's", "name another with --dir")
         if other := supervisor_of(directory):
             raise CliError(
@@ -140,7 +134,7 @@ class _Ticker:
         self._hidden = hidden
         self._live = Live(Text(""), console=stderr, refresh_per_second=4, transient=True)
         self._phase, self._shown = "", 0
-        self._stories: list[Story] = []
+        self._stories: list[OrderFollower] = []
 
     def __enter__(self) -> Self:
         if stderr.is_terminal and not self._hidden:
@@ -160,10 +154,10 @@ class _Ticker:
 
     def begin(self, layout: "Layout") -> None:
         """Learn the names of those who will be in the story."""
-        from assay.cli.story import Story
+        from assay.cli.story import OrderFollower
 
         names = names_of(layout)
-        self._stories = [Story("the first order", names), Story("the second order", names)]
+        self._stories = [OrderFollower("the first order", names), OrderFollower("the second order", names)]
 
     def show(self, moment: "Moment") -> None:
         """Show a moment."""
@@ -177,9 +171,7 @@ class _Ticker:
         text = moment.phase if not moment.orders else _where(moment.orders)
         if stderr.is_terminal:
             self._live.update(Text(f"block {moment.height:>4}  {text}"))
-        elif moment.height >= self._shown + _QUIET_BLOCKS or (
-            not moment.orders and text != self._phase
-        ):
+        elif moment.height >= self._shown + _QUIET_BLOCKS or (not moment.orders and text != self._phase):
             self._stay(moment.height, text)
         self._phase = text
 
@@ -194,8 +186,7 @@ def _where(orders: Sequence["OrderResponse"]) -> str:
 
     found = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
     return "; ".join(
-        f"{name} {s.verified}/{s.rounds} paid, {text}"
-        for name, (s, text) in zip(("1st", "2nd"), found, strict=False)
+        f"{name} {s.verified}/{s.rounds} paid, {text}" for name, (s, text) in zip(("1st", "2nd"), found, strict=False)
     )
 
 
@@ -225,8 +216,15 @@ def _plot_file(finished: "Finished", path: Path) -> None:
         axes.axvline(end, color="0.8", linewidth=0.8)
     for found in {row.round for row in finished.verdicts if row.reason}:
         axes.axvspan(found, found + 1, color="tab:red", alpha=0.08)
-        axes.text(found + 0.5, 0.97, "a share was rejected", ha="center", va="top", color="tab:red",
-                  transform=axes.get_xaxis_transform())  # fmt: skip
+        axes.text(
+            found + 0.5,
+            0.97,
+            "a share was rejected",
+            ha="center",
+            va="top",
+            color="tab:red",
+            transform=axes.get_xaxis_transform(),
+        )
     axes.set_xlabel("rounds trained")
     axes.set_ylabel("training loss (mean over slots)")
     axes.set_title(f"{finished.job.document.name}: loss at the boundaries of verified shares")
@@ -248,19 +246,13 @@ def _plot_terminal(finished: "Finished") -> str:
     return built
 
 
-def _tell(
-    context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path
-) -> None:
+def _tell(context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
     """Print the summary for people."""
     from assay.cli.story import tell_cheat
 
     names = names_of(finished.network.layout)
     payouts = value["payouts"]
-    roles = {
-        p.to: p.kind
-        for p in finished.on_chain.payments
-        if p.kind in ("provider", "validator", "auditor")
-    }
+    roles = {p.to: p.kind for p in finished.on_chain.payments if p.kind in ("provider", "validator", "auditor")}
     cheat, order, model = value["cheat"], value["order"], value["model"]
     document = finished.job.document
     rows: list[tuple[object, ...]] = [
@@ -280,9 +272,7 @@ def _tell(
     output = context.output
     output.note("")
     shown: list[str | Table] = [
-        table(
-            "Who did what for the first order, and was paid", ("who", "as", "did", "amount"), rows
-        ),
+        table("Who did what for the first order, and was paid", ("who", "as", "did", "amount"), rows),
         f"deposit {money(int(order['deposit']))} = payouts + refund + fees, to the last uassay: "
         f"{'yes' if value['deposit_accounted'] else 'no'}",
         tell_cheat(cheat, names, document.segment_steps, document.round_steps),

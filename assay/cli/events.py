@@ -9,8 +9,7 @@ from domain.limits import EVENTS_LIMIT_MAX
 
 
 @click.command(
-    help="Show the chain's numbered events, in order and without gaps.\n\n"
-    "Example: assay events --since 1 --follow"
+    help="Show the chain's numbered events, in order and without gaps.\n\nExample: assay events --since 1 --follow"
 )
 @click.option(
     "--since",
@@ -34,11 +33,7 @@ def command(context: CommandContext, since: int, limit: int, follow: bool) -> No
     from domain.node.queries import EventsRequest
 
     with context.client() as client:
-        found = (
-            follow_events(client, since, Event())
-            if follow
-            else client.query(EventsRequest(since, limit)).events
-        )
+        found = follow_events(client, since, Event()) if follow else client.query(EventsRequest(since, limit)).events
         for event in found:
             text = " ".join(f"{name}={value}" for name, value in event.attributes)
             context.output.line(event, f"{event.number} @{event.height} {event.type} {text}")

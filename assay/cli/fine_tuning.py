@@ -19,9 +19,7 @@ _POSITIVE = click.IntRange(1, 2**20)
 class Finite(click.FloatRange):
     """A number in a range; click lets NaN pass."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
         number: float = super().convert(value, param, ctx)
         if not isfinite(number):
@@ -34,7 +32,9 @@ _FOLDER_MARK = "hf"
 
 OPTIONS = (
     click.option(
-        "--hf", type=_FILE, metavar="CONFIG",
+        "--hf",
+        type=_FILE,
+        metavar="CONFIG",
         help="Fine-tune this model of Hugging Face, a config.json or its folder, instead of running a FILE.",
     ),
     click.option("--data", type=_FILE, metavar="TEXT", help="With --hf: the text, in UTF-8."),
@@ -48,11 +48,22 @@ OPTIONS = (
     click.option("--rate", type=_ABOVE_0, help="With --hf: largest learning rate.  [0.0001]"),
     click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="With --hf: copies that train at once.  [1]"),
     click.option("--seed", type=click.IntRange(0, MAX_INTEGER), help="With --hf: seed of all that is random.  [0]"),
-)  # fmt: skip
+)
 
 TUNING_NAMES = (
-    "hf", "data", "weights", "tokenizer", "lora", "length", "batch", "steps", "epochs", "rate", "slots", "seed",
-)  # fmt: skip
+    "hf",
+    "data",
+    "weights",
+    "tokenizer",
+    "lora",
+    "length",
+    "batch",
+    "steps",
+    "epochs",
+    "rate",
+    "slots",
+    "seed",
+)
 """Names of the options, as a command gets them."""
 
 
@@ -65,7 +76,7 @@ def fine_tuning_options(command: _F) -> _F:
 
 def spec_of(options: dict[str, Any], tell: Callable[[str], None]) -> Any:
     """Return the job of the options that were given."""
-    from pol.tracing.hugging_face import FineTuning, fine_tuning
+    from pol.capture.author.hugging_face import FineTuning, fine_tuning
 
     given = {name: value for name, value in options.items() if value is not None}
     model, text = given.pop(_FOLDER_MARK), given.pop("data", None)

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 FOUNDER_COINS = 1_000_000_000_000
 
 
-def found_chain(
-    chain_id: str, validators: Sequence["GenesisValidator"], coins: Mapping[str, int]
-) -> bytes:
+def found_chain(chain_id: str, validators: Sequence["GenesisValidator"], coins: Mapping[str, int]) -> bytes:
     """Return the genesis file of a chain of these validators; HomeError where no chain could start from it.
 
     Validators whose operators ``coins`` does not name get enough for bonds and fees. A chain id that begins with
@@ -47,9 +45,7 @@ class Founder(click.ParamType["GenesisValidator"]):
 
     name = "MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE[,SPEED,RATE]"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "GenesisValidator":
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "GenesisValidator":
         """Return the validator, or end with wrong usage."""
         from domain.genesis import GenesisValidator
 
@@ -87,9 +83,7 @@ class FundedAccount(click.ParamType[tuple[str, int]]):
 
     name = "ADDRESS=AMOUNT"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Return address and coins, or end with wrong usage."""
         address, _, coins = value.partition("=")
         return ADDRESS.convert(address, param, ctx), AMOUNT.convert(coins, param, ctx)

@@ -23,7 +23,7 @@ _QUORUM = Fraction(2, 3)
 _SECOND = 10**9
 
 
-class Trouble(StrEnum):
+class HealthProblem(StrEnum):
     """What somebody should see to; the words are for scripts, and stay."""
 
     NODE_AWAY = "node_away"
@@ -47,7 +47,7 @@ class Trouble(StrEnum):
 class Problem:
     """Something that somebody should see to, and how."""
 
-    trouble: Trouble
+    trouble: HealthProblem
     text: str
     remedy: str
 
@@ -114,17 +114,15 @@ def problems(seen: Seen) -> Iterator[Problem]:
     """Yield what somebody should see to, the worst first."""
     if seen.away:
         yield Problem(
-            Trouble.NODE_AWAY,
+            HealthProblem.NODE_AWAY,
             seen.away,
             "start it (assay node start), or name another with --node",
         )
     if seen.has_comet and seen.comet is None:
-        yield Problem(
-            Trouble.COMET_AWAY, "CometBFT of this home does not answer", "see the log of the node"
-        )
+        yield Problem(HealthProblem.COMET_AWAY, "CometBFT of this home does not answer", "see the log of the node")
     if seen.status is not None and seen.own_chain not in ("", seen.status.chain_id):
         yield Problem(
-            Trouble.OTHER_CHAIN,
+            HealthProblem.OTHER_CHAIN,
             f"a node of {cut(seen.status.chain_id)} answers in the place of this home's, which is of {seen.own_chain}",
             "give this node ports of its own in config.toml, and start it (assay node start)",
         )
@@ -136,16 +134,16 @@ def problems(seen: Seen) -> Iterator[Problem]:
     known = provider.on_chain if provider and not provider.running else None
     if provider and known and known.validator:
         yield Problem(
-            Trouble.PROVIDER_STOPPED,
+            HealthProblem.PROVIDER_STOPPED,
             f"the provider {provider.address} is in a cluster, and its daemon does not run",
             "start it (assay provider join), or leave (assay provider leave)",
         )
     if provider and provider.running and provider.warning:
         text, _, remedy = provider.warning.rpartition("; ")
-        yield Problem(Trouble.PROVIDER_WARNED, text, remedy)
+        yield Problem(HealthProblem.PROVIDER_WARNED, text, remedy)
     if seen.free < FREE_BYTES:
         yield Problem(
-            Trouble.DISK_LOW,
+            HealthProblem.DISK_LOW,
             f"{seen.free / 2**30:.1f} GiB of disk are left",
             "make room: a node that cannot write ends",
         )
@@ -155,13 +153,13 @@ def _of_key(seen: Seen) -> Iterator[Problem]:
     remedy = "end one of the two nodes for good, and see docs/operate/backup.md"
     if seen.key_user is not None:
         yield Problem(
-            Trouble.SIGNED_TWICE,
+            HealthProblem.SIGNED_TWICE,
             "the consensus key of this home is in use by another node of this machine, as process"
             f" {seen.key_user or '?'}",
             remedy,
         )
     if seen.signed_twice:
-        yield Problem(Trouble.SIGNED_TWICE, seen.signed_twice, remedy)
+        yield Problem(HealthProblem.SIGNED_TWICE, seen.signed_twice, remedy)
 
 
 def idle_validator(seen: Seen) -> str:
@@ -201,32 +199,32 @@ def _of_blocks(seen: Seen) -> Iterator[Problem]:
     age, comet = seen.block_age, seen.comet
     if age is not None and age < -AHEAD_SECONDS:
         yield Problem(
-            Trouble.WRONG_CLOCK,
+            HealthProblem.WRONG_CLOCK,
             f"this machine's clock is {duration(round(-age))} behind the chain's last block",
             "set the clock of this machine (as root: timedatectl set-ntp true)",
         )
     if seen.wrong_clock:
         yield Problem(
-            Trouble.WRONG_CLOCK,
+            HealthProblem.WRONG_CLOCK,
             seen.wrong_clock,
             "set the clock of this machine (as root: timedatectl set-ntp true)",
         )
     elif age is not None and age > LATE_SECONDS:
         if comet is not None and comet.catching_up:
             yield Problem(
-                Trouble.CATCHING_UP,
+                HealthProblem.CATCHING_UP,
                 f"the node fetches old blocks; the last one is {duration(round(age))} old",
                 "wait: until then it does nothing that a validator has to do",
             )
         else:
             yield Problem(
-                Trouble.HALTED,
+                HealthProblem.HALTED,
                 f"no block for {duration(round(age))}{_who_is_away(seen)}",
                 "the chain goes on by itself when more than two thirds of the power vote",
             )
     if comet is not None and not comet.peers and len(seen.validators) > 1:
         yield Problem(
-            Trouble.NO_PEERS,
+            HealthProblem.NO_PEERS,
             "the node is connected with nobody",
             "see that its p2p port is reachable, and --peers of assay node init",
         )
@@ -251,25 +249,21 @@ def _of_validator(seen: Seen) -> Iterator[Problem]:
     if me is None:
         return
     if me.jailed:
-        yield Problem(
-            Trouble.JAILED, f"{me.moniker} is jailed", "its bids do not match, and it does not vote"
-        )
+        yield Problem(HealthProblem.JAILED, f"{me.moniker} is jailed", "its bids do not match, and it does not vote")
     if not seen.answers:
         where = f" at {seen.listens}" if seen.listens else ""
         yield Problem(
-            Trouble.DAEMON_AWAY,
+            HealthProblem.DAEMON_AWAY,
             f"the daemon of {me.moniker} does not answer{where}",
             "start it (assay validator run): seats that it misses cost",
         )
     late = [duty for duty in seen.duties if duty.left is not None and duty.left < 0]
     if late:
         kinds = ", ".join(sorted({duty.kind.value for duty in late}))
-        yield Problem(
-            Trouble.OVERDUE, f"{len(late)} duties are overdue: {kinds}", "see the daemon's log"
-        )
+        yield Problem(HealthProblem.OVERDUE, f"{len(late)} duties are overdue: {kinds}", "see the daemon's log")
     if seen.account is not None and not seen.account.balance:
         yield Problem(
-            Trouble.NO_COINS,
+            HealthProblem.NO_COINS,
             f"{me.operator} has {money(0)}, and pays no fee of a transaction",
             "send it coins: assay tx send",
         )

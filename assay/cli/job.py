@@ -88,8 +88,8 @@ def build(
     **options: Any,
 ) -> None:
     """Trace a job file and write the job directory."""
+    from pol.capture.graph.garbage import keep_for_good
     from pol.job.document import DOCUMENT
-    from pol.tracing.garbage import keep_for_good
 
     tuning = {option: options.pop(option) for option in TUNING_NAMES}
     if (file is None) == (tuning["hf"] is None):
@@ -189,10 +189,7 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
     names = [name for name in done.after if name != "majority_baseline"]
     rows: list[tuple[object, ...]] = [
         ("-", "-", *(f"{done.before[name]:.4f}" for name in names)),
-        *(
-            (r.round, f"{r.loss:.4f}", *(f"{r.metrics[name]:.4f}" for name in names))
-            for r in done.rounds
-        ),
+        *((r.round, f"{r.loss:.4f}", *(f"{r.metrics[name]:.4f}" for name in names)) for r in done.rounds),
     ]
     columns = ("after round", "training loss", *(f"{name} (holdout)" for name in names))
     baseline = done.after.get("majority_baseline")
@@ -202,8 +199,7 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
             "before": done.before,
             "after": done.after,
             "rounds": [
-                {"round": r.round, "loss": r.loss, "state_root": r.state_root, **r.metrics}
-                for r in done.rounds
+                {"round": r.round, "loss": r.loss, "state_root": r.state_root, **r.metrics} for r in done.rounds
             ],
             "model": str(done.model),
             "training": str(done.training),
@@ -257,10 +253,7 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
         ("initial local root", about.local_root),
     ]
     heaviest = list(about.flops_by_operation.items())[:8]
-    shares = [
-        (name, flops(work), f"{100 * work / max(1, about.step_flops):.1f} %")
-        for name, work in heaviest
-    ]
+    shares = [(name, flops(work), f"{100 * work / max(1, about.step_flops):.1f} %") for name, work in heaviest]
     context.output.result(
         {"directory": str(directory), **vars(about), "network": expected},
         [
@@ -273,11 +266,11 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
 
 def _builder(tell: Callable[[str], None]) -> Callable[..., "Job"]:
     """Return what builds a job; importing torch takes seconds."""
-    from pol.tracing.garbage import collected_later, keep_for_good
+    from pol.capture.graph.garbage import collected_later, keep_for_good
 
     tell("loading torch")
     with collected_later():
-        from pol.tracing.build import build_job
+        from pol.capture.build import build_job
     keep_for_good()
     return build_job
 

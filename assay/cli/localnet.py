@@ -43,9 +43,7 @@ def command() -> None:
     """
 )
 @directory_option
-@click.option(
-    "--validators", type=click.IntRange(1, 100), default=4, show_default=True, help="How many."
-)
+@click.option("--validators", type=click.IntRange(1, 100), default=4, show_default=True, help="How many.")
 @click.option(
     "--providers",
     type=click.IntRange(0, 100),
@@ -90,13 +88,9 @@ def start(
         shutil.rmtree(directory)
     known = (directory / FILE).exists()
     kind = NetworkKind.SOLO if solo else NetworkKind.COMETBFT
-    layout = (
-        load_layout(directory) if known else create(directory, validators, providers, kind=kind)
-    )
+    layout = load_layout(directory) if known else create(directory, validators, providers, kind=kind)
     if known and solo and layout.kind is not kind:
-        raise CliError(
-            f"the network in {directory} is no solo network", "make it anew with --reset"
-        )
+        raise CliError(f"the network in {directory} is no solo network", "make it anew with --reset")
     if known:
         _check_counts(layout, {"validators": validators, "providers": providers})
     network = Network(layout)
@@ -168,9 +162,7 @@ def stop(context: CommandContext, directory: Path) -> None:
     context.output.result({"stopped": str(directory)}, f"stopped the network in {directory}")
 
 
-@command.command(
-    help="Show nodes, heights, processes, addresses.\n\nExample: assay localnet status"
-)
+@command.command(help="Show nodes, heights, processes, addresses.\n\nExample: assay localnet status")
 @directory_option
 @common_options
 def status(context: CommandContext, directory: Path) -> None:
@@ -214,8 +206,7 @@ def status(context: CommandContext, directory: Path) -> None:
             }
         )
     providers: list[dict[str, Any]] = [
-        {"name": p.name, "validator": p.validator, "pid": pids.get(p.name, 0), "home": p.home}
-        for p in layout.providers
+        {"name": p.name, "validator": p.validator, "pid": pids.get(p.name, 0), "home": p.home} for p in layout.providers
     ]
     value = {
         "running": running,
@@ -225,11 +216,16 @@ def status(context: CommandContext, directory: Path) -> None:
         "test_keys": [{"home": layout.consumer_home, "name": KEY, "address": layout.consumer}],
     }
     rows = [
-        (n["moniker"], n["height"], n["grpc"], n["rpc"] if "cometbft" in parts else "-",
-         _told({part: n["pids"][part] for part in parts}))
+        (
+            n["moniker"],
+            n["height"],
+            n["grpc"],
+            n["rpc"] if "cometbft" in parts else "-",
+            _told({part: n["pids"][part] for part in parts}),
+        )
         for n in nodes
         for parts in [_parts(layout, n["moniker"])]
-    ]  # fmt: skip
+    ]
     rows += [(p["name"], "-", "-", "-", _told({"provider": p["pid"]})) for p in providers]
     context.output.result(
         value,
@@ -272,9 +268,7 @@ def logs(context: CommandContext, name: str, lines: int, directory: Path) -> Non
     path = folder / f"{name}.log"
     known = sorted(p.stem for p in folder.glob("*.log"))
     if name not in known:
-        raise CliError(
-            f"no log of {name}", f"there are {', '.join(known) or 'none yet'}", field="NAME"
-        )
+        raise CliError(f"no log of {name}", f"there are {', '.join(known) or 'none yet'}", field="NAME")
     for line in path.read_text(errors="replace").splitlines()[-lines:]:
         context.output.line({"line": line}, line)
 

@@ -182,9 +182,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "torch":
             raise
-        error = CliError(
-            "torch is not installed", "install assay[train] (make setup in a checkout)"
-        )
+        error = CliError("torch is not installed", "install assay[train] (make setup in a checkout)")
     else:
         return code if isinstance(code, int) else Exit.DONE
     with _undisturbed():

@@ -23,7 +23,7 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
 from assay.cli.running import running_options
-from host.addresses import Address, bare, bracketed, ip_of
+from host.addresses import HostPort, bare, bracketed, ip_of
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
@@ -67,9 +67,7 @@ def command() -> None:
     default="",
     help="ID@host:port of nodes to connect to, comma-separated; an IPv6 address in brackets.",
 )
-@click.option(
-    "--stake", type=AMOUNT, default="100000000uassay", show_default=True, help="With --new-chain."
-)
+@click.option("--stake", type=AMOUNT, default="100000000uassay", show_default=True, help="With --new-chain.")
 @click.option(
     "--validator",
     "founders",
@@ -78,14 +76,10 @@ def command() -> None:
     help="Another validator, with --new-chain.",
 )
 @click.option("--account", "accounts", type=ACCOUNT, multiple=True, help="With --new-chain.")
-@click.option(
-    "--audit-speed", type=FLOPS, help="FLOP/s that it promises in panels, with --new-chain."
-)
+@click.option("--audit-speed", type=FLOPS, help="FLOP/s that it promises in panels, with --new-chain.")
 @click.option("--audit-rate", type=SIZE, help="Bytes/s that it promises, with --new-chain.")
 @click.option("--host", type=HOST, default=LOCAL, show_default=True, help="Address for peers.")
-@click.option(
-    "--p2p-port", type=PORT, default=26656, show_default=True, help="Where other nodes connect."
-)
+@click.option("--p2p-port", type=PORT, default=26656, show_default=True, help="Where other nodes connect.")
 @click.option(
     "--rpc-port",
     type=PORT,
@@ -100,9 +94,7 @@ def command() -> None:
     show_default=True,
     help="Where the node answers commands and daemons.",
 )
-@click.option(
-    "--grpc-host", type=HOST, default=LOCAL, show_default=True, help="Address for clients."
-)
+@click.option("--grpc-host", type=HOST, default=LOCAL, show_default=True, help="Address for clients.")
 @common_options
 def init(
     context: CommandContext,
@@ -374,7 +366,7 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
     config = tomllib.loads(path.read_text())
     config["node"]["grpc_host"] = grpc_host
     # A node on all addresses is asked on this machine's own.
-    before, address = config.get("node_address"), str(Address(bare(grpc_host), grpc_port).reached)
+    before, address = config.get("node_address"), str(HostPort(bare(grpc_host), grpc_port).reached)
     path.write_text(tomli_w.dumps(config | {"node_address": address}))
     return str(before) if before and before != address else ""
 
@@ -382,9 +374,7 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
 def _read_genesis(path: Path) -> bytes:
     try:
         if path.stat().st_size > GENESIS_BYTES_MAX:
-            raise CliError(
-                f"larger than {GENESIS_BYTES_MAX} bytes", "is it a genesis file?", field=str(path)
-            )
+            raise CliError(f"larger than {GENESIS_BYTES_MAX} bytes", "is it a genesis file?", field=str(path))
         data = path.read_bytes()
         json.loads(data)["app_state"]
     except (ValueError, KeyError, TypeError):

@@ -57,9 +57,7 @@ def command() -> None:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
-@click.option(
-    "--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Wait for it."
-)
+@click.option("--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Wait for it.")
 @common_options
 def submit(context: CommandContext, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
@@ -146,9 +144,7 @@ def _not_settled(order_id: bytes, summary: "Summary") -> NotSettled:
     from consumer.words import CLOSED
 
     told = CLOSED[CloseReason[summary.reason.upper()]]
-    return NotSettled(
-        f"the order is closed, {summary.reason}: {told}", f"see assay order why {short(order_id)}"
-    )
+    return NotSettled(f"the order is closed, {summary.reason}: {told}", f"see assay order why {short(order_id)}")
 
 
 class Telling:
@@ -243,9 +239,7 @@ def state_word(order: Order) -> str:
     return order.state.name.lower()
 
 
-@command.command(
-    help="Show everything about an order.\n\n" + ORDER_ID + "Example: assay order show 1a2b…"
-)
+@command.command(help="Show everything about an order.\n\n" + ORDER_ID + "Example: assay order show 1a2b…")
 @click.argument("order")
 @common_options
 def show(context: CommandContext, order: str) -> None:
@@ -285,10 +279,7 @@ def show(context: CommandContext, order: str) -> None:
         head.insert(1, ("it", str(waits)))
     if stop := tell_stop(on_chain):
         head.append(("stopped", stop))
-    payments = [
-        (p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round)
-        for p in on_chain.payments
-    ]
+    payments = [(p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round) for p in on_chain.payments]
     panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "said")
     context.output.result(
         on_chain,
@@ -321,8 +312,16 @@ def _legs_table(on_chain: OrderResponse) -> "Table":
         for leg in on_chain.legs
     ]
     columns = (
-        "leg", "validator", "tier", "rounds", "slots", "closed", "verified", "state", "reason",
-    )  # fmt: skip
+        "leg",
+        "validator",
+        "tier",
+        "rounds",
+        "slots",
+        "closed",
+        "verified",
+        "state",
+        "reason",
+    )
     return table("Legs", columns, rows)
 
 
@@ -347,8 +346,16 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
         for s in on_chain.shares
     ]
     columns = (
-        "leg", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
-    )  # fmt: skip
+        "leg",
+        "round",
+        "slot",
+        "issue",
+        "provider",
+        "segments",
+        "drawn",
+        "state",
+        "reason",
+    )
     return table("Shares", columns, rows)
 
 
@@ -420,9 +427,7 @@ def _watched(summary: "Summary", waits: str) -> str:
     )
 
 
-@command.command(
-    help="Tell why an order is where it is.\n\n" + ORDER_ID + "Example: assay order why 1a2b…"
-)
+@command.command(help="Tell why an order is where it is.\n\n" + ORDER_ID + "Example: assay order why 1a2b…")
 @click.argument("order")
 @common_options
 def why(context: CommandContext, order: str) -> None:
@@ -448,9 +453,7 @@ def why(context: CommandContext, order: str) -> None:
     context.output.result(value, str(found))
 
 
-@command.command(
-    help="Cancel an order that is not matched.\n\n" + ORDER_ID + "Example: assay order cancel 1a2b…"
-)
+@command.command(help="Cancel an order that is not matched.\n\n" + ORDER_ID + "Example: assay order cancel 1a2b…")
 @click.argument("order")
 @common_options
 def cancel(context: CommandContext, order: str) -> None:
@@ -478,9 +481,7 @@ def cancel(context: CommandContext, order: str) -> None:
 @job_option
 @click.option("--round", type=ROUND, help="A hand-over round; the last, if not given.")
 @common_options
-def result(
-    context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None
-) -> None:
+def result(context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None) -> None:
     """Write the trained state; all roots on chain are checked before."""
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order

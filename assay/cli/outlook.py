@@ -28,9 +28,7 @@ _OPTIONS = (
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         help=f"Parameters of a chain, as `assay query params --output json` prints them.  [{PUBLIC}]",
     ),
-    click.option(
-        "--slot-speed", type=FLOPS, help="FLOP/s of a slot, as in a bid.  [the chain's reference]"
-    ),
+    click.option("--slot-speed", type=FLOPS, help="FLOP/s of a slot, as in a bid.  [the chain's reference]"),
     click.option(
         "--slots-at-once",
         type=click.IntRange(1, SLOTS_MAX),
@@ -57,15 +55,12 @@ def read_params(file: Path | None) -> "Params":
         value = json.loads(file.read_text())
         # What is too large for a number in JSON is written as text.
         numbers = {
-            component: {name: int(number) for name, number in values.items()}
-            for component, values in value.items()
+            component: {name: int(number) for name, number in values.items()} for component, values in value.items()
         }
         return from_plain(Params, numbers)
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"it does not hold the parameters of a chain ({error})"
-        raise CliError(
-            reason, "write it with assay query params --output json", field=str(file)
-        ) from None
+        raise CliError(reason, "write it with assay query params --output json", field=str(file)) from None
 
 
 def look_at(
@@ -85,9 +80,7 @@ def look_at(
         "slots_at_once": at_once,
         **{name: getattr(found, name) for name in type(found).__slots__},
     }
-    title = (
-        f"On a network with {network}: {counted(at_once, 'slot')} at once, {flops(speed)}/s each"
-    )
+    title = f"On a network with {network}: {counted(at_once, 'slot')} at once, {flops(speed)}/s each"
     return value, outlook_rows(found), title
 
 

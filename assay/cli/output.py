@@ -110,7 +110,7 @@ def _plain_field(record: Any, name: str) -> Any:
     return words(value).name.lower() if value else ""
 
 
-class Rows(Table):
+class NarrowTable(Table):
     """A table whose rows are blocks of lines where the screen is too narrow for a word in each column."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -130,7 +130,7 @@ class Rows(Table):
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """Return a table for people; numbers are right-aligned."""
-    made = Rows(title=title, title_justify="left", header_style="bold")
+    made = NarrowTable(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         made.add_column(column, justify="right" if numeric else "left", overflow="fold")

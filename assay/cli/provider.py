@@ -29,9 +29,7 @@ def command() -> None:
     """Group of provider commands."""
 
 
-@command.command(
-    help="Measure how fast this machine does exact work.\n\nExample: assay provider bench"
-)
+@command.command(help="Measure how fast this machine does exact work.\n\nExample: assay provider bench")
 @backend_option
 @click.option(
     "--seconds",
@@ -125,9 +123,7 @@ def status(context: CommandContext) -> None:
 
     found = api.status(context.home / "provider")
     if found is None:
-        raise CliError(
-            f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
-        )
+        raise CliError(f"no provider has run in {context.home}; start one with assay provider join VALIDATOR")
     found["running"] = bool(found["pid"])
     found["node"] = asked_node(context)
     found |= _on_chain(context, found["provider"], found["node"])
@@ -173,9 +169,7 @@ def leave(context: CommandContext) -> None:
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
 
-    config = ProviderConfig(
-        home=context.home / "provider", node=asked_node(context), validator="", key=context.key()
-    )
+    config = ProviderConfig(home=context.home / "provider", node=asked_node(context), validator="", key=context.key())
     if pid := api.runs_as(config.home):
         # A daemon that is told that it is not known registers again.
         raise CliError(f"the provider runs as process {pid}", "stop it first (Ctrl-C)")
@@ -207,10 +201,7 @@ def _earnings_tables(found: dict[str, Any]) -> "list[Table]":
     """Return what was earned by day and by order, where the daemon has written that."""
     by_day = sorted((found.get("earned_by_day") or {}).items(), reverse=True)
     days = [(day, money(amount)) for day, amount in by_day]
-    orders = [
-        (order[:ID_SHOWN], money(amount))
-        for order, amount in (found.get("earned_by_order") or {}).items()
-    ]
+    orders = [(order[:ID_SHOWN], money(amount)) for order, amount in (found.get("earned_by_order") or {}).items()]
     titled = (("Earned by day (UTC)", "day", days), ("Earned by order", "order", orders))
     return [table(title, (of, "earned"), rows) for title, of, rows in titled if rows]
 
@@ -230,9 +221,7 @@ def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") 
         ("income with work all day", f"{money(found.income_per_day)} a day" if price else "-"),
         ("in words", _in_words(found)),
     ]
-    context.output.result(
-        found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note]
-    )
+    context.output.result(found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note])
 
 
 def _spread(speed: "Speed") -> str:

@@ -40,11 +40,7 @@ def params(context: CommandContext) -> None:
 
     with context.client() as client:
         found = client.params()
-    rows = [
-        (component, name, value)
-        for component, values in to_plain(found).items()
-        for name, value in values.items()
-    ]
+    rows = [(component, name, value) for component, values in to_plain(found).items() for name, value in values.items()]
     context.output.result(found, table("Parameters", ("component", "name", "value"), rows))
 
 

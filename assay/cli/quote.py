@@ -14,7 +14,7 @@ from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
 if TYPE_CHECKING:
-    from consumer.submit import Checked, Quote
+    from consumer.submit import CheckedOrder, Quote
 
 
 @click.command(
@@ -47,9 +47,7 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
     ]
     columns = ("bid", "validator", "price", "speed of a slot", "slots", "tier")
     title = "With the best bid"
-    expected = (
-        [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
-    )
+    expected = [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
     unmatched = dict(found.match.unmatched)
     why = ", ".join(bids_fail(count, name) for name, count in unmatched.items())
     context.output.result(
@@ -98,7 +96,7 @@ def _told_tier(name: str) -> str:
     return f"tier {name}: {told.recomputed}; two findings agree {told.agreement}"
 
 
-def _told(checked: "Checked") -> str:
+def _told(checked: "CheckedOrder") -> str:
     """Say who recomputes rounds, in what time, and what is locked."""
     if not checked.audit_ms:
         return "nobody audits on this chain"

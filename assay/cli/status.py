@@ -16,7 +16,7 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.output import flops, money, short, table
 from domain.errors import Exit
 from domain.measures import duration
-from host.addresses import Address
+from host.addresses import HostPort
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,10 +83,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
                 "idle": idle_validator(seen),
                 "answers": seen.answers,
             },
-            "duties": [
-                {"kind": duty.kind, "order": duty.order_id, "seconds_left": duty.left}
-                for duty in seen.duties
-            ],
+            "duties": [{"kind": duty.kind, "order": duty.order_id, "seconds_left": duty.left} for duty in seen.duties],
             "provider": seen.provider
             and {
                 "address": seen.provider.address,
@@ -97,9 +94,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
                 "warning": seen.provider.warning,
             },
             "disk": {**seen.disk, "free": seen.free},
-            "problems": [
-                {"code": each.trouble, "text": each.text, "remedy": each.remedy} for each in found
-            ],
+            "problems": [{"code": each.trouble, "text": each.text, "remedy": each.remedy} for each in found],
         },
         lines,
     )
@@ -184,9 +179,7 @@ def _of_key(home: Path) -> dict[str, Any]:
     }
 
 
-def _own_validator(
-    context: CommandContext, validators: "tuple[Validator, ...]"
-) -> "Validator | None":
+def _own_validator(context: CommandContext, validators: "tuple[Validator, ...]") -> "Validator | None":
     """Return the validator whose consensus key or operator's key is in this home."""
     from chain.app.comet_files import HomeError, read_keys
     from chain.app.homes import comet_home
@@ -202,9 +195,7 @@ def _own_validator(
     return next(mine, None)
 
 
-def _of_validator(
-    context: CommandContext, client: "ChainClient", me: "Validator"
-) -> dict[str, Any]:
+def _of_validator(context: CommandContext, client: "ChainClient", me: "Validator") -> dict[str, Any]:
     from domain.legs.queries import DutiesRequest
     from domain.market.queries import BidsRequest
     from domain.registry.queries import ProvidersRequest
@@ -214,9 +205,7 @@ def _of_validator(
     listens, answers = find_daemon(str(context.setting("validator.listen").value), me.endpoint)
     return {
         "account": client.account(me.operator),
-        "duties": tuple(
-            open_duties(duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator)
-        ),
+        "duties": tuple(open_duties(duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator)),
         "listens": listens,
         "answers": answers,
         "bids": client.query(BidsRequest(me.operator, _PAGE, b"")).bids,
@@ -273,7 +262,7 @@ def find_daemon(configured: str, published: str) -> tuple[str, bool]:
 def _answers(endpoint: str) -> bool:
     """Whether somebody listens at host:port."""
     try:
-        where = Address.parse(endpoint).reached
+        where = HostPort.parse(endpoint).reached
         socket.create_connection((where.host, where.port), ANSWER_SECONDS).close()
     except (OSError, ValueError):
         return False

@@ -17,7 +17,7 @@ _PAID = ("provider", "auditor", "protocol")
 
 
 @dataclass
-class Story:
+class OrderFollower:
     """Tells of one order what is new since the last look."""
 
     # How the order is called, and people by address.
@@ -45,9 +45,7 @@ class Story:
         who, key = self._name(current.validator), current.number
         lines: list[str] = []
         if self._is_new("matched", key):
-            lines.append(
-                f"{self.order} goes to {who}, the cheapest that fits: {price(current.price)}"
-            )
+            lines.append(f"{self.order} goes to {who}, the cheapest that fits: {price(current.price)}")
         if state >= OrderState.RUNNING and self._is_new("running", key):
             lines.append(f"{who} has tried the job, and accepts {self.order}: its providers train")
         return lines
@@ -87,9 +85,7 @@ class Story:
         panel = on_chain.panel(found.leg, found.round)
         places = len(panel.places) if panel else 0
         total = money(sum(p.amount for p in paid))
-        return [
-            f"{self._round(found)} is right, say {auditors}, who recomputed {places} drawn places: {total} paid"
-        ]
+        return [f"{self._round(found)} is right, say {auditors}, who recomputed {places} drawn places: {total} paid"]
 
     def _round(self, found: Round) -> str:
         return f"round {found.round} of {self.order}"
@@ -106,9 +102,7 @@ class Story:
         return is_new
 
 
-def tell_cheat(
-    cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps: int, round_steps: int
-) -> str:
+def tell_cheat(cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps: int, round_steps: int) -> str:
     """Say in a sentence what the cheat did, where, and how it was seen; or why nobody could see it."""
     who = names[cheat["meant"]]
     if not cheat["provider"]:

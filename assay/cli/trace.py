@@ -20,9 +20,7 @@ def command() -> None:
     """Group of trace commands."""
 
 
-@command.command(
-    help="Show what a trace file commits to.\n\nExample: assay trace show ./digits/run/trace.json"
-)
+@command.command(help="Show what a trace file commits to.\n\nExample: assay trace show ./digits/run/trace.json")
 @click.argument("file", type=click.Path(path_type=Path))
 @common_options
 def show(context: CommandContext, file: Path) -> None:
@@ -86,9 +84,7 @@ class Segments(click.IntRange):
     """
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--job", "directory", required=True, type=click.Path(path_type=Path), help="The job directory."
-)
+@click.option("--job", "directory", required=True, type=click.Path(path_type=Path), help="The job directory.")
 @click.option(
     "--segments",
     type=Segments(1, SHARE_SEGMENTS_MAX),
@@ -98,9 +94,7 @@ class Segments(click.IntRange):
 )
 @backend_option
 @common_options
-def verify(
-    context: CommandContext, file: Path, directory: Path, segments: int, backend: str
-) -> None:
+def verify(context: CommandContext, file: Path, directory: Path, segments: int, backend: str) -> None:
     """Replay and compare; refused where the trace does not hold."""
     from pol.replay.replay import STATES_FOLDER, verify_trace
     from pol.replay.trace_file import read_trace

@@ -12,7 +12,7 @@ from assay.cli.errors import CliError, WrongUsage
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
 from assay.cli.running import running_options
-from host.addresses import Address, ip_of
+from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
 from validator.decide.admission import Policy
 
@@ -92,7 +92,7 @@ def run(
 
 def _check_reachable(endpoint: str) -> None:
     """Raise WrongUsage where an endpoint says all addresses of a machine, which others cannot connect to."""
-    host = Address.parse(endpoint).host
+    host = HostPort.parse(endpoint).host
     found = ip_of(host)
     if found is not None and found.is_unspecified:
         raise WrongUsage(
@@ -223,9 +223,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
     return min(found)
 
 
-@command.command(
-    help="Show verdicts and orders of this validator.\n\nExample: assay validator status"
-)
+@command.command(help="Show verdicts and orders of this validator.\n\nExample: assay validator status")
 @common_options
 def status(context: CommandContext) -> None:
     """Read the daemon's database."""
@@ -258,8 +256,16 @@ def status(context: CommandContext) -> None:
         for v in verdicts
     ]
     columns = (
-        "order", "round", "slot", "issue", "provider", "segments", "checked", "verdict", "segment",
-    )  # fmt: skip
+        "order",
+        "round",
+        "slot",
+        "issue",
+        "provider",
+        "segments",
+        "checked",
+        "verdict",
+        "segment",
+    )
     context.output.result(
         {
             "computing": computing,

@@ -20,12 +20,12 @@ from assay.settings.kinds import (
     LOG_LEVEL,
     PORT,
     PORT_OR_NONE,
-    Choice,
     Endpoint,
     Host,
     Kind,
     Text,
     Whole,
+    WordChoice,
 )
 from validator.decide.admission import Policy
 
@@ -116,9 +116,7 @@ SETTINGS = (
         option="--log-format",
         commands="node start, validator run, provider join",
     ),
-    Setting(
-        name="node.moniker", kind=Text(), default=None, meaning="The name that the node goes by."
-    ),
+    Setting(name="node.moniker", kind=Text(), default=None, meaning="The name that the node goes by."),
     Setting(
         name="node.grpc_host",
         kind=Host(),
@@ -178,7 +176,7 @@ SETTINGS = (
     ),
     Setting(
         name="validator.admit",
-        kind=Choice(tuple(policy.value for policy in Policy)),
+        kind=WordChoice(tuple(policy.value for policy in Policy)),
         default="open",
         meaning="Which providers join when they pass a probe: whoever asks, who was named, nobody.",
         option="--admit",
@@ -205,7 +203,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class SettingValue:
     """The value of a setting, and where it comes from; None where nothing gives one."""
 
     setting: Setting
@@ -221,17 +219,17 @@ class Configuration:
         path = home / FILE
         self._file = dict(_read(path))
 
-    def get(self, name: str, option: str | int | None = None) -> Value:
+    def get(self, name: str, option: str | int | None = None) -> SettingValue:
         """Return the value of a setting; ``option`` is what stands on the command line."""
         setting = BY_NAME[name]
         if option is not None:
-            return Value(setting, option, Source.OPTION)
+            return SettingValue(setting, option, Source.OPTION)
         said = os.environ.get(setting.variable) if setting.variable else None
         if said:
-            return Value(setting, setting.read(said, setting.variable), Source.ENVIRONMENT)
+            return SettingValue(setting, setting.read(said, setting.variable), Source.ENVIRONMENT)
         if name in self._file:
-            return Value(setting, self._file[name], Source.FILE)
-        return Value(setting, setting.default, Source.DEFAULT)
+            return SettingValue(setting, self._file[name], Source.FILE)
+        return SettingValue(setting, setting.default, Source.DEFAULT)
 
 
 def _read(path: Path) -> Iterator[tuple[str, str | int]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assay.settings.errors import SettingsError
 
 if TYPE_CHECKING:
-    from assay.settings.configuration import Configuration, Value
+    from assay.settings.configuration import Configuration, SettingValue
     from chain.client.client import ChainClient
     from chain.client.keyring import Keyring
     from wire.keys import Key
@@ -62,7 +62,7 @@ class Settings:
 
         return Configuration(self.home)
 
-    def setting(self, name: str, option: str | int | None = None) -> "Value":
+    def setting(self, name: str, option: str | int | None = None) -> "SettingValue":
         """Return the value of a setting; ``option`` is the value of an option that only this command has."""
         return self._configuration.get(name, self.given.get(name, option))
 
@@ -100,9 +100,7 @@ class Settings:
             return name
         names = [info.name for info in ring.names()]
         if not names:
-            raise SettingsError(
-                "there is none that signs", "make one with assay keys add", field="key"
-            )
+            raise SettingsError("there is none that signs", "make one with assay keys add", field="key")
         if len(names) > 1:
             remedy = f"name one of {', '.join(names)} (--from, or key=)"
             raise SettingsError("several are here, and none is named", remedy, field="key")

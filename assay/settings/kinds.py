@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from host.addresses import Address, ip_of
+from host.addresses import HostPort, ip_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WordChoice:
     """One of a few words."""
 
     options: tuple[str, ...]
@@ -48,11 +48,7 @@ class Whole:
 
     def check(self, value: str | int) -> None:
         """Check that the value is a number in the range."""
-        if (
-            not isinstance(value, int)
-            or value < self.low
-            or (self.high is not None and value > self.high)
-        ):
+        if not isinstance(value, int) or value < self.low or (self.high is not None and value > self.high):
             raise ValueError(f"{value} is not in the range {self.name}")
 
 
@@ -79,11 +75,11 @@ class Endpoint:
 
     def check(self, value: str | int) -> None:
         """Check that the value has a host and a port."""
-        Address.parse(str(value))
+        HostPort.parse(str(value))
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class PeerList:
     """Other nodes, as ID@host:port, with commas between them."""
 
     name: ClassVar[str] = "ID@host:port,..."
@@ -97,14 +93,14 @@ class Peers:
                     f"{peer} is not ID@host:port with the node's id, 40 hex digits; `assay node show` prints it on the"
                     " other machine"
                 )
-            Address.parse(address)
+            HostPort.parse(address)
 
 
 _NODE_ID = re.compile("[0-9a-f]{40}")
-Kind = Text | Choice | Whole | Host | Endpoint | Peers
+Kind = Text | WordChoice | Whole | Host | Endpoint | PeerList
 
 PORT = Whole(1, 65_535)
 PORT_OR_NONE = Whole(0, 65_535)
-KEYRING = Choice(("file", "test"))
-LOG_LEVEL = Choice(("debug", "info", "warning", "error"))
-LOG_FORMAT = Choice(("text", "json"))
+KEYRING = WordChoice(("file", "test"))
+LOG_LEVEL = WordChoice(("debug", "info", "warning", "error"))
+LOG_FORMAT = WordChoice(("text", "json"))

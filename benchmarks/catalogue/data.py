@@ -46,7 +46,7 @@ def _folder() -> Path:
         "version": "1.0",
         "pre_tokenizer": {"type": "Whitespace"},
         "model": {"type": "WordLevel", "vocab": dict(zip(words, range(6), strict=True)), "unk_token": "so"},
-    }  # fmt: skip
+    }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     return folder
 
@@ -98,4 +98,4 @@ DATA: tuple[Row, ...] = (
     ("data: float64 and uint8", _from(_other_types)),
     ("data: text by characters", _text(None)),
     ("data: text, tokenizer file", _text("tokenizer.json")),
-)  # fmt: skip
+)

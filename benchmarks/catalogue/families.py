@@ -40,9 +40,7 @@ def _pretrained_images(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _forecast(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    found: torch.Tensor = model(
-        past_values=batch["x"][:, :16], future_values=batch["x"][:, 16:]
-    ).loss
+    found: torch.Tensor = model(past_values=batch["x"][:, :16], future_values=batch["x"][:, 16:]).loss
     return found
 
 
@@ -79,9 +77,15 @@ def _adapted(make: Callable[[Any], Any]) -> Make:
         library, peft = package("transformers"), package("peft")
         torch.manual_seed(7)
         config = library.AutoConfig.for_model(
-            "llama", hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, vocab_size=50, max_position_embeddings=32,
-        )  # fmt: skip
+            "llama",
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            vocab_size=50,
+            max_position_embeddings=32,
+        )
         base = library.AutoModelForCausalLM.from_config(config)
         return job(lambda: peft.get_peft_model(base, make(peft)), words, next_word)()
 
@@ -179,9 +183,7 @@ FAMILIES: tuple[Row, ...] = (
     ("transformers BEiT", _images("beit")),
     (
         "transformers ConvNeXt V2",
-        _images(
-            "convnextv2", attention="eager", hidden_sizes=[16, 32], depths=[1, 1], num_stages=2
-        ),
+        _images("convnextv2", attention="eager", hidden_sizes=[16, 32], depths=[1, 1], num_stages=2),
     ),
     (
         "transformers SegFormer",
@@ -220,11 +222,7 @@ FAMILIES: tuple[Row, ...] = (
     ("PEFT: DoRA", _adapted(lambda p: p.LoraConfig(r=4, target_modules=_ATTENTION, use_dora=True))),
     (
         "PEFT: rsLoRA, whole head",
-        _adapted(
-            lambda p: p.LoraConfig(
-                r=4, target_modules=_ATTENTION, use_rslora=True, modules_to_save=["lm_head"]
-            )
-        ),
+        _adapted(lambda p: p.LoraConfig(r=4, target_modules=_ATTENTION, use_rslora=True, modules_to_save=["lm_head"])),
     ),
     (
         "PEFT: PiSSA",
@@ -232,22 +230,14 @@ FAMILIES: tuple[Row, ...] = (
     ),
     (
         "PEFT: IA3",
-        _adapted(
-            lambda p: p.IA3Config(
-                target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"]
-            )
-        ),
+        _adapted(lambda p: p.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])),
     ),
     ("PEFT: prompt", _adapted(lambda p: p.PromptTuningConfig(num_virtual_tokens=4, **_OF_TEXT))),
     ("PEFT: prefix", _adapted(lambda p: p.PrefixTuningConfig(num_virtual_tokens=4, **_OF_TEXT))),
     ("PEFT: VeRA", _adapted(lambda p: p.VeraConfig(r=4, target_modules=_ATTENTION))),
     (
         "PEFT: AdaLoRA",
-        _adapted(
-            lambda p: p.AdaLoraConfig(
-                init_r=4, target_r=2, total_step=10, target_modules=_ATTENTION
-            )
-        ),
+        _adapted(lambda p: p.AdaLoraConfig(init_r=4, target_r=2, total_step=10, target_modules=_ATTENTION)),
     ),
     (
         "PEFT: OFT",

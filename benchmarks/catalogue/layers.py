@@ -27,9 +27,7 @@ from benchmarks.catalogue.rows import (
 
 def _mlp(*between: Callable[[], nn.Module]) -> Make:
     return job(
-        lambda: nn.Sequential(
-            nn.Linear(16, 16), *[make() for make in between], nn.Linear(16, CLASSES)
-        ),
+        lambda: nn.Sequential(nn.Linear(16, 16), *[make() for make in between], nn.Linear(16, CLASSES)),
         VECTORS,
     )
 
@@ -121,9 +119,7 @@ def _learned_sines(s: Any, x: torch.Tensor) -> Any:
 def _rotary(s: Any, x: torch.Tensor) -> Any:
     angles = torch.outer(torch.arange(6).float(), 1 / 100 ** (torch.arange(8) / 8))
     one, two = s.project(x).chunk(2, -1)
-    turned = torch.cat(
-        [one * angles.cos() - two * angles.sin(), one * angles.sin() + two * angles.cos()], -1
-    )
+    turned = torch.cat([one * angles.cos() - two * angles.sin(), one * angles.sin() + two * angles.cos()], -1)
     return s.score((turned @ turned.transpose(1, 2)).softmax(-1).matmul(x).mean(1))
 
 

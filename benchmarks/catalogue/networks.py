@@ -51,17 +51,13 @@ def _vision_transformer() -> JobSpec:
 def _swin() -> JobSpec:
     kind = package("torchvision").models.SwinTransformer
     return job(
-        lambda: kind(
-            [4, 4], 16, [2, 2], [2, 4], [4, 4], stochastic_depth_prob=0.0, num_classes=CLASSES
-        ),
+        lambda: kind([4, 4], 16, [2, 2], [2, 4], [4, 4], stochastic_depth_prob=0.0, num_classes=CLASSES),
         PHOTOS,
     )()
 
 
 def _convnext() -> JobSpec:
-    module = (
-        importlib.import_module("torchvision.models.convnext") if package("torchvision") else None
-    )
+    module = importlib.import_module("torchvision.models.convnext") if package("torchvision") else None
     assert module is not None
     blocks = [module.CNBlockConfig(16, 32, 1), module.CNBlockConfig(32, None, 1)]
     return job(lambda: module.ConvNeXt(blocks, num_classes=CLASSES), PHOTOS)()

@@ -167,9 +167,7 @@ OPERATIONS: tuple[Row, ...] = (
     ),
     (
         "BCE with logits",
-        _by(
-            lambda s, b: F.binary_cross_entropy_with_logits(s[:, :5], F.one_hot(b["y"], 5).float())
-        ),
+        _by(lambda s, b: F.binary_cross_entropy_with_logits(s[:, :5], F.one_hot(b["y"], 5).float())),
     ),
     (
         "MSE, L1, Huber",

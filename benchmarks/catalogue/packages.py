@@ -56,9 +56,7 @@ def _of(
 
 
 def _timm(name: str, **options: Any) -> Make:
-    return _of(
-        "timm", lambda timm: timm.create_model(name, num_classes=CLASSES, **options), schedule=0.002
-    )
+    return _of("timm", lambda timm: timm.create_model(name, num_classes=CLASSES, **options), schedule=0.002)
 
 
 def _masks() -> dict[str, Array]:
@@ -228,18 +226,14 @@ def _pictures_last() -> dict[str, Array]:
 PACKAGES: tuple[Row, ...] = (
     (
         "timm ViT",
-        _timm(
-            "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3
-        ),
+        _timm("vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3),
     ),
     ("timm ConvNeXt", _timm("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32))),
     (
         "timm MLP-Mixer",
         _of(
             "timm",
-            lambda timm: timm.models.MlpMixer(
-                CLASSES, img_size=32, patch_size=8, num_blocks=2, embed_dim=32
-            ),
+            lambda timm: timm.models.MlpMixer(CLASSES, img_size=32, patch_size=8, num_blocks=2, embed_dim=32),
         ),
     ),
     ("timm ResNet-10-T", _timm("resnet10t")),
@@ -289,9 +283,7 @@ PACKAGES: tuple[Row, ...] = (
         "segmentation-models-pytorch U-Net, Dice",
         _of(
             "segmentation_models_pytorch",
-            lambda s: s.Unet(
-                "resnet18", encoder_weights=None, encoder_depth=3, decoder_channels=(16, 8, 8)
-            ),
+            lambda s: s.Unet("resnet18", encoder_weights=None, encoder_depth=3, decoder_channels=(16, 8, 8)),
             _masks,
             _dice,
         ),

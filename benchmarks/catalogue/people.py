@@ -184,9 +184,7 @@ class Follows(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            for followed, follows in zip(
-                self.query.parameters(), self.key.parameters(), strict=True
-            ):
+            for followed, follows in zip(self.query.parameters(), self.key.parameters(), strict=True):
                 self._move(followed, follows)
         return F.mse_loss(self.query(x), self.key(x + 0.5) + 1)
 
@@ -533,17 +531,13 @@ PEOPLE: tuple[Row, ...] = (
     ("codebook, straight through", job(Codebook, VECTORS, lambda model, batch: model(batch["x"]))),
     (
         "gradient penalty",
-        _losses(
-            _penalty, lambda: nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, CLASSES))
-        ),
+        _losses(_penalty, lambda: nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, CLASSES))),
     ),
     ("tied weights, initial ones of its own", _default_weights),
     (
         "LSTM, the state at each row's length",
         job(
-            lambda: Does(
-                _last_state, cell=nn.LSTM(16, 8, batch_first=True), score=nn.Linear(8, CLASSES)
-            ),
+            lambda: Does(_last_state, cell=nn.LSTM(16, 8, batch_first=True), score=nn.Linear(8, CLASSES)),
             SEQUENCES,
         ),
     ),

@@ -82,10 +82,7 @@ def job(
         }
         torch.manual_seed(7)
         made = model()
-        given = {
-            name: option(made) if isinstance(option, OfModel) else option
-            for name, option in options.items()
-        }
+        given = {name: option(made) if isinstance(option, OfModel) else option for name, option in options.items()}
         holdout = {name: column[:4] for name, column in columns.items()}
         return JobSpec(
             name="row",
@@ -113,9 +110,7 @@ def head(width: int, *layers: nn.Module) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, CLASSES))
 
 
-def layers(
-    width: int, data: Callable[[], dict[str, Array]], *makers: Callable[[], nn.Module]
-) -> Make:
+def layers(width: int, data: Callable[[], dict[str, Array]], *makers: Callable[[], nn.Module]) -> Make:
     return job(lambda: head(width, *[make() for make in makers]), data)
 
 

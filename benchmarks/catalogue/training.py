@@ -34,9 +34,7 @@ def _scheduled(schedule: Callable[[torch.optim.Optimizer], Any]) -> Make:
 def _groups(model: nn.Module) -> torch.optim.Optimizer:
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() == 1]
-    return torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "lr": 0.1}], 0.01
-    )
+    return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": plain, "lr": 0.1}], 0.01)
 
 
 def _frozen() -> nn.Module:
@@ -71,10 +69,7 @@ TRAINING: tuple[Row, ...] = (
         "accumulate=128",
         job(
             lambda: nn.Sequential(linear(), nn.GELU(), nn.Linear(16, CLASSES)),
-            lambda: {
-                name: np.tile(column, (16, *[1] * (column.ndim - 1)))
-                for name, column in VECTORS().items()
-            },
+            lambda: {name: np.tile(column, (16, *[1] * (column.ndim - 1))) for name, column in VECTORS().items()},
             batch=128,
             accumulate=128,
         ),
@@ -94,8 +89,6 @@ TRAINING: tuple[Row, ...] = (
     ("CyclicLR", _scheduled(lambda o: _RATES.CyclicLR(o, 0.01, 0.1, 2))),
     (
         "SequentialLR of LinearLR, StepLR",
-        _scheduled(
-            lambda o: _RATES.SequentialLR(o, [_RATES.LinearLR(o), _RATES.StepLR(o, 2)], [5])
-        ),
+        _scheduled(lambda o: _RATES.SequentialLR(o, [_RATES.LinearLR(o), _RATES.StepLR(o, 2)], [5])),
     ),
 )

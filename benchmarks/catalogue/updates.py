@@ -56,9 +56,7 @@ class _Gan(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.generator = nn.Sequential(
-            nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16)
-        )
+        self.generator = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16))
         self.critic = nn.Sequential(nn.Linear(16, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
 
     def forward(self, rows: int) -> Tensor:
@@ -82,8 +80,7 @@ def _in_turn(repeat: int) -> Make:
         torch.manual_seed(7)
         model, columns = _Gan(), VECTORS()
         of_critic, of_generator = (
-            torch.optim.Adam(part.parameters(), 1e-3, (0.5, 0.999))
-            for part in (model.critic, model.generator)
+            torch.optim.Adam(part.parameters(), 1e-3, (0.5, 0.999)) for part in (model.critic, model.generator)
         )
         return assay.JobSpec(
             name="row",

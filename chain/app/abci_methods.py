@@ -55,17 +55,11 @@ class Methods:
             "finalize_block": self._finalize_block,
             "commit": self._commit,
             # No state sync yet: nothing is offered, and nothing that is offered is taken.
-            "list_snapshots": lambda request: abci.Response(
-                list_snapshots=abci.ResponseListSnapshots()
-            ),
+            "list_snapshots": lambda request: abci.Response(list_snapshots=abci.ResponseListSnapshots()),
             "offer_snapshot": lambda request: abci.Response(
-                offer_snapshot=abci.ResponseOfferSnapshot(
-                    result=abci.ResponseOfferSnapshot.Result.ABORT
-                )
+                offer_snapshot=abci.ResponseOfferSnapshot(result=abci.ResponseOfferSnapshot.Result.ABORT)
             ),
-            "load_snapshot_chunk": lambda request: abci.Response(
-                load_snapshot_chunk=abci.ResponseLoadSnapshotChunk()
-            ),
+            "load_snapshot_chunk": lambda request: abci.Response(load_snapshot_chunk=abci.ResponseLoadSnapshotChunk()),
             "apply_snapshot_chunk": lambda request: abci.Response(
                 apply_snapshot_chunk=abci.ResponseApplySnapshotChunk(
                     result=abci.ResponseApplySnapshotChunk.Result.ABORT
@@ -96,15 +90,11 @@ class Methods:
         )
 
     def _query(self, request: Any) -> Any:
-        return abci.Response(
-            query=self._answer_query(request.path, request.data, request.height, request.prove)
-        )
+        return abci.Response(query=self._answer_query(request.path, request.data, request.height, request.prove))
 
     def _check_tx(self, request: Any) -> bytes:
         result = self._app.check_tx(request.tx, request.type == _RECHECK)
-        return _checked(
-            result.code, result.codespace, result.log, result.gas_wanted, result.gas_used
-        )
+        return _checked(result.code, result.codespace, result.log, result.gas_wanted, result.gas_used)
 
     def _init_chain(self, request: Any) -> Any:
         genesis = codec.decode(GENESIS, request.app_state_bytes)
@@ -126,9 +116,7 @@ class Methods:
         )
 
     def _prepare_proposal(self, request: Any) -> Any:
-        chosen = self._app.prepare_proposal(
-            request.txs, request.max_tx_bytes, request.height, request.proposer_address
-        )
+        chosen = self._app.prepare_proposal(request.txs, request.max_tx_bytes, request.height, request.proposer_address)
         return abci.Response(prepare_proposal=abci.ResponsePrepareProposal(txs=chosen))
 
     def _process_proposal(self, request: Any) -> Any:
@@ -170,10 +158,7 @@ def _nanoseconds(timestamp: Any) -> int:
 
 
 def _validator_updates(updates: Iterable[ValidatorUpdate]) -> list[Any]:
-    return [
-        abci.ValidatorUpdate(pub_key=PublicKey(ed25519=update.cons_key), power=update.power)
-        for update in updates
-    ]
+    return [abci.ValidatorUpdate(pub_key=PublicKey(ed25519=update.cons_key), power=update.power) for update in updates]
 
 
 def _tx_result(item: Reveal | Tx | Refusal, result: TxResult) -> Any:
@@ -196,8 +181,6 @@ def _serialized(method: Callable[[Any], Any], request: Any) -> bytes:
 @lru_cache(maxsize=4096)
 def _checked(code: int, codespace: str, log: str, gas_wanted: int, gas_used: int) -> bytes:
     """Return a response to CheckTx; those of accepted transactions differ in little but their gas."""
-    checked = abci.ResponseCheckTx(
-        code=code, codespace=codespace, log=log, gas_wanted=gas_wanted, gas_used=gas_used
-    )
+    checked = abci.ResponseCheckTx(code=code, codespace=codespace, log=log, gas_wanted=gas_wanted, gas_used=gas_used)
     answer: bytes = abci.Response(check_tx=checked).SerializeToString()
     return answer

@@ -47,9 +47,7 @@ class AbciQueries:
     def _check_height(self, height: int) -> None:
         newest = self._app.head.block.height
         if height not in (0, newest):
-            raise Refusal(
-                INVALID_REQUEST, "height", f"{height} is not kept", f"ask for 0 or {newest}"
-            )
+            raise Refusal(INVALID_REQUEST, "height", f"{height} is not kept", f"ask for 0 or {newest}")
 
     def _answer(self, path: str, data: bytes, prove: bool) -> Any:
         newest = self._app.head.block.height

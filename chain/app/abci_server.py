@@ -76,7 +76,7 @@ def stop_loudly(error: BaseException) -> None:
     os._exit(EXIT_BUG)
 
 
-class Connection:
+class AbciConnection:
     """A peer's connection; until it is cut off, one request of it is done at a time."""
 
     def __init__(self, peer: socket.socket, number: int) -> None:
@@ -121,7 +121,7 @@ class AbciServer:
         self._methods = methods
         self._on_fatal = on_fatal
         self._prefetch = prefetch
-        self._connections: set[Connection] = set()
+        self._connections: set[AbciConnection] = set()
         self._lock = Lock()
         self._closed = Event()
         # It is of a process that was killed; the database's lock tells whether one lives.
@@ -162,7 +162,7 @@ class AbciServer:
                 continue
             number += 1
             self._settle_the_left()
-            self._admit(Connection(peer, number))
+            self._admit(AbciConnection(peer, number))
 
     def _settle_the_left(self) -> None:
         """Cut off all whose peer is gone."""
@@ -173,7 +173,7 @@ class AbciServer:
         with self._lock:
             self._connections.difference_update(left)
 
-    def _admit(self, connection: Connection) -> None:
+    def _admit(self, connection: AbciConnection) -> None:
         with self._lock:
             if len(self._connections) < CONNECTIONS_MAX:
                 self._connections.add(connection)
@@ -183,7 +183,7 @@ class AbciServer:
         log.warning("connection %d refused: %d are open", connection.number, CONNECTIONS_MAX)
         connection.peer.close()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: AbciConnection) -> None:
         number = connection.number
         try:
             serve_connection(connection.peer, partial(self._answer, connection))
@@ -198,12 +198,10 @@ class AbciServer:
             connection.hang_up()
             connection.peer.close()
 
-    def _answer(self, connection: Connection, frames: Sequence[bytes]) -> Iterator[bytes]:
+    def _answer(self, connection: AbciConnection, frames: Sequence[bytes]) -> Iterator[bytes]:
         """Yield the serialized responses to a batch of requests, in order."""
         requests = list(map(_parse, frames))
-        new = [
-            request.tx for name, request in requests if name == "check_tx" and request.type == _NEW
-        ]
+        new = [request.tx for name, request in requests if name == "check_tx" and request.type == _NEW]
         if len(new) > 1:
             self._prefetch(new)
         for name, request in requests:
@@ -238,9 +236,7 @@ def _parse(data: bytes) -> tuple[str | None, Any]:
     return name, None if name is None else getattr(request, name)
 
 
-def serve_connection(
-    connection: socket.socket, answer: Callable[[Sequence[bytes]], Iterable[bytes]]
-) -> None:
+def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes]], Iterable[bytes]]) -> None:
     """Answer frames in order until the peer closes; all complete frames of a read share one write."""
     buffer = bytearray()
     while chunk := connection.recv(_READ_BYTES):

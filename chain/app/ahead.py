@@ -14,7 +14,7 @@ from domain.errors import Refusal
 from domain.messages import signer_of
 from domain.tx import Tx, sign_doc
 from wire.keys import SignatureVerifier, Steps, case_of
-from wire.memory import Memory
+from wire.memory import RecentValues
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Ahead:
         self._verifier = verifier
         self._batch: _Batch | None = None
         # Number and key by address; what is known of an account that has signed never changes.
-        self._accounts: Memory[str, tuple[int, bytes]] = Memory(_ACCOUNTS_REMEMBERED)
+        self._accounts: RecentValues[str, tuple[int, bytes]] = RecentValues(_ACCOUNTS_REMEMBERED)
 
     def fetch(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
         """Look at a batch. What was not asked for of the batch before is forgotten."""

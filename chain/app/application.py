@@ -17,10 +17,10 @@ from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.homes import check_names
-from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx, Watcher
-from chain.app.storage import ChainHead, Snapshot, Storage
-from chain.app.turns import Turns
-from chain.state_machine.context import PARAMS, Memory
+from chain.app.interfaces import BlockWatcher, CommittedBlock, CommittedState, StoredTx
+from chain.app.storage import ChainHead, Storage, StoreSnapshot
+from chain.app.turns import TurnQueue
+from chain.state_machine.context import PARAMS, NodeMemory
 from chain.state_machine.market.book import LivingBook, book_step, version_of
 from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.mempool import Mempool, simulate_tx
@@ -80,7 +80,7 @@ class _Base:
 
     head: ChainHead
     reader: Reader  # an overlay without changes: it keeps decoded records for all who read
-    snapshot: Snapshot  # for tree nodes; behind ``reader`` as long as genesis is not committed
+    snapshot: StoreSnapshot  # for tree nodes; behind ``reader`` as long as genesis is not committed
     uncommitted: Overlay | None  # genesis, to be written with block 1
     next: "_Next | None"  # None before InitChain
 
@@ -113,7 +113,7 @@ class Application:
         config: AppConfig,
         verifier: SignatureVerifier | None = None,
         beacon_keys: BeaconKeys | None = None,
-        watcher: Watcher | None = None,
+        watcher: BlockWatcher | None = None,
         rulebook: Rulebook = RULEBOOK,
     ) -> None:
         """Continue from where ``storage`` stands. Nobody votes for what a validator without its beacon key proposes.
@@ -121,7 +121,7 @@ class Application:
         Raises RulesMissing if ``rulebook`` lacks the rules of the next block.
         """
         self._rulebook = rulebook
-        self._watcher = watcher or Watcher()
+        self._watcher = watcher or BlockWatcher()
         self._storage = storage
         self._config = config
         self._decode = TxDecoder()
@@ -139,7 +139,7 @@ class Application:
         # A book for the auction and another one for quotes, so that blocks never wait for strangers.
         self._book, self._quoted = LivingBook(), LivingBook()
         self._quote_lock = Lock()
-        self._simulations = Turns()
+        self._simulations = TurnQueue()
         if snapshot.head.block.height:
             self.started.set()
             self._warn_of_missing_rules()
@@ -181,9 +181,7 @@ class Application:
         duty = self._reveal_duty(proposer)
         return duty is None or self._beacon_keys.holds(duty.pub_key)
 
-    def prepare_proposal(
-        self, raws: Sequence[bytes], max_bytes: int, height: int, proposer: bytes
-    ) -> list[bytes]:
+    def prepare_proposal(self, raws: Sequence[bytes], max_bytes: int, height: int, proposer: bytes) -> list[bytes]:
         """Return a proposal: what its proposer reveals, then transactions in the mempool's order.
 
         As many as bytes and gas have room for. Where nothing can be proposed that others vote for, nothing is, and the
@@ -298,7 +296,7 @@ class Application:
                 txs=txs,
                 reveal=reveal,
             )
-            result = apply_block(overlay, block, self._crypto, Memory(self._book), self._rulebook)
+            result = apply_block(overlay, block, self._crypto, NodeMemory(self._book), self._rulebook)
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
             changes = overlay.changes()
@@ -328,9 +326,7 @@ class Application:
             pending = self._pending
             if pending is None:
                 raise RuntimeError("Commit without a finalized block")
-            self._storage.commit(
-                pending.head, pending.changes, pending.nodes, pending.txs, pending.events
-            )
+            self._storage.commit(pending.head, pending.changes, pending.nodes, pending.txs, pending.events)
             snapshot = self._storage.snapshot()
             base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)
             before, after = version_of(self._base.reader), version_of(base.reader)
@@ -347,7 +343,7 @@ class Application:
         self,
         head: ChainHead,
         reader: Overlay,
-        snapshot: Snapshot,
+        snapshot: StoreSnapshot,
         uncommitted: Overlay | None = None,
     ) -> _Base:
         """Return what the next block builds on; RulesMissing where this software has no rules for it."""
@@ -356,9 +352,7 @@ class Application:
             store = Overlay(reader)
             rules, _ = self._rulebook.enter(store, head.block.height + 1)
             begun = _Next(rules, store)
-        return _Base(
-            head=head, reader=reader, snapshot=snapshot, uncommitted=uncommitted, next=begun
-        )
+        return _Base(head=head, reader=reader, snapshot=snapshot, uncommitted=uncommitted, next=begun)
 
     def _warn_of_missing_rules(self) -> None:
         base = self._base
@@ -424,7 +418,7 @@ class Application:
         base = self._base
         return CommittedState(base.head.block, base.reader)
 
-    def committed(self) -> Snapshot:
+    def committed(self) -> StoreSnapshot:
         """Return the newest commit with its tree; at height 0 it is empty."""
         return self._base.snapshot
 
@@ -517,8 +511,6 @@ def _stored_txs(block: Block, raws: Sequence[bytes], result: BlockResult) -> tup
             raw=raw,
             result=tx_result,
         )
-        for index, (item, raw, tx_result) in enumerate(
-            zip(_items(block), raws, result.tx_results, strict=True)
-        )
+        for index, (item, raw, tx_result) in enumerate(zip(_items(block), raws, result.tx_results, strict=True))
         if not isinstance(item, Refusal)
     )

@@ -47,9 +47,7 @@ def read_beacon_keys(path: Path) -> list[Key]:
     except FileNotFoundError:
         return []
     except (KeyError, TypeError, ValueError):
-        raise HomeError(
-            f"{path} holds no beacon keys that this software wrote", "restore it from a copy"
-        ) from None
+        raise HomeError(f"{path} holds no beacon keys that this software wrote", "restore it from a copy") from None
 
 
 def add_beacon_keys(path: Path, *added: Key) -> None:

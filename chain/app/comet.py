@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-from chain.app.comet_log import CometLog, Kind, Trouble
+from chain.app.comet_log import CometLog, CometTrouble, LogKind
 from domain.errors import Expected
 from host.process import start_child, stop_child
 
@@ -60,7 +60,7 @@ class CometProcess:
         binary: Path | None = None,
         policy: RestartPolicy | None = None,
         on_start: Callable[[int], None] = lambda pid: None,
-        on_trouble: Callable[[Trouble], None] = lambda trouble: None,
+        on_trouble: Callable[[CometTrouble], None] = lambda trouble: None,
     ) -> None:
         """``on_start`` is called with the process id after each start, ``on_trouble`` with what it says meanwhile."""
         self._on_trouble = on_trouble
@@ -96,7 +96,7 @@ class CometProcess:
             if time.monotonic() - began >= self._policy.healthy_seconds:
                 failures = 0
             failures += 1
-            if trouble.kind is Kind.LASTS:
+            if trouble.kind is LogKind.LASTS:
                 raise CometError(f"CometBFT cannot go on: {trouble.reason}", trouble.remedy)
             log.error("CometBFT ended with code %d (%d in a row): %s", code, failures, trouble)
             if failures > self._policy.failures_max:
@@ -106,7 +106,7 @@ class CometProcess:
                 )
             self._stopping.wait(self._policy.pause_after(failures))
 
-    def _run_once(self) -> tuple[int, Trouble]:
+    def _run_once(self) -> tuple[int, CometTrouble]:
         """Run CometBFT until it ends or is to be stopped; return its exit code and why it ended."""
         self._changed.clear()
         process = start_child(self._command, piped=True)

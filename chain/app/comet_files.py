@@ -22,7 +22,7 @@ from domain.genesis import GENESIS, Genesis
 from domain.limits import TX_BYTES_MAX
 from domain.node.params import NodeParams
 from domain.plain import read
-from host.addresses import Address, bare, is_loopback
+from host.addresses import HostPort, bare, is_loopback
 
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 MEMPOOL_TXS_MAX = 20_000
@@ -112,9 +112,7 @@ def read_keys(comet_home: Path) -> NodeKeys:
     except FileNotFoundError:
         raise HomeError(f"{comet_home} has no keys", "run `assay node init` first") from None
     except (KeyError, TypeError, ValueError):
-        raise HomeError(
-            f"{config} has keys that CometBFT did not write", "restore them from a copy"
-        ) from None
+        raise HomeError(f"{config} has keys that CometBFT did not write", "restore them from a copy") from None
     return NodeKeys(cons_key, _node_id(node_key))
 
 
@@ -166,7 +164,7 @@ def write_config(
         "log_level": "info",
         "rpc": {"laddr": f"tcp://127.0.0.1:{ports.rpc}"},
         "p2p": {
-            "laddr": f"tcp://{Address(bare(host), ports.p2p)}",
+            "laddr": f"tcp://{HostPort(bare(host), ports.p2p)}",
             "persistent_peers": persistent_peers,
             "flush_throttle_timeout": "10ms",
             "send_rate": _LINK_BYTES_PER_SECOND,
@@ -202,9 +200,7 @@ def write_config(
     (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
 
 
-def change_addresses(
-    comet_home: Path, moniker: str, ports: Ports, *, host: str, peers: str | None
-) -> None:
+def change_addresses(comet_home: Path, moniker: str, ports: Ports, *, host: str, peers: str | None) -> None:
     """Change where CometBFT listens, and its ``peers`` unless they are None; the rest of its file stays."""
     path = comet_home / "config" / "config.toml"
     try:
@@ -214,7 +210,7 @@ def change_addresses(
     local = is_loopback(host)
     p2p = {
         **config.get("p2p", {}),
-        "laddr": f"tcp://{Address(bare(host), ports.p2p)}",
+        "laddr": f"tcp://{HostPort(bare(host), ports.p2p)}",
         "addr_book_strict": not local,
         "allow_duplicate_ip": local,
         "pex": not local,
@@ -279,9 +275,7 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
         genesis = read(GENESIS, document["app_state"])
         time_ns = parse_time(document["genesis_time"])
     except FileNotFoundError:
-        raise HomeError(
-            f"{path} does not exist", "run `assay node init` with --genesis FILE"
-        ) from None
+        raise HomeError(f"{path} does not exist", "run `assay node init` with --genesis FILE") from None
     except (KeyError, TypeError, ValueError, Refusal) as error:
         raise HomeError(f"{path} is not an Assay genesis file ({error})") from None
     if document.get("chain_id") != genesis.chain_id:

@@ -26,7 +26,7 @@ TOLD_MAX: Final = 300
 _END_SECONDS: Final = 5.0
 
 
-class Kind(StrEnum):
+class LogKind(StrEnum):
     """What follows from something that CometBFT says."""
 
     RUNS = "runs"  # it goes on, and an operator has to know
@@ -36,12 +36,12 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class CometTrouble:
     """Why CometBFT does not work, in our words, and what to do about it."""
 
     reason: str
     remedy: str = ""
-    kind: Kind = Kind.ENDS
+    kind: LogKind = LogKind.ENDS
 
     def __str__(self) -> str:
         """Return both in one line."""
@@ -53,17 +53,17 @@ class Saying:
     """Words of CometBFT (0.38) and ours for them: ``{home}`` is its home, other names are groups of the pattern."""
 
     words: "re.Pattern[str]"
-    kind: Kind
+    kind: LogKind
     reason: str
     remedy: str
 
-    def read(self, line: str, home: Path) -> Trouble | None:
+    def read(self, line: str, home: Path) -> CometTrouble | None:
         """Return what a line means, None where it has other words."""
         found = self.words.search(line)
         if found is None:
             return None
         values = {"home": home, **found.groupdict()}
-        return Trouble(self.reason.format(**values), self.remedy.format(**values), self.kind)
+        return CometTrouble(self.reason.format(**values), self.remedy.format(**values), self.kind)
 
 
 _WHOLE_COPY = (
@@ -75,125 +75,125 @@ SAYINGS: Final = tuple(
     for words, kind, reason, remedy in (
         (
             r"listen \w+ (?P<address>\S+): bind: address already in use",
-            Kind.ENDS,
+            LogKind.ENDS,
             "{address} is taken by another program",
             "end that program, or have CometBFT listen elsewhere ({home}/config/config.toml)",
         ),
         (
             r"(?:address|peer)?\s*\((?P<peer>[^()]*)\) does not contain ID",
-            Kind.LASTS,
+            LogKind.LASTS,
             "{peer} among the peers in {home}/config/config.toml is not ID@host:port",
             "correct it: `assay node init MONIKER --peers ID@host:port`, with what `assay node show` prints there",
         ),
         (
             r"(?:address )?(?P<address>\S*): (?P<what>too many colons in address|missing port in address"
             r"|missing ']' in address)",
-            Kind.LASTS,
+            LogKind.LASTS,
             "{address} in {home}/config/config.toml is no address ({what})",
             "write host:port, an IPv6 address in brackets, as tcp://[::]:26656",
         ),
         (
             r"resource temporarily unavailable",
-            Kind.ENDS,
+            LogKind.ENDS,
             "another process has the databases in {home}/data open",
             "end the CometBFT that runs with this home",
         ),
         (
             r"missing or corrupted|leveldb: manifest corrupted|leveldb/\S+: .*corrupt|checksum mismatch",
-            Kind.LASTS,
+            LogKind.LASTS,
             "a database in {home}/data is damaged",
             _WHOLE_COPY,
         ),
         (
             r"AppHash does not match AppHash after replay|app block height \(\d+\) is",
-            Kind.LASTS,
+            LogKind.LASTS,
             "its blocks and the node's state are not of one moment, one chain and one version",
             "run the version that the chain runs, or " + _WHOLE_COPY,
         ),
         (
             r"Error reading PrivValidator (?P<what>\w+)",
-            Kind.LASTS,
+            LogKind.LASTS,
             "the validator's {what} in {home} cannot be read",
             "restore priv_validator_key.json from a copy, and priv_validator_state.json only as this validator wrote it"
             f" last: with an older one {SIGNS_TWICE}",
         ),
         (
             r"found signature from the same key",
-            Kind.LASTS,
+            LogKind.LASTS,
             "double_sign_check_height in {home}/config/config.toml finds votes of this validator in the last blocks, as"
             " after every restart",
             "set it to 0: the node itself looks for votes that this home did not sign",
         ),
         (
             r"failed to load or gen node key",
-            Kind.LASTS,
+            LogKind.LASTS,
             "{home}/config/node_key.json cannot be read",
             "restore it from a copy; without it CometBFT makes another one, which is a new address for peers",
         ),
         (
             r"(?P<what>While parsing config: .*|error decoding '.*|error in config file: .*)",
-            Kind.LASTS,
+            LogKind.LASTS,
             "{home}/config/config.toml is wrong: {what}",
             "correct it, or restore it from a copy",
         ),
         (
             r"error in genesis doc: (?P<what>.*)|(?P<other>genesis doc hash .*)",
-            Kind.LASTS,
+            LogKind.LASTS,
             "{home}/config/genesis.json is not the chain's ({what}{other})",
             "get it from the chain's makers",
         ),
         (
             r"no space left on device",
-            Kind.ENDS,
+            LogKind.ENDS,
             "the disk under {home} is full",
             "make room there",
         ),
         (
             r"too many open files",
-            Kind.ENDS,
+            LogKind.ENDS,
             "it may not open more files",
             "raise the limit (ulimit -n, or LimitNOFILE of a service) to 65536",
         ),
         (
             r"open (?P<path>\S+): permission denied",
-            Kind.LASTS,
+            LogKind.LASTS,
             "{path} may not be opened",
             "give the home to the user who runs the node",
         ),
         (
             r"peer is on a different network\. Got (?P<theirs>[^\s,]+), expected (?P<ours>[^\s\"]+)",
-            Kind.RUNS,
+            LogKind.RUNS,
             "a peer is on the chain {theirs}, and this node on {ours}",
             "compare {home}/config/genesis.json with theirs, or correct persistent_peers in {home}/config/config.toml",
         ),
         (
             r"peer is on a different Block version\. Got (?P<theirs>\w+), expected (?P<ours>\w+)",
-            Kind.RUNS,
+            LogKind.RUNS,
             "a peer makes blocks of version {theirs}, and this node of version {ours}",
             "run the version of Assay that the chain runs",
         ),
         (
             r"wrong Block\.Header\.(?P<what>AppHash|Version|LastResultsHash|ValidatorsHash|ConsensusHash)\b",
-            Kind.RUNS,
+            LogKind.RUNS,
             "the chain's blocks do not follow from what this node has (its {what} is another)",
             "use the genesis file of the chain's makers and the version of Assay that the chain runs, and begin anew"
             " with an empty store",
         ),
         (
             r"auth failure: conn\.ID \((?P<found>\w+)\) dialed ID \((?P<named>\w+)\) mismatch",
-            Kind.RUNS,
+            LogKind.RUNS,
             "the node behind the address of peer {named} is {found}",
             "correct persistent_peers in {home}/config/config.toml",
         ),
         (
             r"found conflicting vote from ourselves",
-            Kind.TWICE,
+            LogKind.TWICE,
             "another CometBFT signs with this validator's key, or its priv_validator_state.json is an old one",
             "end one of the two at once: " + SIGNS_TWICE,
         ),
         (
             r"CONSENSUS FAILURE!!!.*?err=\"?(?P<what>[^\"]*)",
-            Kind.RUNS,
+            LogKind.RUNS,
             "CometBFT takes no more part in making blocks ({what})",
             "restart the node; where that does not help, restore {home}/data from a copy or fetch the chain anew",
         ),
@@ -211,7 +211,7 @@ class CometLog:
         process: "subprocess.Popen[bytes]",
         path: Path,
         home: Path,
-        on_trouble: Callable[[Trouble], None] = lambda trouble: None,
+        on_trouble: Callable[[CometTrouble], None] = lambda trouble: None,
     ) -> None:
         """Begin to read in a thread; every line goes to ``path``, of which old files are kept up to a bound.
 
@@ -222,17 +222,17 @@ class CometLog:
             raise ValueError("the process does not write into a pipe")
         self._pipe, self._path, self._home = process.stdout, path, home
         self._told: set[str] = set()
-        self._found: Trouble | None = None
+        self._found: CometTrouble | None = None
         self._last_words = ""
         self._thread = Thread(target=self._read, name="comet-log", daemon=True)
         self._thread.start()
 
-    def why(self) -> Trouble:
+    def why(self) -> CometTrouble:
         """Return why a process that has ended did, by what it said; without words of ours for it, in its own."""
         self._thread.join(_END_SECONDS)
         if self._found is not None:
             return self._found
-        return Trouble(self._last_words or "it said nothing")
+        return CometTrouble(self._last_words or "it said nothing")
 
     def _read(self) -> None:
         lines = bounded_file(self._path)
@@ -249,7 +249,7 @@ class CometLog:
             trouble = saying.read(line, self._home)
             if trouble is None:
                 continue
-            if trouble.kind not in (Kind.RUNS, Kind.TWICE):
+            if trouble.kind not in (LogKind.RUNS, LogKind.TWICE):
                 self._found = self._found or trouble
             elif trouble.reason not in self._told and len(self._told) < len(SAYINGS):
                 self._told.add(trouble.reason)

@@ -107,11 +107,7 @@ class CometView:
                 round, kind = round - 1, "precommits"
             votes = {each["round"]: each for each in said["height_vote_set"]}
             power, voted = _read_votes(votes[round][f"{kind}_bit_array"])
-            absent = [
-                address
-                for address, has in zip(self._voters(len(voted)), voted, strict=True)
-                if has != "x"
-            ]
+            absent = [address for address, has in zip(self._voters(len(voted)), voted, strict=True) if has != "x"]
             return Votes(power, tuple(absent))
         except (requests.RequestException, ValueError, LookupError, TypeError, ZeroDivisionError):
             return None

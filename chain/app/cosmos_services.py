@@ -86,18 +86,12 @@ check_denom = own_checker(Denom, "denom")
 def account_handlers(app: QueryPort) -> dict[str, Handler]:
     """Return path -> handler."""
     return {
-        "/cosmos.auth.v1beta1.Query/Account": typed(
-            auth.QueryAccountRequest, lambda request: _account(app, request)
-        ),
-        "/cosmos.bank.v1beta1.Query/Balance": typed(
-            bank.QueryBalanceRequest, lambda request: _balance(app, request)
-        ),
+        "/cosmos.auth.v1beta1.Query/Account": typed(auth.QueryAccountRequest, lambda request: _account(app, request)),
+        "/cosmos.bank.v1beta1.Query/Balance": typed(bank.QueryBalanceRequest, lambda request: _balance(app, request)),
         "/cosmos.bank.v1beta1.Query/AllBalances": typed(
             bank.QueryAllBalancesRequest, lambda request: _all_balances(app, request)
         ),
-        "/cosmos.bank.v1beta1.Query/TotalSupply": typed(
-            bank.QueryTotalSupplyRequest, lambda _: _total_supply(app)
-        ),
+        "/cosmos.bank.v1beta1.Query/TotalSupply": typed(bank.QueryTotalSupplyRequest, lambda _: _total_supply(app)),
     }
 
 
@@ -106,9 +100,7 @@ def _account(app: QueryPort, request: Any) -> Any:
     account = get_account(app.view().reader, request.address)
     if account is None:
         # Wallets look for "not found" to tell a new account from a broken node.
-        raise Refusal(
-            NOT_FOUND, "account", f"{request.address} not found", "send coins to it first"
-        )
+        raise Refusal(NOT_FOUND, "account", f"{request.address} not found", "send coins to it first")
     pub_key = None
     if account.pub_key:
         pub_key = AnyProto(
@@ -159,9 +151,7 @@ def transaction_handlers(app: QueryPort, broadcaster: Broadcaster | None) -> dic
     """Return path -> handler. Without a broadcaster (the ABCI query) nothing can be sent."""
     service_name = "/cosmos.tx.v1beta1.Service/"
     table = {
-        service_name + "Simulate": typed(
-            service.SimulateRequest, lambda request: _simulate(app, request)
-        ),
+        service_name + "Simulate": typed(service.SimulateRequest, lambda request: _simulate(app, request)),
         service_name + "GetTx": typed(service.GetTxRequest, lambda request: _get_tx(app, request)),
     }
     if broadcaster is not None:
@@ -180,17 +170,13 @@ def _simulate(app: QueryPort, request: Any) -> Any:
         raise Refusal(Code(result.codespace, result.code, ""), "tx", result.log)
     return service.SimulateResponse(
         gas_info=GasInfo(gas_wanted=result.gas_wanted, gas_used=result.gas_used),
-        result=Result(
-            data=tx_data(tx.messages, result), log=result.log, events=events_proto(result.events)
-        ),
+        result=Result(data=tx_data(tx.messages, result), log=result.log, events=events_proto(result.events)),
     )
 
 
 def _broadcast(broadcaster: Broadcaster, request: Any) -> Any:
     if request.mode == service.BROADCAST_MODE_BLOCK:
-        raise Refusal(
-            INVALID_REQUEST, "mode", "BROADCAST_MODE_BLOCK is gone", "use SYNC, then GetTx"
-        )
+        raise Refusal(INVALID_REQUEST, "mode", "BROADCAST_MODE_BLOCK is gone", "use SYNC, then GetTx")
     if len(request.tx_bytes) > TX_BYTES_MAX:  # it need not travel to the mempool to be refused
         decode_tx(request.tx_bytes)
     result = broadcaster.broadcast_sync(request.tx_bytes)
@@ -243,12 +229,8 @@ def node_handlers(app: QueryPort) -> dict[str, Handler]:
             base.GetBlockByHeightRequest, lambda request: _block_at(app, request.height)
         ),
         service + "GetNodeInfo": typed(base.GetNodeInfoRequest, lambda _: _node_info(app)),
-        service + "GetSyncing": typed(
-            base.GetSyncingRequest, lambda _: base.GetSyncingResponse(syncing=False)
-        ),
-        "/cosmos.consensus.v1.Query/Params": typed(
-            consensus.QueryParamsRequest, lambda _: _consensus_params(app)
-        ),
+        service + "GetSyncing": typed(base.GetSyncingRequest, lambda _: base.GetSyncingResponse(syncing=False)),
+        "/cosmos.consensus.v1.Query/Params": typed(consensus.QueryParamsRequest, lambda _: _consensus_params(app)),
     }
 
 

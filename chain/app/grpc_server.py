@@ -12,7 +12,7 @@ from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
 from chain.app.services import build_table
 from domain.errors import NOT_FOUND, Code, Refusal
 from domain.limits import TX_BYTES_MAX
-from host.addresses import Address
+from host.addresses import HostPort
 from wire.results import code_metadata
 
 log = logging.getLogger(__name__)
@@ -64,12 +64,12 @@ class GrpcServer:
             maximum_concurrent_rpcs=CONCURRENT_MAX,
         )
         try:
-            host = Address.parse(address, any_port=True).host
+            host = HostPort.parse(address, any_port=True).host
             port = self._server.add_insecure_port(address)
         except (RuntimeError, ValueError):
             self._pool.shutdown()
             raise OSError(f"cannot listen on {address}: choose another gRPC address") from None
-        self.address = str(Address(host, port))
+        self.address = str(HostPort(host, port))
 
     def start(self) -> None:
         """Begin to serve."""
@@ -86,8 +86,7 @@ class _Methods(grpc.GenericRpcHandler):
 
     def __init__(self, table: Mapping[str, Handler]) -> None:
         self._methods: dict[str, Any] = {
-            path: grpc.unary_unary_rpc_method_handler(_guarded(path, handler))
-            for path, handler in table.items()
+            path: grpc.unary_unary_rpc_method_handler(_guarded(path, handler)) for path, handler in table.items()
         }
 
     def service(self, handler_call_details: Any) -> Any:
@@ -113,9 +112,7 @@ def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerConte
     return handle
 
 
-_INVALID_ARGUMENT: Final = frozenset(
-    {"bad_field", "tx_decode", "invalid_address", "invalid_coins", "invalid_request"}
-)
+_INVALID_ARGUMENT: Final = frozenset({"bad_field", "tx_decode", "invalid_address", "invalid_coins", "invalid_request"})
 
 
 def status_of(code: Code) -> str:

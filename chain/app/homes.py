@@ -147,9 +147,7 @@ def init_network(
             for other_index, (other, key) in enumerate(zip(nodes, keys, strict=True))
             if other_index != index
         )
-        write_config(
-            comet_home(node.home), node.moniker, node.ports, timing, persistent_peers=peers
-        )
+        write_config(comet_home(node.home), node.moniker, node.ports, timing, persistent_peers=peers)
         genesis_path(node.home).write_bytes(document)
     return genesis
 

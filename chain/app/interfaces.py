@@ -101,15 +101,13 @@ class Broadcaster(Protocol):
         """
 
 
-class Watcher:
+class BlockWatcher:
     """Is told what an application has done, after the fact; by itself it does nothing about it."""
 
     def checked(self, result: TxResult, *, recheck: bool) -> None:
         """Take note of an answer to CheckTx."""
 
-    def committed(
-        self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]
-    ) -> None:
+    def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
         """Take note of a block that was written, and of what its transactions came to."""
 
 

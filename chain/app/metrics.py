@@ -12,8 +12,8 @@ from threading import Thread
 
 from chain.app.application import Application
 from chain.app.comet_rpc import CometStanding, CometView
-from chain.app.interfaces import CommittedBlock, Watcher
-from chain.app.storage import Snapshot, Storage
+from chain.app.interfaces import BlockWatcher, CommittedBlock
+from chain.app.storage import Storage, StoreSnapshot
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.registry.tables import VALIDATORS
@@ -22,7 +22,7 @@ from domain.block import TxResult
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.records import OrderState
 from domain.vocabulary import POTS as ALL_POTS
-from host.metrics import Kind, Meters, Metric
+from host.metrics import Meters, Metric, MetricKind
 
 _INTERVALS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 KEYS_SECONDS = 600.0
@@ -30,66 +30,58 @@ KEYS_SECONDS = 600.0
 SILENT_SECONDS = 60.0
 """How long CometBFT may fail to answer until the node counts as ill."""
 
-HEIGHT = Metric("assay_node_height", Kind.GAUGE, "Height of the last committed block.")
-BLOCK_AGE = Metric(
-    "assay_node_block_age_seconds", Kind.GAUGE, "Since the time in the last block's header."
-)
+HEIGHT = Metric("assay_node_height", MetricKind.GAUGE, "Height of the last committed block.")
+BLOCK_AGE = Metric("assay_node_block_age_seconds", MetricKind.GAUGE, "Since the time in the last block's header.")
 BLOCK_INTERVAL = Metric(
     "assay_node_block_interval_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Between the times of two blocks that follow each other.",
     buckets=_INTERVALS,
 )
 TXS = Metric(
     name="assay_node_txs_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Transactions in blocks by code: ok, or codespace/number of the refusal.",
     labels=("code",),
 )
 CHECKS = Metric(
     name="assay_node_mempool_checks_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Checks for the mempool by kind (new, recheck) and code: ok, or codespace/number of the refusal.",
     labels=("kind", "code"),
 )
 ABCI = Metric(
     name="assay_node_abci_seconds",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     help="Time of each call of CometBFT, by method; none with --solo.",
     labels=("method",),
 )
-MEMPOOL_TXS = Metric("assay_node_mempool_txs", Kind.GAUGE, "Transactions that wait for a block.")
-MEMPOOL_BYTES = Metric("assay_node_mempool_bytes", Kind.GAUGE, "Their bytes.")
-PEERS = Metric("assay_node_peers", Kind.GAUGE, "Connected peers.")
+MEMPOOL_TXS = Metric("assay_node_mempool_txs", MetricKind.GAUGE, "Transactions that wait for a block.")
+MEMPOOL_BYTES = Metric("assay_node_mempool_bytes", MetricKind.GAUGE, "Their bytes.")
+PEERS = Metric("assay_node_peers", MetricKind.GAUGE, "Connected peers.")
 CATCHING_UP = Metric(
-    "assay_node_catching_up", Kind.GAUGE, "1 while the node fetches old blocks, 0 when it follows."
+    "assay_node_catching_up", MetricKind.GAUGE, "1 while the node fetches old blocks, 0 when it follows."
 )
-COMET_UP = Metric("assay_node_comet_up", Kind.GAUGE, "1 where CometBFT answers.")
-COMET_STARTS = Metric(
-    "assay_node_comet_starts_total", Kind.COUNTER, "How often the node has started CometBFT."
-)
+COMET_UP = Metric("assay_node_comet_up", MetricKind.GAUGE, "1 where CometBFT answers.")
+COMET_STARTS = Metric("assay_node_comet_starts_total", MetricKind.COUNTER, "How often the node has started CometBFT.")
 DATABASE = Metric(
     name="assay_node_database_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="About what the database holds on disk: state, its tree, and blocks, transactions and events for queries.",
     labels=("part",),
 )
-STATE_KEYS = Metric(
-    "assay_node_state_keys", Kind.GAUGE, "Keys of the state; counted every ten minutes at most."
-)
-DISK_FREE = Metric("assay_node_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
+STATE_KEYS = Metric("assay_node_state_keys", MetricKind.GAUGE, "Keys of the state; counted every ten minutes at most.")
+DISK_FREE = Metric("assay_node_disk_free_bytes", MetricKind.GAUGE, "Free on the disk of the home.")
 SUPPLY = Metric(
     name="assay_node_supply_uassay",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="All coins by the pot they are in.",
     labels=("pot",),
 )
-ORDERS_BY_STATE = Metric(
-    name="assay_node_orders", kind=Kind.GAUGE, help="Orders by state.", labels=("state",)
-)
+ORDERS_BY_STATE = Metric(name="assay_node_orders", kind=MetricKind.GAUGE, help="Orders by state.", labels=("state",))
 VALIDATORS_BY_STANDING = Metric(
     name="assay_node_validators",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Validators by standing: active or jailed.",
     labels=("standing",),
 )
@@ -115,7 +107,7 @@ METRICS = (
 )
 
 
-class Told(Watcher):
+class Told(BlockWatcher):
     """Counts what the application tells as it happens."""
 
     def __init__(self, meters: Meters) -> None:
@@ -126,9 +118,7 @@ class Told(Watcher):
         """Count a check for the mempool."""
         self._meters.count(CHECKS, "recheck" if recheck else "new", _code(result))
 
-    def committed(
-        self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]
-    ) -> None:
+    def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
         """Count a block's transactions, and observe how long it took to come."""
         if before.height:
             self._meters.observe(BLOCK_INTERVAL, (block.time_ns - before.time_ns) / 1e9)
@@ -211,12 +201,8 @@ class NodeLook:
         self._meters.show_all(DATABASE, {(part,): size for part, size in sizes.items()})
         state = Overlay(self._app.view().reader)
         self._meters.show_all(SUPPLY, {(name,): POTS.get(state, name) for name in ALL_POTS})
-        standing = Counter(
-            "jailed" if validator.jailed else "active" for validator in VALIDATORS.scan(state)
-        )
-        self._meters.show_all(
-            VALIDATORS_BY_STANDING, {(name,): standing[name] for name in ("active", "jailed")}
-        )
+        standing = Counter("jailed" if validator.jailed else "active" for validator in VALIDATORS.scan(state))
+        self._meters.show_all(VALIDATORS_BY_STANDING, {(name,): standing[name] for name in ("active", "jailed")})
         if head.height:
             self._count_orders()
             self._count_keys()
@@ -260,9 +246,7 @@ class NodeLook:
 
     def _count_orders(self) -> None:
         counts = self._orders.read().items()
-        self._meters.show_all(
-            ORDERS_BY_STATE, {(state.name.lower(),): count for state, count in counts}
-        )
+        self._meters.show_all(ORDERS_BY_STATE, {(state.name.lower(),): count for state, count in counts})
 
     def _count_keys(self) -> None:
         """Have the keys counted, if that is due: nothing waits for it, however large the state is."""
@@ -276,6 +260,6 @@ class NodeLook:
             ).start()
 
 
-def count_keys(snapshot: Snapshot) -> int:
+def count_keys(snapshot: StoreSnapshot) -> int:
     """Return how many keys a state has; every one of them is read."""
     return sum(1 for _ in snapshot.scan(b""))

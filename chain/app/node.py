@@ -27,7 +27,7 @@ from chain.app.comet_files import (
     read_keys,
     set_comet_ports,
 )
-from chain.app.comet_log import Kind, Trouble
+from chain.app.comet_log import CometTrouble, LogKind
 from chain.app.homes import (
     beacon_keys_path,
     check_genesis,
@@ -43,7 +43,7 @@ from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
 from domain.proof.params import ProofParams
-from host.addresses import Address, bare
+from host.addresses import HostPort, bare
 from host.daemon import calm_collector, log_to_file, on_stop_signal
 from host.files import write_whole
 from wire.canonical import IMPLEMENTATION, implementation
@@ -91,8 +91,7 @@ class NodeConfig:
             grpc_port=int(table["grpc_port"]),
             rpc_port=int(table["rpc_port"]),
             consensus=consensus,
-            min_gas_price_millionths=min_gas_price_millionths
-            or int(table.get("min_gas_price_millionths", 0)),
+            min_gas_price_millionths=min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
             grpc_host=str(table.get("grpc_host", "127.0.0.1")),
             metrics_port=int(table.get("metrics_port", 0)),
             comet_metrics_port=int(table.get("comet_metrics_port", 0)),
@@ -101,7 +100,7 @@ class NodeConfig:
     @property
     def grpc(self) -> str:
         """Where the node answers clients, as host:port."""
-        return str(Address(bare(self.grpc_host), self.grpc_port))
+        return str(HostPort(bare(self.grpc_host), self.grpc_port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +145,7 @@ def run_node(config: NodeConfig, ready_callback: Callable[[NodeReady], None] | N
 class _Node:
     """The parts of a running node. What is started last is stopped first."""
 
-    def __init__(
-        self, config: NodeConfig, ready_callback: Callable[[NodeReady], None], stack: ExitStack
-    ) -> None:
+    def __init__(self, config: NodeConfig, ready_callback: Callable[[NodeReady], None], stack: ExitStack) -> None:
         self.config = config
         self.stack = stack
         _check_protobuf()
@@ -214,9 +211,7 @@ class _Node:
         log.info("node stops at height %d", self.app.head.block.height)
 
     def _run_solo(self) -> None:
-        engine = SoloEngine(
-            self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly
-        )
+        engine = SoloEngine(self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly)
         check_ports(self._own_ports())
         self._serve_grpc(engine)
         if self.telling:
@@ -270,8 +265,8 @@ class _Node:
         if self.ended is not None:
             raise self.ended
 
-    def _hear(self, trouble: Trouble) -> None:
-        if self.signing is not None and trouble.kind is Kind.TWICE:
+    def _hear(self, trouble: CometTrouble) -> None:
+        if self.signing is not None and trouble.kind is LogKind.TWICE:
             self.signing.found(trouble.reason)
 
     def _end(self, error: HomeError) -> None:
@@ -373,9 +368,7 @@ class _Telling:
             return [*look.readiness(), *(node.signing.troubles() if node.signing else ())]
 
         try:
-            server = MetricsServer(
-                node.config.metrics_port, self._meters, health=look.health, ready=ready
-            )
+            server = MetricsServer(node.config.metrics_port, self._meters, health=look.health, ready=ready)
         except OSError as error:
             raise HomeError(str(error.strerror), field=str(error.filename)) from None
         node.stack.callback(server.close)
@@ -404,6 +397,4 @@ def _own_directory(path: Path) -> None:
     """Make a directory that nobody else may enter; HomeError where somebody else has it."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
-        raise HomeError(
-            f"{path} belongs to another user", "set XDG_RUNTIME_DIR to your own directory"
-        )
+        raise HomeError(f"{path} belongs to another user", "set XDG_RUNTIME_DIR to your own directory")

@@ -58,9 +58,7 @@ def check_ports(ports: Mapping[str, Port]) -> None:
     for name, port in ports.items():
         other = first.setdefault((port.host, port.number), name)
         if other != name:
-            raise HomeError(
-                f"port {port.number} is named for {other} and for {name}", f"change {port.setting}"
-            )
+            raise HomeError(f"port {port.number} is named for {other} and for {name}", f"change {port.setting}")
     ends = time.monotonic() + _SECONDS
     taken: dict[str, Port] = {}
     for name, port in ports.items():
@@ -77,9 +75,7 @@ def check_ports(ports: Mapping[str, Port]) -> None:
     named = " and ".join(f"{port}, for {name}," for name, port in taken.items())
     settings = "; ".join(port.setting for port in taken.values())
     if len(taken) == 1:
-        raise HomeError(
-            f"{named} is taken by another program", f"end that program, or change {settings}"
-        )
+        raise HomeError(f"{named} is taken by another program", f"end that program, or change {settings}")
     raise HomeError(
         f"{named} are taken by other programs",
         f"end these programs, or give this node other ports: {settings}; `assay node init MONIKER` with --p2p-port,"

@@ -48,9 +48,7 @@ def _once_started(app: QueryPort, handler: Handler) -> Handler:
 
     def handle(data: bytes) -> bytes:
         if not app.chain_id:
-            raise Refusal(
-                UNREACHABLE, "state", "there is none yet: the node waits for CometBFT", "try again"
-            )
+            raise Refusal(UNREACHABLE, "state", "there is none yet: the node waits for CometBFT", "try again")
         return handler(data)
 
     return handle

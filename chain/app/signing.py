@@ -149,9 +149,7 @@ def read_trouble(comet_home: Path) -> SignedTwice | None:
     """Return what was found since the node's start."""
     try:
         found = json.loads(trouble_path(comet_home).read_bytes())
-        return SignedTwice(
-            text=str(found["text"]), height=int(found["height"]), ended=bool(found["ended"])
-        )
+        return SignedTwice(text=str(found["text"]), height=int(found["height"]), ended=bool(found["ended"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -169,9 +167,7 @@ class SigningCheck:
         self._home, self._end = comet_home, end
         path, before = trouble_path(comet_home), read_trouble(comet_home)
         if before is not None and before.ended:
-            raise HomeError(
-                before.text, f"{END_ONE}; then delete {path}, and this node starts again"
-            )
+            raise HomeError(before.text, f"{END_ONE}; then delete {path}, and this node starts again")
         self._blocks = 0
         self.address = sha256(cons_key).digest()[:20]
         self._known = Signed(0, 0, 0)
@@ -196,9 +192,7 @@ class SigningCheck:
         if self._known.place < place:
             signed = read_signed(self._home)
             if signed is None:
-                log.warning(
-                    "what this validator signed last cannot be read now, and was not compared"
-                )
+                log.warning("what this validator signed last cannot be read now, and was not compared")
                 return
             self._known = signed
         if self._known.place < place:

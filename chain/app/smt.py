@@ -77,8 +77,7 @@ def root_hash(read: NodeReader) -> bytes:
 def update(read: NodeReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdate:
     """Return what setting (or, with None, deleting) all keys of ``changes`` does to the stored tree."""
     items = sorted(
-        (path_of(key), key, None if value is None else sha256(value).digest())
-        for key, value in changes.items()
+        (path_of(key), key, None if value is None else sha256(value).digest()) for key, value in changes.items()
     )
     if not items:
         return TreeUpdate(root_hash(read), {})

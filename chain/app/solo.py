@@ -66,9 +66,7 @@ class SoloEngine:
             result = self._app.check_tx(raw)
             if result.code == 0:
                 self._mempool[tx_hash] = raw
-        return BroadcastResult(
-            hash=tx_hash, code=result.code, codespace=result.codespace, log=result.log
-        )
+        return BroadcastResult(hash=tx_hash, code=result.code, codespace=result.codespace, log=result.log)
 
     @property
     def waiting(self) -> int:
@@ -115,9 +113,7 @@ class SoloEngine:
 
     def start(self, interval_seconds: float) -> None:
         """Make a block every ``interval_seconds`` in the background."""
-        self._thread = Thread(
-            target=self._run, args=(interval_seconds,), name="solo-blocks", daemon=True
-        )
+        self._thread = Thread(target=self._run, args=(interval_seconds,), name="solo-blocks", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -39,9 +39,7 @@ class ChainHead:
     next_event: int
 
 
-NO_HEAD = ChainHead(
-    "", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b"", app_hash=b""), 1
-)
+NO_HEAD = ChainHead("", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b"", app_hash=b""), 1)
 """Of a store that has no block yet."""
 
 
@@ -148,7 +146,7 @@ class StorageError(Expected):
     """The database cannot be used."""
 
 
-class Snapshot:
+class StoreSnapshot:
     """The store at one commit. It stays as it is; reads are safe from any thread."""
 
     def __init__(self, snapshot: Any) -> None:
@@ -166,9 +164,7 @@ class Snapshot:
         """Iterate over the state's keys with ``prefix`` in ascending order, behind ``after`` where given."""
         start = _STATE + max(prefix, after)
         include = not after or after < prefix
-        with self._snapshot.iterator(
-            start=start, stop=_end_of(_STATE + prefix), include_start=include
-        ) as rows:
+        with self._snapshot.iterator(start=start, stop=_end_of(_STATE + prefix), include_start=include) as rows:
             for key, value in rows:
                 yield key[1:], value
 
@@ -224,9 +220,9 @@ class Storage:
             raise StorageError(f"{self.path} {reason}", remedy)
         self._db.put(_MAKER, maker.encode())
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StoreSnapshot:
         """Return the newest committed state."""
-        return Snapshot(self._db.snapshot())
+        return StoreSnapshot(self._db.snapshot())
 
     def commit(
         self,
@@ -268,10 +264,7 @@ class Storage:
 
     def sizes(self) -> dict[str, int]:
         """Return about how many bytes of disk each part of the database takes; what was written last may lack."""
-        return {
-            name: int(self._db.approximate_size(prefix, _end_of(prefix)))
-            for name, prefix in _PARTS.items()
-        }
+        return {name: int(self._db.approximate_size(prefix, _end_of(prefix))) for name, prefix in _PARTS.items()}
 
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block."""

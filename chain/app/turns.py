@@ -13,7 +13,7 @@ PLACES = 4
 WAIT_SECONDS = 2.0
 
 
-class Turns:
+class TurnQueue:
     """Any thread may ask for a turn."""
 
     def __init__(self, places: int = PLACES, wait_seconds: float = WAIT_SECONDS) -> None:

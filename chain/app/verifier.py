@@ -57,9 +57,7 @@ def start_verifier() -> Iterator[SignatureVerifier]:
 class VerifierProcess:
     """The node's end: shares the work with the process, one caller at a time."""
 
-    def __init__(
-        self, command: Sequence[str] = _COMMAND, answer_seconds: float = ANSWER_SECONDS
-    ) -> None:
+    def __init__(self, command: Sequence[str] = _COMMAND, answer_seconds: float = ANSWER_SECONDS) -> None:
         """Start the process with its end's descriptor behind ``command``; main thread only. Nobody waits for it."""
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -167,9 +165,7 @@ class VerifierProcess:
             verdicts = self._answers[_DIGEST_BYTES:end]
             if self._answers[:end] != _answer(portion, verdicts):
                 raise ValueError("its answer is none")
-            held += [
-                case for case, verdict in zip(cases, verdicts, strict=True) if verdict == _HOLDS
-            ]
+            held += [case for case, verdict in zip(cases, verdicts, strict=True) if verdict == _HOLDS]
             self._answers = self._answers[end:]
             self._asked.popleft()
             self.answered += len(cases)

@@ -63,9 +63,7 @@ class Channel:
         except grpc.RpcError as error:
             raise self._translate(path, error) from None
         except ValueError as error:  # grpc's word for a closed channel
-            raise ChainError(
-                ErrorKind.CLOSED, "the connection is closed", "open a new client"
-            ) from error
+            raise ChainError(ErrorKind.CLOSED, "the connection is closed", "open a new client") from error
 
     def _method(self, path: str) -> Any:
         with self._lock:
@@ -87,12 +85,8 @@ class Channel:
             )
         if status is grpc.StatusCode.CANCELLED:  # by us, or by a node that stops
             if self._closed:
-                return ChainError(
-                    ErrorKind.CLOSED, "the connection was closed during a call", "open a new client"
-                )
-            return ChainError(
-                ErrorKind.UNAVAILABLE, f"{self.address} ended the call {path}", "try again"
-            )
+                return ChainError(ErrorKind.CLOSED, "the connection was closed during a call", "open a new client")
+            return ChainError(ErrorKind.UNAVAILABLE, f"{self.address} ended the call {path}", "try again")
         if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
             if "SERVER: Received message larger than max" in details:
                 return ChainError(
@@ -106,13 +100,9 @@ class Channel:
                     f"{self.address} answers {path} with too many bytes",
                     "check the address, or use another node",
                 )
-            return ChainError(
-                ErrorKind.UNAVAILABLE, f"{self.address} is busy: {details}", "try again"
-            )
+            return ChainError(ErrorKind.UNAVAILABLE, f"{self.address} is busy: {details}", "try again")
         if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return ChainTimeout(
-                f"{self.address} did not answer {path} within {self._timeout:g} s", "try again"
-            )
+            return ChainTimeout(f"{self.address} did not answer {path} within {self._timeout:g} s", "try again")
         code = None if named is None else code_of(*named)
         if status is grpc.StatusCode.NOT_FOUND:
             return ChainError(ErrorKind.NOT_FOUND, details, "", code)
@@ -123,6 +113,4 @@ class Channel:
                 "give the gRPC address of an assay node",
             )
         remedy = "" if code is not None else "see the node's log"
-        return ChainError(
-            ErrorKind.REFUSED, details or f"{path} failed ({status.name})", remedy, code
-        )
+        return ChainError(ErrorKind.REFUSED, details or f"{path} failed ({status.name})", remedy, code)

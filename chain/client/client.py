@@ -130,15 +130,11 @@ class ChainClient:
             head = blocks.GetBlockByHeightResponse.FromString(data).block.header
         except DecodeError:
             raise self._bad_response(_BLOCK_METHOD) from None
-        return BlockHead(
-            head.height, head.time.seconds * 10**9 + head.time.nanos, head.proposer_address
-        )
+        return BlockHead(head.height, head.time.seconds * 10**9 + head.time.nanos, head.proposer_address)
 
     def supply(self) -> int:
         """Return all coins that there are (uassay), those that were burnt included."""
-        data = self._channel.call(
-            _SUPPLY_METHOD, bank.QueryTotalSupplyRequest().SerializeToString()
-        )
+        data = self._channel.call(_SUPPLY_METHOD, bank.QueryTotalSupplyRequest().SerializeToString())
         try:
             (coin,) = bank.QueryTotalSupplyResponse.FromString(data).supply
             return int(coin.amount)
@@ -151,9 +147,7 @@ class ChainClient:
         """Return the gas that a transaction would use now; ChainError with a code where it would be
         refused.
         """
-        answer = self._cosmos(
-            "Simulate", service.SimulateRequest(tx_bytes=raw), service.SimulateResponse
-        )
+        answer = self._cosmos("Simulate", service.SimulateRequest(tx_bytes=raw), service.SimulateResponse)
         gas: int = answer.gas_info.gas_used
         return gas
 
@@ -194,8 +188,7 @@ class ChainClient:
             gas_wanted=answer.gas_wanted,
             gas_used=answer.gas_used,
             events=tuple(
-                Event(event.type, tuple((pair.key, pair.value) for pair in event.attributes))
-                for event in answer.events
+                Event(event.type, tuple((pair.key, pair.value) for pair in event.attributes)) for event in answer.events
             ),
         )
         return receipt, raw_of(found.tx)

@@ -56,9 +56,7 @@ class ClockCheck:
         age = self._now() - seen.time
         if age < -TOLERANCE_SECONDS:
             self._first = None
-            self.problem = (
-                f"the clock of this machine is {_words(-age)} behind the chain's last block"
-            )
+            self.problem = f"the clock of this machine is {_words(-age)} behind the chain's last block"
         elif age <= TOLERANCE_SECONDS:
             self._first, self.problem = None, ""
         elif self._first is None or self._runs_faster(seen):

@@ -120,9 +120,7 @@ class TxExpired(ChainTimeout):
         self.timeout_height = timeout_height
 
 
-_CODES: Final = {
-    (code.space, code.number): code for code in vars(errors).values() if isinstance(code, Code)
-}
+_CODES: Final = {(code.space, code.number): code for code in vars(errors).values() if isinstance(code, Code)}
 _FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][a-z_0-9\].]*)?): ")
 """How a refusal of the chain begins that names a field of the message."""
 _PREDICATES: Final = frozenset(

@@ -13,9 +13,7 @@ from domain.node.queries import EventsRequest, LoggedEvent
 _LONGEST_PAUSE: Final = 5.0
 
 
-def follow_events(
-    client: ChainClient, since: int, stop: Event, *, poll_seconds: float = 0.25
-) -> Iterator[LoggedEvent]:
+def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds: float = 0.25) -> Iterator[LoggedEvent]:
     """Yield every event from number ``since`` on, in order, until ``stop`` is set.
 
     A node that does not answer is asked again, with growing pauses. ChainError where a number is

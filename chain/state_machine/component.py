@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from chain.state_machine.context import Context, Draw, Sender
+from chain.state_machine.context import Context, Draw, TxOrigin
 from chain.state_machine.handler import Handler
 from chain.state_machine.hook import Subscription
 from chain.state_machine.invariant import Invariants
@@ -32,7 +32,7 @@ class Ante(Protocol):
         min_gas_price_millionths: int,
         check_signature: bool = True,
         simulate: bool = False,
-    ) -> Sender:
+    ) -> TxOrigin:
         """Take the fee and advance the sequence, or refuse; return the sender."""
 
 

@@ -79,7 +79,7 @@ class BlockInfo:
     previous_beacon: bytes
 
 
-class Sender(NamedTuple):
+class TxOrigin(NamedTuple):
     """Who sent the transaction that is being applied, with which sequence, and the gas that it needs at least."""
 
     address: str
@@ -87,7 +87,7 @@ class Sender(NamedTuple):
     gas: int
 
 
-class Memory:
+class NodeMemory:
     """Values that a node keeps between blocks beside the state, one per class.
 
     They save reading and change nothing else: a block on an empty memory has the same results.
@@ -152,9 +152,9 @@ class Context:
     crypto: Crypto
     rules: Running
     next_event: int
-    memory: Memory = field(default_factory=Memory)
+    memory: NodeMemory = field(default_factory=NodeMemory)
     events: list[Event] = field(default_factory=list)
-    sender: Sender | None = None
+    sender: TxOrigin | None = None
     message_index: int = -1
     # For the mempool: nobody reads events, and nothing is committed.
     is_check: bool = False
@@ -200,6 +200,4 @@ class Context:
         if self.sender is None:
             raise LookupError("ids come from transactions")
         sender = self.sender
-        return message_id(
-            kind, self.block.chain_id, sender.address, sender.sequence, self.message_index
-        )
+        return message_id(kind, self.block.chain_id, sender.address, sender.sequence, self.message_index)

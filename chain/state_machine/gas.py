@@ -46,9 +46,7 @@ def message_gas(message: Message) -> int:
 def check_gas(tx: Tx) -> int:
     """Check that a transaction declares what it needs at least, and no more than one may have; return what it needs."""
     if not 0 <= tx.gas_limit <= GAS_MAX:
-        raise Refusal(
-            BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"at most {GAS_MAX}"
-        )
+        raise Refusal(BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"at most {GAS_MAX}")
     gas = gas_of(tx)
     if gas > tx.gas_limit:
         raise out_of_gas("ante", tx.gas_limit, gas)

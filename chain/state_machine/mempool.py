@@ -65,9 +65,7 @@ class Mempool:
 @lru_cache(maxsize=4096)
 def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
     """Return what is said of an accepted transaction; most are told apart by nothing else, and that is little."""
-    return TxResult(
-        code=0, codespace="", log="", gas_wanted=gas_wanted, gas_used=gas_used, events=()
-    )
+    return TxResult(code=0, codespace="", log="", gas_wanted=gas_wanted, gas_used=gas_used, events=())
 
 
 class _Trusting:

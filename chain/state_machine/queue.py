@@ -14,15 +14,15 @@ from itertools import islice, takewhile
 from chain.state_machine.context import Context
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Index, Part, number_of
+from chain.state_machine.tables import KeySet, Part, number_of
 from domain.keys import RoundKey
 
 # Lane, time, kind, and what the entry concerns.
-DEADLINES = Index(0x48, "deadline")
+DEADLINES = KeySet(0x48, "deadline")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """An entry of the queue; ``kind`` is the number of its :class:`Due`, and ``parts`` are as in the key."""
 
     kind: int
@@ -48,8 +48,8 @@ class Effect:
     """The action of one kind of entry, and the gas that it weighs beyond what every entry does."""
 
     due: Due
-    apply: Callable[[Context, Entry], None]
-    weight: Callable[[Context, Entry], int] | None = None
+    apply: Callable[[Context, QueueEntry], None]
+    weight: Callable[[Context, QueueEntry], int] | None = None
 
 
 def schedule(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
@@ -62,13 +62,13 @@ def cancel(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
     DEADLINES.delete(ctx.store, kind.lane, time, kind.number, *parts)
 
 
-def get_entries(store: Overlay, *lane: int) -> Iterator[Entry]:
+def get_entries(store: Overlay, *lane: int) -> Iterator[QueueEntry]:
     """Yield all entries, or those of one lane, by lane and time."""
     for _, time, kind, *parts in DEADLINES.keys(store, *lane):
-        yield Entry(number_of(kind), number_of(time), tuple(parts))
+        yield QueueEntry(number_of(kind), number_of(time), tuple(parts))
 
 
-def get_due(ctx: Context, lane: int, limit: int) -> list[Entry]:
+def get_due(ctx: Context, lane: int, limit: int) -> list[QueueEntry]:
     """Return the first entries of a lane whose time has come, at most ``limit``."""
     entries = takewhile(lambda entry: entry.time <= ctx.clock, get_entries(ctx.store, lane))
     return list(islice(entries, limit))

@@ -64,9 +64,7 @@ class Rules:
         self.draws: Mapping[str, Draw] = _fold(
             "lot", ((draw.subject.PURPOSE, draw) for c in components for draw in c.draws)
         )
-        self.answers: Mapping[type, Answer] = _fold(
-            "query", chain(*(c.answers.items() for c in components))
-        )
+        self.answers: Mapping[type, Answer] = _fold("query", chain(*(c.answers.items() for c in components)))
         self._hooks: dict[object, tuple[Callable[..., Any], ...]] = {}
         for component in components:
             for subscription in component.hooks:
@@ -96,9 +94,7 @@ class Rules:
         handler = self.handlers.get(type(message))
         if handler is None:
             reason = f"{message.URL} is not a message of version {self.version} of the rules"
-            raise Refusal(
-                UNKNOWN_REQUEST, "body.messages", reason, "wait for the height that brings it"
-            )
+            raise Refusal(UNKNOWN_REQUEST, "body.messages", reason, "wait for the height that brings it")
         return handler
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
@@ -139,9 +135,7 @@ class Rulebook:
         numbers = [rules.version for rules in versions]
         if not numbers or numbers != sorted(set(numbers)):
             raise ValueError(f"versions of the rules have to rise: {numbers}")
-        self._versions: Mapping[int, Rules] = MappingProxyType(
-            dict(zip(numbers, versions, strict=True))
-        )
+        self._versions: Mapping[int, Rules] = MappingProxyType(dict(zip(numbers, versions, strict=True)))
 
     def at(self, store: Overlay, height: int) -> Rules:
         """Return the rules of a height by the list in the state; RulesMissing if the software lacks them."""
@@ -164,9 +158,7 @@ class Rulebook:
             check_genesis(rises, f"rules[{index}].version", reason)
         known = versions[0] in self._versions
         has = ", ".join(map(str, self._versions))
-        check_genesis(
-            known, "rules[0].version", f"{versions[0]} is unknown; this software has {has}"
-        )
+        check_genesis(known, "rules[0].version", f"{versions[0]} is unknown; this software has {has}")
         return self._versions[versions[0]]
 
     def get_missing(self, store: Overlay, height: int) -> RulesMissing | None:

@@ -97,9 +97,7 @@ class Overlay:
         for key, _ in self._merged(prefix, after):
             yield key
 
-    def scan_records(
-        self, cls: type[T], prefix: bytes, after: bytes = b""
-    ) -> Iterator[tuple[bytes, T]]:
+    def scan_records(self, cls: type[T], prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, T]]:
         """Yield keys and records under ``prefix``, ascending."""
         for key, value in self._merged(prefix, after):
             yield key, decode(cls, value) if type(value) is bytes else value
@@ -134,16 +132,12 @@ class Overlay:
     def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
         """Return what is below with the own changes over it. The own changes are those of the start."""
         below: Iterator[tuple[bytes, Any]] = (
-            self._parent._merged(prefix, after)
-            if self._parent is not None
-            else self._base.scan(prefix, after)
+            self._parent._merged(prefix, after) if self._parent is not None else self._base.scan(prefix, after)
         )
         own = self._own_keys(prefix, after)
         return self._laid_over(below, own) if own else below
 
-    def _laid_over(
-        self, below: Iterator[tuple[bytes, Any]], own: list[bytes]
-    ) -> Iterator[tuple[bytes, Any]]:
+    def _laid_over(self, below: Iterator[tuple[bytes, Any]], own: list[bytes]) -> Iterator[tuple[bytes, Any]]:
         values = self._values
         at = 0
         for key, value in below:

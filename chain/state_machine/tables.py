@@ -86,9 +86,7 @@ class Space:
         """Remove an entry; one that is not there stays away."""
         store.delete(self.key(*parts))
 
-    def keys(
-        self, store: Overlay, *parts: Part, after: Iterable[Part] = ()
-    ) -> Iterator[tuple[bytes, ...]]:
+    def keys(self, store: Overlay, *parts: Part, after: Iterable[Part] = ()) -> Iterator[tuple[bytes, ...]]:
         """Yield the parts of the keys that start with ``parts``, ascending, behind the key of ``after``."""
         for key in store.scan_keys(self.key(*parts), self._behind(after)):
             yield parts_of(key)
@@ -191,7 +189,7 @@ class Numbers(Space):
             yield parts_of(key), value
 
 
-class Values(Space):
+class BytesTable(Space):
     """Plain bytes."""
 
     def get(self, store: Overlay, *parts: Part) -> bytes | None:
@@ -203,7 +201,7 @@ class Values(Space):
         store.put(self.key(*parts), value)
 
 
-class Index(Space):
+class KeySet(Space):
     """Keys that only mark something."""
 
     def mark(self, store: Overlay, *parts: Part) -> None:

@@ -17,9 +17,9 @@ from chain.state_machine.context import (
     BlockInfo,
     Context,
     Head,
-    Memory,
+    NodeMemory,
     Schedule,
-    Sender,
+    TxOrigin,
 )
 from chain.state_machine.due import apply_due
 from chain.state_machine.gas import check_gas, use_gas
@@ -77,7 +77,7 @@ def apply_block(
     overlay: Overlay,
     block: Block,
     crypto: Crypto,
-    memory: Memory | None = None,
+    memory: NodeMemory | None = None,
     rulebook: Rulebook = RULEBOOK,
 ) -> BlockResult:
     """Apply a decided block to ``overlay``, by the rules of its height; where they change, the state is migrated first.
@@ -85,7 +85,7 @@ def apply_block(
     A ``memory`` of earlier blocks saves reading, and changes nothing else.
     """
     rules, are_new = rulebook.enter(overlay, block.height)
-    ctx = advance_clock(overlay, block, crypto, memory or Memory(), rules)
+    ctx = advance_clock(overlay, block, crypto, memory or NodeMemory(), rules)
     if are_new:
         ctx.emit(RulesChanged(rules.version))
     results = [result for result in REVEAL(ctx, block) if result is not None]
@@ -98,9 +98,7 @@ def apply_block(
 # --- begin ---------------------------------------------------------------------------------------
 
 
-def advance_clock(
-    overlay: Overlay, block: Block, crypto: Crypto, memory: Memory, rules: Rules
-) -> Context:
+def advance_clock(overlay: Overlay, block: Block, crypto: Crypto, memory: NodeMemory, rules: Rules) -> Context:
     """Advance the chain clock by the time since the last block, but never by more than its largest step.
 
     So a chain that stood still fails nobody. A header time behind the last one counts as no time at all.
@@ -202,7 +200,7 @@ def check_proposed(tx: Tx, rules: Rules) -> None:
     check_stateless(rules, tx)
 
 
-def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: Sender) -> None:
+def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: TxOrigin) -> None:
     """Apply the messages in order: check against state, apply."""
     ctx.sender = sender
     for index, message in enumerate(tx.messages):
@@ -215,9 +213,7 @@ def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: Sender) -> None:
         handler.apply(ctx, message, found)
 
 
-def refused(
-    refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]
-) -> TxResult:
+def refused(refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]) -> TxResult:
     """Return the result of a transaction that was refused; ``events`` are those of what it paid."""
     code = refusal.code
     return TxResult(

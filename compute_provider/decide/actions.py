@@ -168,7 +168,7 @@ class Open(OfShare):
 
 
 @dataclass(frozen=True, slots=True)
-class Forget(OfShare):
+class ForgetShare(OfShare):
     """Stop whatever is under way for a share, and delete all that is on disk of it."""
 
     lane: ClassVar = Lane.HERE
@@ -176,17 +176,5 @@ class Forget(OfShare):
 
 
 Action = (
-    Join
-    | Poll
-    | Watch
-    | Glance
-    | Status
-    | CheckTask
-    | Bond
-    | Fetch
-    | Train
-    | Submit
-    | Deliver
-    | Open
-    | Forget
+    Join | Poll | Watch | Glance | Status | CheckTask | Bond | Fetch | Train | Submit | Deliver | Open | ForgetShare
 )

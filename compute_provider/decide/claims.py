@@ -108,9 +108,7 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
     return accepted[max(accepted)].local_out
 
 
-def still_promised(
-    promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse
-) -> dict[ShareKey, int]:
+def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
     """Return the bonds that are still to be locked: without those of ``key``'s order that are, or never will be."""
     committed = {share.claim.key for share in order.shares}
     return {

@@ -16,7 +16,7 @@ from dataclasses import replace
 from compute_provider.decide import actions as do
 from compute_provider.decide.actions import Action
 from compute_provider.decide.records import Shares, ShareWork, Stage
-from compute_provider.decide.view import Look, Picture
+from compute_provider.decide.view import Look, ValidatorView
 from link.types import TrainTask
 
 
@@ -30,11 +30,11 @@ def decide(shares: Shares, look: Look) -> tuple[Shares, tuple[Action, ...]]:
             if shares.get(task.key) is None:
                 shares = shares.put(ShareWork(task, Stage.CHECKING))
     shares = _schedule(shares, look.picture)
-    forgotten = tuple(do.Forget(work.key) for work in dropped)
+    forgotten = tuple(do.ForgetShare(work.key) for work in dropped)
     return shares, (*forgotten, *_standing(shares, look), *_of_shares(shares, look))
 
 
-def _is_dropped(work: ShareWork, picture: Picture | None) -> bool:
+def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
     """Return whether a share is to be forgotten."""
     task = picture.task(work.key) if picture else None
     if work.stage is Stage.OVER:
@@ -45,7 +45,7 @@ def _is_dropped(work: ShareWork, picture: Picture | None) -> bool:
     return task is None or not _same(task, work.task)
 
 
-def _schedule(shares: Shares, picture: Picture | None) -> Shares:
+def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
     """Give the worker the next share when it has none, by deadline: one at a time uses the machine best."""
     if any(work.stage is Stage.TRAINING for work in shares.works):
         return shares
@@ -55,7 +55,7 @@ def _schedule(shares: Shares, picture: Picture | None) -> Shares:
     return shares
 
 
-def by_deadline(shares: Shares, picture: Picture | None) -> list[ShareWork]:
+def by_deadline(shares: Shares, picture: ValidatorView | None) -> list[ShareWork]:
     """Return the work that has to be there first before the rest; what has no deadline (yet) comes last."""
     to_train = {work.key for work in shares.works if work.stage < Stage.TRAINED}
     tasks = picture.train if picture else ()

@@ -103,9 +103,7 @@ def _at(shares: Shares, key: ShareKey, *stages: Stage) -> ShareWork | None:
     return work if work is not None and work.stage in stages else None
 
 
-def _move(
-    shares: Shares, key: ShareKey, to: Stage, *stages: Stage, text: str | None = None
-) -> Shares:
+def _move(shares: Shares, key: ShareKey, to: Stage, *stages: Stage, text: str | None = None) -> Shares:
     """Move a share on, if it is at one of these stages."""
     work = _at(shares, key, *stages)
     if work is None:

@@ -7,7 +7,7 @@ from link.types import OpenTask, TrainTask
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ValidatorView:
     """What the validator wants, of the moment (monotonic seconds) when it was asked."""
 
     train: tuple[TrainTask, ...]
@@ -29,7 +29,7 @@ class Look:
     """
 
     joined: bool = False
-    picture: Picture | None = None
+    picture: ValidatorView | None = None
     training: ShareKey | None = None
     idle: str = ""
     warning: str = ""

@@ -113,9 +113,7 @@ def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
 def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
     """Return the output of a process; CalledProcessError where it fails, is late, or ``stop`` is set."""
     ends = time.monotonic() + _TIMEOUT
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as child:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         while True:
             try:
                 output, errors = child.communicate(timeout=0.2)

@@ -22,12 +22,12 @@ TASK_SECONDS = 60.0
 """More than any validator waits for."""
 _LOOK_SECONDS = 0.1
 
-Work = Callable[[bytes, int], tuple[bytes, ...]]
+ProbeTask = Callable[[bytes, int], tuple[bytes, ...]]
 """Works out so many pieces of a seed, and returns a digest of each; ProviderError where the process fails."""
 
 
 @contextmanager
-def probing(backend: str, stop: Event) -> Iterator[Work]:
+def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
     """Start the process, and end it after; whoever calls this stays as long as it lives."""
     command = [sys.executable, "-m", "compute_provider.work.prober", backend, str(os.getpid())]
     with (

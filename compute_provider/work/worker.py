@@ -76,18 +76,16 @@ class Refused(Exception):
 def main(parent: int, folder: Path, memory_bytes: int, produce: "Producer | None" = None) -> None:
     """Close the sandbox around ``folder``, and do one order after another; ``produce`` replaces honest training."""
     open_ends = sandbox.enter(parent, folder, memory_bytes)
-    worker = Worker(folder, open_ends, sys.stdout, produce or honest)
+    worker = ShareWorker(folder, open_ends, sys.stdout, produce or honest)
     for line in sys.stdin.buffer:
         if not worker.serve(codec.decode(WorkOrder, line)):
             break
 
 
-class Worker:
+class ShareWorker:
     """Serves shares of one job, and keeps what it has loaded and compiled."""
 
-    def __init__(
-        self, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
-    ) -> None:
+    def __init__(self, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer") -> None:
         self._folder, self._open_ends = folder, open_ends
         self._out, self._produce = out, produce
         self._kept: tuple[str, LoadedJob, Backend, Beside] | None = None
@@ -270,17 +268,13 @@ def _resume(task: Task) -> "tuple[int, SlotState]":
         first, second = boundary_files(boundary.index)
         roots = boundary.global_root, boundary.local_root
         try:
-            return boundary.index, open_states(
-                task.loaded, (folder / first, folder / second), roots
-            )
+            return boundary.index, open_states(task.loaded, (folder / first, folder / second), roots)
         except (OSError, Refused):
             continue
     return 0, task.opening()
 
 
-def open_states(
-    loaded: "LoadedJob", paths: tuple[Path, Path], roots: tuple[bytes, bytes]
-) -> "SlotState":
+def open_states(loaded: "LoadedJob", paths: tuple[Path, Path], roots: tuple[bytes, bytes]) -> "SlotState":
     """Read a global and a local state and check their roots; Refused, OSError."""
     from pol.work.segments import SlotState
 

@@ -87,9 +87,7 @@ class BondRow:
 
     def share(self, order_id: bytes) -> ShareKey:
         """Return the share that the bond stands for, where it is one of a share."""
-        return ShareKey(
-            order_id=order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue
-        )
+        return ShareKey(order_id=order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,7 @@ class LegsParams(Readable):
 
     # To accept a match: this, and the time that payload and data take at `accept_rate`, at most `accept_max`.
     accept_base: Wait = 600
-    accept_rate: Rate = (
-        1_000_000  # bytes/s at which a validator is expected to fetch payload and data
-    )
+    accept_rate: Rate = 1_000_000  # bytes/s at which a validator is expected to fetch payload and data
     accept_max: Wait = 86_400  # the longest time to accept a match
     # To close a round: this, and three times what the round takes at the promised speed.
     progress_base: Wait = 3_600

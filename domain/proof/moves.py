@@ -13,9 +13,7 @@ PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=U
 AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
 # What is withheld from a validator who rejected what was right, and then its stake.
-HELD_COMPENSATION = Move(
-    name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD
-)
+HELD_COMPENSATION = Move(name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
 HELD_BURN = Move(name="held_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
 STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)
 # Seats of panels.

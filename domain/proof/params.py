@@ -40,9 +40,7 @@ class ProofParams(Readable):
     answer_fee: Money = 1_000  # of a seat, once: what its two messages cost
     # Of the number of eligible validators: how many may be busy with panels at a time, all orders together.
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
-    handover_every: Rounds = (
-        10  # rounds: of each such one, and of the last, the state is handed over
-    )
+    handover_every: Rounds = 10  # rounds: of each such one, and of the last, the state is handed over
     # For the seats of a panel's stage to commit: this, and six times what their places take; then this to reveal.
     stage_base: StageBase = 300
 

@@ -48,9 +48,7 @@ class ShareClaim:
     @property
     def key(self) -> ShareKey:
         """The share that the claim is about."""
-        return ShareKey(
-            order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue
-        )
+        return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import BACKENDS, NATIVE, NUMPY, TORCH
 from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
-from pol.native.library import Choice, Library, choose_library
+from pol.native.library import Library, LibraryChoice, choose_library
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,12 @@ def _knows(made: Backend) -> bool:
         return False
 
 
-def _choose() -> Choice:
+def _choose() -> LibraryChoice:
     """Return the library to compute with, once whole programs come out right, too."""
     choice = choose_library()
     if choice.library is None or _is_right(choice.library):
         return choice
-    return Choice(None, f"the native library for {choice.library.name} computes wrongly")
+    return LibraryChoice(None, f"the native library for {choice.library.name} computes wrongly")
 
 
 @cache

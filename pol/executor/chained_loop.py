@@ -23,7 +23,7 @@ OPERATIONS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChainStep:
     """A node of a chain: its operation, the dtype of its result, and its operands.
 
     Those are numbers of the chain's operands, and then of its nodes.
@@ -35,7 +35,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ElementwiseChain:
     """Elementwise nodes of one shape, which operands broadcast to; ``results`` are places in ``steps``.
 
     An operand of one element may lie anywhere, and may be one that repeats it.
@@ -43,16 +43,16 @@ class Chain:
 
     shape: Shape
     operands: tuple[TensorType, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     results: tuple[int, ...]
 
 
 ChainFunction = Callable[..., Sequence[Value]]
 """Takes the operands of a chain as they lie, and returns its results, one after another."""
-Maker = Callable[[Chain], ChainFunction]
+Maker = Callable[[ElementwiseChain], ChainFunction]
 
 
-class Rows:
+class ChainPlan:
     """What runs after what: chains, and everything else node by node, views just before somebody reads them."""
 
     def __init__(self, program: Program, grouping: Sequence[Group]) -> None:
@@ -72,10 +72,7 @@ class Rows:
         self.reads = [self._outside(group) for group in self.groups]
         last = {number: row for row, numbers in enumerate(self.reads) for number in numbers}
         kept = set(program.outputs.values())
-        self.results = [
-            [number for number in group if number in last or number in kept]
-            for group in self.groups
-        ]
+        self.results = [[number for number in group if number in last or number in kept] for group in self.groups]
         self.dead: list[list[int]] = [[] for _ in self.groups]
         for number, row in last.items():
             if number >= program.first_node and number not in kept:
@@ -145,7 +142,7 @@ class Rows:
         group = self.groups[index]
         return operands_of(self.reads[index] if self.is_chain(group) else self.node(group[0]).args)
 
-    def chain(self, index: int) -> Chain:
+    def chain(self, index: int) -> ElementwiseChain:
         """Return a group as a chain."""
         group, operands = self.groups[index], self.reads[index]
         types = self.program.types
@@ -154,8 +151,8 @@ class Rows:
         for number in group:
             node = self.node(number)
             args = [arg if arg in place else self._sources[arg] for arg in node.args]
-            steps.append(Step(node.op, types[number].dtype, tuple(place[arg] for arg in args)))
-        return Chain(
+            steps.append(ChainStep(node.op, types[number].dtype, tuple(place[arg] for arg in args)))
+        return ElementwiseChain(
             shape=types[group[0]].shape,
             operands=tuple(self.seen(number) for number in operands),
             steps=tuple(steps),
@@ -190,24 +187,22 @@ class ChainedLoop(Loop):
 
     def __init__(self, backend: LoopBackend, program: Program, seed: int, make: Maker) -> None:
         super().__init__(backend, program, seed)
-        rows = Rows(program, grouped(program))
+        rows = ChainPlan(program, grouped(program))
         if rows.peak() > program.inner_size:
-            rows = Rows(program, singly(program))
+            rows = ChainPlan(program, singly(program))
         self._rows = [
             (self._function(rows, make, index), rows.operands(index), results, rows.dead[index])
             for index, results in enumerate(rows.results)
         ]
 
-    def _function(self, rows: Rows, make: Maker, index: int) -> ChainFunction:
+    def _function(self, rows: ChainPlan, make: Maker, index: int) -> ChainFunction:
         group = rows.groups[index]
         if rows.is_chain(group):
             return make(rows.chain(index))
         function = self.function_of(group[0])
         return lambda *operands: (function(*operands),)
 
-    def values(
-        self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()
-    ) -> dict[str, Value]:
+    def values(self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
         """See ``Loop.values``; what is watched is taken node by node."""
         if watch is not None:
             return super().values(given, watch, place)

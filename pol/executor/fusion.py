@@ -65,8 +65,4 @@ def grouped(program: Program) -> list[Group]:
 
 def singly(program: Program) -> list[Group]:
     """Return the nodes of a program, without views, one by one: nothing is alive for longer than it is needed."""
-    return [
-        [number]
-        for number, node in enumerate(program.nodes, program.first_node)
-        if node.op not in VIEWS
-    ]
+    return [[number] for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS]

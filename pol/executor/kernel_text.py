@@ -13,7 +13,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from pol.executor.chained_loop import Chain, Step
+from pol.executor.chained_loop import ChainStep, ElementwiseChain
 from pol.ops import functions
 from pol.values import Shape, TensorType
 
@@ -171,9 +171,7 @@ _SAME: Mapping[str, str] = MappingProxyType(
     }
 )
 """What is the same for all dtypes that it takes."""
-_COMPARED: Mapping[str, str] = MappingProxyType(
-    {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-)
+_COMPARED: Mapping[str, str] = MappingProxyType({"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="})
 _BY_DTYPE: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         # Of a NaN and a number the NaN, and of two zeros +0.
@@ -191,7 +189,7 @@ _BY_DTYPE: Mapping[tuple[str, str], str] = MappingProxyType(
 _TYPES: Mapping[str, str] = MappingProxyType({"f32": "tl.float32", "i64": "tl.int64"})
 
 
-def _computed(lines: _Lines, step: Step, names: Sequence[str], dtypes: Sequence[str]) -> str:
+def _computed(lines: _Lines, step: ChainStep, names: Sequence[str], dtypes: Sequence[str]) -> str:
     """Write one node, and return the name of its result."""
     if step.op in _FUNCTIONS:
         wide = _Value(lines, lines.new(f"{names[0]}.to(tl.float64)"))
@@ -252,7 +250,7 @@ def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[li
 class _Places:
     """Where the elements of operands are."""
 
-    def __init__(self, lines: _Lines, chain: Chain) -> None:
+    def __init__(self, lines: _Lines, chain: ElementwiseChain) -> None:
         self._lines = lines
         self.sizes, self._has = _merged(chain.shape, [value.shape for value in chain.operands])
         self._along: list[str] = []
@@ -284,7 +282,7 @@ class _Places:
         return lines.new(f"{read} != 0" if value.dtype == "bool" else read)
 
 
-def write_kernel(chain: Chain) -> KernelText:
+def write_kernel(chain: ElementwiseChain) -> KernelText:
     """Return the text of a chain's kernel; chains that differ in sizes alone have the same."""
     lines = _Lines()
     lines.done += [

@@ -28,20 +28,59 @@ _SEED = 20_261_123
 _IMAGE, _TABLE = (4, 16, 15), (40, 6)
 # Two groups of two channels; a matrix for windows of 3 x 3, and one for all of their 7 x 13 places.
 _LEFT, _TRANSPOSED = (2, 5, 2 * 9), (2, 5, 7 * 13)
-_WINDOWS = {
-    "starts": [1, 0], "strides": [2, 1], "counts": [7, 13], "kernel": [3, 3], "steps": [1, 1]
-}  # fmt: skip
-_EDGES: Mapping[str, Array] = MappingProxyType({
-    "f32": np.array([
-        0.0, -0.0, 0.1, 0.5, -1 / 3, 1.0, -1.0, 1 + 2.0**-23, 2.5, -3.1415927, 2.0**-149, -(2.0**-149), 3 * 2.0**-141,
-        2.0**-126 - 2.0**-149, 2.0**-126, -1e-20, 88.7, -103.9, 2.0**24 + 2, -1e20, 2.0**63, -(2.0**63), 3.4e38,
-        np.inf, -np.inf, np.nan,
-    ], np.float32),
-    "i64": np.array([
-        0, 1, -1, 2, -3, 7, 2**24 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63),
-    ], np.int64),
-    "bool": np.array([False, True]),
-})  # fmt: skip
+_WINDOWS = {"starts": [1, 0], "strides": [2, 1], "counts": [7, 13], "kernel": [3, 3], "steps": [1, 1]}
+_EDGES: Mapping[str, Array] = MappingProxyType(
+    {
+        "f32": np.array(
+            [
+                0.0,
+                -0.0,
+                0.1,
+                0.5,
+                -1 / 3,
+                1.0,
+                -1.0,
+                1 + 2.0**-23,
+                2.5,
+                -3.1415927,
+                2.0**-149,
+                -(2.0**-149),
+                3 * 2.0**-141,
+                2.0**-126 - 2.0**-149,
+                2.0**-126,
+                -1e-20,
+                88.7,
+                -103.9,
+                2.0**24 + 2,
+                -1e20,
+                2.0**63,
+                -(2.0**63),
+                3.4e38,
+                np.inf,
+                -np.inf,
+                np.nan,
+            ],
+            np.float32,
+        ),
+        "i64": np.array(
+            [
+                0,
+                1,
+                -1,
+                2,
+                -3,
+                7,
+                2**24 + 1,
+                -(2**53) - 1,
+                2**62,
+                2**63 - 1,
+                -(2**63),
+            ],
+            np.int64,
+        ),
+        "bool": np.array([False, True]),
+    }
+)
 
 
 def known_program() -> Program:
@@ -68,10 +107,7 @@ def known_program() -> Program:
 def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
     """Add every elementwise operation that takes a dtype, on every pair of its edges; ``where`` chooses by a third."""
     edges = _EDGES[dtype]
-    pair = [
-        builder.constant(dtype, shape, edges.tobytes())
-        for shape in ((1, len(edges), 1), (len(edges),))
-    ]
+    pair = [builder.constant(dtype, shape, edges.tobytes()) for shape in ((1, len(edges), 1), (len(edges),))]
     is_chosen = builder.constant("bool", (2, 1, 1), bytes([0, 1]))
     for row in ELEMENTWISE:
         operands = [is_chosen, *pair] if row.name == "where" else pair[: row.arity[0]]

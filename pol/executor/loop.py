@@ -79,9 +79,7 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 class _Step:
     """A node: what computes it, of which values, and what nobody needs after it."""
 
-    def __init__(
-        self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]
-    ) -> None:
+    def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead
         self.function = function
 
@@ -111,9 +109,7 @@ class _Turns:
         self._stacks = list(zip(names, starts, strict=True))[carried:]
         self._stack_sizes = [size // self._count for size in sizes[carried:]]
         self._astray = [arg in program.repeating for arg in node.args]
-        self._carried_astray = [
-            body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]
-        ]
+        self._carried_astray = [body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]]
 
     def function(self, *operands: Value) -> Value:
         """Return the result for operands."""
@@ -158,8 +154,7 @@ class Loop:
         self._inputs = [spec.name for spec in program.inputs]
         self._outputs = dict(program.outputs)
         self._constants = [
-            backend.upload(array_from_bytes(c.data, c.type.dtype, c.type.shape, "constant"))
-            for c in program.constants
+            backend.upload(array_from_bytes(c.data, c.type.dtype, c.type.shape, "constant")) for c in program.constants
         ]
         self._first_node = program.first_node
         self._steps: list[_Step | _Turns] = []
@@ -169,17 +164,13 @@ class Loop:
                 self._steps.append(_Turns(backend, program, number, seed))
                 continue
             operands = tuple(program.types[arg] for arg in node.args)
-            site = Site(
-                attrs=node.attrs, operands=operands, result=program.types[number], seed=seed
-            )
+            site = Site(attrs=node.attrs, operands=operands, result=program.types[number], seed=seed)
             function = backend.function(node.op, site)
             if number not in program.repeating and _may_stray(program, number, node):
                 function = self._in_order(function)
             self._steps.append(_Step(function, node.args, number, program.last_uses[offset]))
         # what is the same in every run is looked up once: small nodes take no longer than going from one to the next
-        self._flat = [
-            (step.function, operands_of(step.args), step.result, step.dead) for step in self._steps
-        ]
+        self._flat = [(step.function, operands_of(step.args), step.result, step.dead) for step in self._steps]
 
     def _in_order(self, function: Function) -> Function:
         """Libraries may lay out a result as its operands are, or hand one back: readers count on rows in order."""
@@ -193,9 +184,7 @@ class Loop:
             found = self.values(given, watch)
             return {name: backend.download(found[name]) for name in self._outputs}
 
-    def values(
-        self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()
-    ) -> dict[str, Value]:
+    def values(self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
         """Return the outputs of inputs in their order, both as the library's own."""
         values = self.begun(given)
         if watch is not None:

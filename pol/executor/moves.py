@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from pol.native.strided import Strided
-from pol.ops.repeat import Form
+from pol.ops.repeat import RepeatForm
 
 Place = Callable[[Strided], tuple[int, int]]
 """Base and offset of a value."""
@@ -44,7 +44,7 @@ class Moves:
         return [count, len(steps) // 2, *steps, len(pairs) // 2, *pairs]
 
 
-def parts_of(result: Strided, form: Form) -> Sequence[Strided]:
+def parts_of(result: Strided, form: RepeatForm) -> Sequence[Strided]:
     """Return the parts of the result of a repeat."""
     found, start = [], 0
     for _, value in form.parts:

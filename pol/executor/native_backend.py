@@ -13,7 +13,7 @@ from pol.executor.fusion import grouped, singly
 from pol.executor.interface import Compiled, nothing_reads
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.remember import Remembering
-from pol.executor.tape import ROWS_OF_TABLE, Kind, Tape, can_be_written, write_tape
+from pol.executor.tape import ROWS_OF_TABLE, InstructionKind, Tape, can_be_written, write_tape
 from pol.job.program import Program
 from pol.native.arena import LINE
 from pol.native.library import Addresses, Library, address
@@ -167,7 +167,7 @@ class Taped:
                 end = library.run(words, bases, canonical, not_finite, crew, grain)
                 if end is not None:
                     at, row = end
-                    error = nowhere if words[at] == Kind.ADD_ROWS else outside
+                    error = nowhere if words[at] == InstructionKind.ADD_ROWS else outside
                     raise error(row, int(words[at + ROWS_OF_TABLE]))
         finally:
             self._backend.give_back(arena)

@@ -29,18 +29,54 @@ from pol.ops.shape import inner, slices
 from pol.values import ITEM_SIZE, Shape, TensorType
 
 OPS = (
-    "add", "sub", "mul", "div", "floor_divide", "maximum", "minimum", "neg", "abs", "sqrt", "exp", "log", "tanh", "erf",
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "where", "cast",
-)  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "maximum",
+    "minimum",
+    "neg",
+    "abs",
+    "sqrt",
+    "exp",
+    "log",
+    "tanh",
+    "erf",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "where",
+    "cast",
+)
 """In the order of the enumeration in ``pol/native/chain.c``."""
 
 ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
 """Bases; behind the inputs come the outputs, and then those that move."""
 
-SINGLE = frozenset({
-    "matmul", "sum", "amax", "argmax", "take", "concat", "pad", "uniform", "iota", "add_rows", "argsort",
-    "matmul_windows", "repeat",
-})  # fmt: skip
+SINGLE = frozenset(
+    {
+        "matmul",
+        "sum",
+        "amax",
+        "argmax",
+        "take",
+        "concat",
+        "pad",
+        "uniform",
+        "iota",
+        "add_rows",
+        "argsort",
+        "matmul_windows",
+        "repeat",
+    }
+)
 """Operations that have an instruction, or a few, of their own."""
 
 Order = tuple[int, ...]
@@ -54,7 +90,7 @@ _FEW = 256
 """Rows or columns of the other operand, up to which it counts whether a matrix is packed once or in each turn."""
 
 
-class Kind(IntEnum):
+class InstructionKind(IntEnum):
     """What an instruction does, as in ``pol/native/program.c``."""
 
     CHAIN = 0
@@ -78,7 +114,7 @@ class Kind(IntEnum):
 ROWS_OF_TABLE = 8
 """Where in a ``TAKE`` the number of rows of its table stands, and in an ``ADD_ROWS`` that of its result."""
 
-_MAY_FAIL = (Kind.TAKE, Kind.ADD_ROWS)
+_MAY_FAIL = (InstructionKind.TAKE, InstructionKind.ADD_ROWS)
 """What has something to check even where it writes nothing."""
 
 
@@ -89,7 +125,7 @@ class Instruction:
     ``in_step`` are the bases of which it reads each element before it writes the one in the same place.
     """
 
-    kind: Kind
+    kind: InstructionKind
     reads: Sequence[Strided]
     writes: Sequence[Strided]
     body: Callable[[Place], list[int]]
@@ -121,8 +157,7 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
     """
     written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs), is_packing)
     given = [
-        in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
-        for number, spec in enumerate(program.inputs)
+        in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape) for number, spec in enumerate(program.inputs)
     ]
     writer = _Writer(program, seed, grouping, written, given)
     for number, name in enumerate(program.outputs):
@@ -204,12 +239,12 @@ def _laid_out(
             if strided.base < 0 and strided.base not in places:
                 places[strided.base] = arena.take(sizes[-1 - strided.base])
         body = instruction.body(place)
-        if instruction.kind is Kind.AGAIN:
+        if instruction.kind is InstructionKind.AGAIN:
             body = [begun.pop(), len(begun), *body]
-        elif instruction.kind is Kind.TURNS:
+        elif instruction.kind is InstructionKind.TURNS:
             body = [len(begun), *body]
         words += [instruction.kind, 2 + len(body), *body]
-        if instruction.kind is Kind.TURNS:
+        if instruction.kind is InstructionKind.TURNS:
             begun.append(len(words))
         for base in ends.get(at, ()):
             arena.give_back(*places[base])
@@ -239,9 +274,7 @@ class _Turn:
         """What was packed: it is needed until the last turn ends."""
         return list(self._packed.values())
 
-    def pack(
-        self, operand: Strided, bits: int, is_left: bool, written: "_Written"
-    ) -> Strided | None:
+    def pack(self, operand: Strided, bits: int, is_left: bool, written: "_Written") -> Strided | None:
         """Return where a matrix is packed, [rows, summed] or [summed, columns]; None where it is not."""
         if operand.base not in self._bases or bits not in _NARROW:
             return None
@@ -258,7 +291,7 @@ class _Turn:
             def body(place: Place) -> list[int]:
                 return [*place(operand), *place(kept), *form, size]
 
-            instruction = Instruction(kind=Kind.PACK, reads=[operand], writes=[kept], body=body)
+            instruction = Instruction(kind=InstructionKind.PACK, reads=[operand], writes=[kept], body=body)
             written.instructions.insert(self._begins, instruction)
             self._begins += 1
         return self._packed[key]
@@ -296,9 +329,14 @@ class _Writer:
     """Writes instructions; each value that is computed has a negative base of its own."""
 
     def __init__(
-        self, program: Program, seed: int, grouping: Grouping, written: _Written, given: Sequence[Strided],
+        self,
+        program: Program,
+        seed: int,
+        grouping: Grouping,
+        written: _Written,
+        given: Sequence[Strided],
         turn: _Turn | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begin with where the inputs are; ``turn`` where this is the body of a repeat."""
         self._turn = turn
         self.program, self.seed = program, seed
@@ -320,11 +358,20 @@ class _Writer:
             for arg in node.args:
                 self._readers.setdefault(arg, []).append(number)
         self._single: dict[str, Callable[[int, Node, TensorType], None]] = {
-            "matmul": self._product, "sum": self._sum, "amax": self._largest, "argmax": self._find_largest,
-            "take": self._take, "concat": self._concat, "pad": self._pad, "uniform": self._uniform, "iota": self._iota,
-            "add_rows": self._add_rows, "argsort": self._argsort, "matmul_windows": self._windows,
+            "matmul": self._product,
+            "sum": self._sum,
+            "amax": self._largest,
+            "argmax": self._find_largest,
+            "take": self._take,
+            "concat": self._concat,
+            "pad": self._pad,
+            "uniform": self._uniform,
+            "iota": self._iota,
+            "add_rows": self._add_rows,
+            "argsort": self._argsort,
+            "matmul_windows": self._windows,
             "repeat": self._turns,
-        }  # fmt: skip
+        }
 
     def name(self, name: str, number: int) -> None:
         """Let an output, which is a base, have a name."""
@@ -438,9 +485,13 @@ class _Writer:
         self._names.clear()
 
     def _emit(
-        self, kind: Kind, reads: Sequence[Strided], writes: Sequence[Strided], *rest: int,
+        self,
+        kind: InstructionKind,
+        reads: Sequence[Strided],
+        writes: Sequence[Strided],
+        *rest: int,
         needed: Sequence[Strided] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write an instruction whose words are the places of what it reads and writes, and numbers.
 
         What else is ``needed`` has its place until then.
@@ -454,17 +505,13 @@ class _Writer:
                 words += place(strided)
             return words + list(rest)
 
-        self.instructions.append(
-            Instruction(kind=kind, reads=[*reads, *needed], writes=writes, body=body)
-        )
+        self.instructions.append(Instruction(kind=kind, reads=[*reads, *needed], writes=writes, body=body))
 
     def _copy(self, source: Strided, target: Strided, needed: Sequence[Strided] = ()) -> None:
-        sizes, (source_strides, target_strides) = merged(
-            source.shape, source.strides, target.strides
-        )
+        sizes, (source_strides, target_strides) = merged(source.shape, source.strides, target.strides)
         layout = [*_padded(sizes), *_padded(source_strides), *_padded(target_strides)]
         numbers = source.item, len(sizes), *layout
-        self._emit(Kind.COPY, [source], [target], *numbers, needed=needed)
+        self._emit(InstructionKind.COPY, [source], [target], *numbers, needed=needed)
 
     def _product(self, number: int, node: Node, value: TensorType) -> None:
         left, right = (self._readable(strided) for strided in self._operands(node))
@@ -490,7 +537,7 @@ class _Writer:
                 kept = self._turn.pack(left, bits, True, self._written)
                 left, packed = (left, 0) if kept is None else (kept, _LEFT)
         self._emit(
-            Kind.PRODUCT,
+            InstructionKind.PRODUCT,
             [left, right],
             [result],
             bits,
@@ -521,7 +568,7 @@ class _Writer:
             axes += [len(sizes), *_padded(sizes), *_padded(kept)]
         first = x.part((slice(None), *(slice(start, None) for start in attrs["starts"])))
         self._emit(
-            Kind.WINDOWS,
+            InstructionKind.WINDOWS,
             [left, first],
             [result],
             attrs["bits"],
@@ -535,11 +582,7 @@ class _Writer:
 
     def _readable(self, matrix: Strided) -> Strided:
         """Return a matrix whose rows or columns lie in order, as a product reads them fast."""
-        steps = [
-            stride
-            for size, stride in zip(matrix.shape[-2:], matrix.strides[-2:], strict=True)
-            if size > 1
-        ]
+        steps = [stride for size, stride in zip(matrix.shape[-2:], matrix.strides[-2:], strict=True) if size > 1]
         return self._in_order(matrix, "f32") if steps and 1 not in steps else matrix
 
     def _is_wanted_turned(self, number: int) -> bool:
@@ -554,11 +597,11 @@ class _Writer:
         operand, dims = self._type(node.args[0]), node.attrs["dims"]
         (strided,) = self._operands(node)
         if operand.dtype != "f32":
-            self._reduce(Kind.COUNT, number, strided, operand, value, _joined(dims))
+            self._reduce(InstructionKind.COUNT, number, strided, operand, value, _joined(dims))
         elif operand.elements:
             # the sum of one element is that element
             one_by_one = [(dim, dim + 1) for dim in dims if operand.shape[dim] > 1]
-            self._reduce(Kind.SUM, number, strided, operand, value, one_by_one)
+            self._reduce(InstructionKind.SUM, number, strided, operand, value, one_by_one)
         else:
             result = self._new(value)
             self._values[number] = result
@@ -567,18 +610,23 @@ class _Writer:
     def _largest(self, number: int, node: Node, value: TensorType) -> None:
         (strided,) = self._operands(node)
         parts = _joined(node.attrs["dims"])
-        self._reduce(Kind.LARGEST, number, strided, self._type(node.args[0]), value, parts)
+        self._reduce(InstructionKind.LARGEST, number, strided, self._type(node.args[0]), value, parts)
 
     def _find_largest(self, number: int, node: Node, value: TensorType) -> None:
         (strided,) = self._operands(node)
         dim = node.attrs["dim"]
         operand = self._type(node.args[0])
-        self._reduce(Kind.FIND_LARGEST, number, strided, operand, value, [(dim, dim + 1)])
+        self._reduce(InstructionKind.FIND_LARGEST, number, strided, operand, value, [(dim, dim + 1)])
 
     def _reduce(
-        self, kind: Kind, number: int, strided: Strided, operand: TensorType, value: TensorType,
+        self,
+        kind: InstructionKind,
+        number: int,
+        strided: Strided,
+        operand: TensorType,
+        value: TensorType,
         parts: Sequence[tuple[int, int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Reduce one part of the dimensions after another, each from its first one to before its end."""
         if not parts:
             self._values[number] = self._reshaped(strided, value)
@@ -607,14 +655,14 @@ class _Writer:
         result = self._values[number] = self._place_of(number, value)
         width = prod(table.shape[1:]) * table.item
         if index.view.size:
-            self._emit(Kind.TAKE, [table, index], [result], table.shape[0], width, index.view.size)
+            self._emit(InstructionKind.TAKE, [table, index], [result], table.shape[0], width, index.view.size)
 
     def _add_rows(self, number: int, node: Node, value: TensorType) -> None:
         index, values = self._operands(node)
         index, values = self._in_order(index, "i64"), self._in_order(values, "f32")
         result = self._values[number] = self._place_of(number, value)
         width = prod(value.shape[1:])
-        self._emit(Kind.ADD_ROWS, [index, values], [result], value.shape[0], width, index.view.size)
+        self._emit(InstructionKind.ADD_ROWS, [index, values], [result], value.shape[0], width, index.view.size)
 
     def _argsort(self, number: int, node: Node, value: TensorType) -> None:
         (strided,) = self._operands(node)
@@ -622,7 +670,7 @@ class _Writer:
         result = self._values[number] = self._place_of(number, value)
         dim, shape = node.attrs["dim"], value.shape
         lines = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
-        self._emit(Kind.ARGSORT, [strided], [result], strided.item, *lines)
+        self._emit(InstructionKind.ARGSORT, [strided], [result], strided.item, *lines)
 
     def _concat(self, number: int, node: Node, value: TensorType) -> None:
         result = self._values[number] = self._place_of(number, value)
@@ -636,21 +684,17 @@ class _Writer:
         (strided,) = self._operands(node)
         result = self._values[number] = self._place_of(number, value)
         self._fill(bytes.fromhex(node.attrs["value"]), value, result)
-        site = Site(
-            attrs=node.attrs, operands=(self._type(node.args[0]),), result=value, seed=self.seed
-        )
+        site = Site(attrs=node.attrs, operands=(self._type(node.args[0]),), result=value, seed=self.seed)
         self._copy(strided, result.part(inner(site)))
 
     def _uniform(self, number: int, node: Node, value: TensorType) -> None:
         result = self._values[number] = self._place_of(number, value)
         seed = int(np.uint64(self.seed).astype(np.int64))
-        self._emit(
-            Kind.UNIFORM, self._operands(node), [result], seed, node.attrs["site"], value.elements
-        )
+        self._emit(InstructionKind.UNIFORM, self._operands(node), [result], seed, node.attrs["site"], value.elements)
 
     def _iota(self, number: int, node: Node, value: TensorType) -> None:
         result = self._values[number] = self._place_of(number, value)
-        self._emit(Kind.IOTA, [], [result], value.elements)
+        self._emit(InstructionKind.IOTA, [], [result], value.elements)
 
     def _fill(self, data: bytes, value: TensorType, result: Strided) -> None:
         """Write one element everywhere."""
@@ -679,15 +723,12 @@ class _Writer:
             moves.swapped.append((given[-1].base, targets[-1].base))
         kept, last = given[:], found.carried + found.sequences
         given += [
-            moves.along(new_base(), operand, count, reverse=reverse)
-            for operand in operands[found.carried : last]
+            moves.along(new_base(), operand, count, reverse=reverse) for operand in operands[found.carried : last]
         ]
-        targets += [
-            moves.along(new_base(), part, count, reverse=reverse) for part in parts[found.carried :]
-        ]
+        targets += [moves.along(new_base(), part, count, reverse=reverse) for part in parts[found.carried :]]
         taken = [*operands, *slots, result]
         self.instructions.append(
-            Instruction(kind=Kind.TURNS, reads=taken, writes=[*slots, result], body=moves.begin)
+            Instruction(kind=InstructionKind.TURNS, reads=taken, writes=[*slots, result], body=moves.begin)
         )
         constants = operands[last:]
         same = {constant.base for constant in constants} if self._written.is_packing else ()
@@ -697,7 +738,7 @@ class _Writer:
         writer.take_body(list(zip(numbers, targets, strict=True)))
         needed = [*taken, *turn.packed]
         self.instructions.append(
-            Instruction(kind=Kind.AGAIN, reads=needed, writes=(), body=lambda _: moves.again(count))
+            Instruction(kind=InstructionKind.AGAIN, reads=needed, writes=(), body=lambda _: moves.again(count))
         )
         for end, part in zip(kept, parts, strict=False):
             self._copy(end, part, slots)
@@ -719,17 +760,15 @@ class _Writer:
         members = set(group)
         sources = sorted({arg for n in group for arg in self._node(n).args} - members)
         operands = [self._value(number) for number in sources]
-        leaving = [
-            (self._names[number].pop(0), number) for number in group if number in self._names
-        ]
+        leaving = [(self._names[number].pop(0), number) for number in group if number in self._names]
         for _, number in leaving:
             if not self._names[number]:
                 del self._names[number]
         wanted = [
-            number for number in group
-            if number in self._names or number in self._wanted
-            or not members.issuperset(self._readers.get(number, ()))
-        ]  # fmt: skip
+            number
+            for number in group
+            if number in self._names or number in self._wanted or not members.issuperset(self._readers.get(number, ()))
+        ]
         shape = self._type(group[0]).shape
         # outputs of the program, and what has its place already, are in order
         is_free = not leaving and self._wanted.keys().isdisjoint(wanted)
@@ -749,9 +788,13 @@ class _Writer:
         self._emit_chain(operands, targets, inside, steps, order)
 
     def _emit_chain(
-        self, sources: Sequence[Strided], targets: Sequence[tuple[Strided, int]], inside: int,
-        steps: Sequence[list[int]], order: Order | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        sources: Sequence[Strided],
+        targets: Sequence[tuple[Strided, int]],
+        inside: int,
+        steps: Sequence[list[int]],
+        order: Order | None = None,
+    ) -> None:
         written = [strided for strided, _ in targets]
         shape = written[0].shape
         elements = prod(shape)
@@ -778,7 +821,7 @@ class _Writer:
         }
         in_step = frozenset(strided.base for strided in sources) - astray
         self.instructions.append(
-            Instruction(kind=Kind.CHAIN, reads=sources, writes=written, body=body, in_step=in_step)
+            Instruction(kind=InstructionKind.CHAIN, reads=sources, writes=written, body=body, in_step=in_step)
         )
 
     def _step(self, number: int, registers: dict[int, int]) -> list[int]:
@@ -801,7 +844,7 @@ class _Writer:
 
 def _registers(
     links: Sequence[tuple[Sequence[int], int]], sources: Sequence[int], wanted: Sequence[int], leaving: Sequence[int]
-) -> tuple[dict[int, int], int]:  # fmt: skip
+) -> tuple[dict[int, int], int]:
     """Return the register of each value, and how many hold what is needed inside only.
 
     ``links`` are operands and result of each operation. A register is free again behind the last use of its value, but
@@ -832,8 +875,7 @@ def _order(operands: Sequence[Strided], shape: Shape) -> Order | None:
     found = Counter(
         operand.order
         for operand in operands
-        if operand.shape == shape
-        and all(step for size, step in zip(shape, operand.strides, strict=True) if size > 1)
+        if operand.shape == shape and all(step for size, step in zip(shape, operand.strides, strict=True) if size > 1)
     )
     return max(found, key=found.__getitem__, default=None)
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pol.errors import ExecutionError
-from pol.executor.chained_loop import Chain, ChainedLoop, ChainFunction
+from pol.executor.chained_loop import ChainedLoop, ChainFunction, ElementwiseChain
 from pol.executor.integer_products import Multiply, in_digits, in_floats
 from pol.executor.loop import Loop, LoopBackend
 from pol.executor.row_sums import add_in_order
@@ -147,9 +147,7 @@ def _matmul(site: _Site) -> Function:
     def run(a: Tensor, b: Tensor) -> Tensor:
         right, right_scale = scale_rows(b, -2, bits)
         result = a.new_empty((*a.shape[:-1], b.shape[-1]))
-        for some, target in zip(
-            torch.split(a, rows, -2), torch.split(result, rows, -2), strict=True
-        ):
+        for some, target in zip(torch.split(a, rows, -2), torch.split(result, rows, -2), strict=True):
             left, left_scale = scale_rows(some, -1, bits)
             target.copy_(_unscaled(multiply(left, right, bits), left_scale, right_scale))
         return result
@@ -560,9 +558,7 @@ class TorchBackend(LoopBackend):
 
     name = "torch"
 
-    def __init__(
-        self, device: str = "cpu", *, on_gpu: bool | None = None, chains: "Chains | None" = None
-    ) -> None:
+    def __init__(self, device: str = "cpu", *, on_gpu: bool | None = None, chains: "Chains | None" = None) -> None:
         """Take a device, and a GPU's way of computing where it is none: ``on_gpu`` chooses it for a processor.
 
         ``chains`` make kernels of elementwise nodes, which run one by one otherwise.
@@ -574,9 +570,7 @@ class TorchBackend(LoopBackend):
         except (RuntimeError, AssertionError) as error:
             # torch says in its first line what is missing, and then how to debug it
             detail = str(error).splitlines()[0]
-            raise ExecutionError(
-                "backend", f"torch cannot compute on {device!r}: {detail}"
-            ) from error
+            raise ExecutionError("backend", f"torch cannot compute on {device!r}: {detail}") from error
         self._on_gpu = self._device.type != "cpu" if on_gpu is None else on_gpu
         if not bool((smallest * torch.full_like(smallest, 0.5)).all()):
             reason = f"this process flushes subnormal numbers to zero on {device}"
@@ -594,11 +588,11 @@ class TorchBackend(LoopBackend):
             return super().made(program, seed)
         return ChainedLoop(self, program, seed, self._of_chain)
 
-    def _of_chain(self, chain: Chain) -> ChainFunction:
+    def _of_chain(self, chain: ElementwiseChain) -> ChainFunction:
         assert self._chains is not None
         return self._chains.function(chain, self._node_by_node(chain))
 
-    def _node_by_node(self, chain: Chain) -> ChainFunction:
+    def _node_by_node(self, chain: ElementwiseChain) -> ChainFunction:
         """Return what computes a chain one node after another, each of operands of the chain's shape."""
         types = [TensorType(value.dtype, chain.shape) for value in chain.operands]
         rows = []
@@ -608,9 +602,7 @@ class TorchBackend(LoopBackend):
             operands = tuple(types[arg] for arg in step.args)
             rows.append(
                 (
-                    self.function(
-                        step.op, Site(attrs=attrs, operands=operands, result=result, seed=0)
-                    ),
+                    self.function(step.op, Site(attrs=attrs, operands=operands, result=result, seed=0)),
                     step.args,
                 )
             )

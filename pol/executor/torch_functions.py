@@ -13,9 +13,7 @@ from torch import Tensor
 
 from pol.ops import functions
 
-DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
-    {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
-)
+DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"f32": torch.float32, "i64": torch.int64, "bool": torch.bool})
 """What torch calls each dtype."""
 _NAN, _INFINITY = float("nan"), float("inf")
 _BIAS, _MANTISSA_BITS = 1023, 52
@@ -39,9 +37,7 @@ class Functions:
         self._root, self._third, self._doubled = map(self._of, (functions.SQRT2, 1.0 / 3.0, -2.0))
         self._nan, self._infinity = map(self._of, (_NAN, _INFINITY))
         self._near = self._of(2.0**-12)
-        self._exp, self._even, self._odd = map(
-            self._all, (functions.EXP, functions.LOG_EVEN, functions.LOG_ODD)
-        )
+        self._exp, self._even, self._odd = map(self._all, (functions.EXP, functions.LOG_EVEN, functions.LOG_ODD))
         self._erf = [
             self._all(coefficients)
             for coefficients in (

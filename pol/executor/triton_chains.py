@@ -21,7 +21,7 @@ from torch import Tensor
 from triton import language
 from triton.errors import TritonError
 
-from pol.executor.chained_loop import OPERATIONS, Chain, ChainFunction
+from pol.executor.chained_loop import OPERATIONS, ChainFunction, ElementwiseChain
 from pol.executor.kernel_text import BLOCK, NAME, KernelText, write_kernel
 from pol.executor.torch_functions import DTYPES
 
@@ -55,7 +55,7 @@ class Chains:
         self._device = device
         self.are_there = True
 
-    def function(self, chain: Chain, node_by_node: ChainFunction) -> ChainFunction:
+    def function(self, chain: ElementwiseChain, node_by_node: ChainFunction) -> ChainFunction:
         """Return what computes the results of a chain: its kernel, or ``node_by_node`` where there is none."""
         is_small = len(chain.steps) < STEPS_MIN and chain.steps[0].op not in OPERATIONS
         if is_small or not 0 < prod(chain.shape) <= ELEMENTS_MAX:

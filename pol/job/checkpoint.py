@@ -99,9 +99,7 @@ class Checkpoint:
     position: Position
 
 
-def position_after(
-    job: Job, rounds: int, global_root: bytes, local_roots: Sequence[bytes]
-) -> Position:
+def position_after(job: Job, rounds: int, global_root: bytes, local_roots: Sequence[bytes]) -> Position:
     """Return where a job stands after so many of its rounds, which left states with these roots."""
     document = job.document
     return Position(
@@ -164,9 +162,7 @@ def read_training(path: Path) -> Checkpoint:
     if not model.is_file() and not folder.is_dir():
         raise JobError(FIELD, f"there is no training at {path}", _REMEDY)
     if not (folder / POSITION_FILE).is_file():
-        reason = (
-            f"there is no {folder / POSITION_FILE}, which says where the training of {model} stands"
-        )
+        reason = f"there is no {folder / POSITION_FILE}, which says where the training of {model} stands"
         raise JobError(FIELD, reason, _REMEDY)
     position = _read_position(folder / POSITION_FILE)
     if len(position.local_roots) != position.slots:
@@ -206,9 +202,7 @@ class _SlotFiles(Sequence[State]):
         if isinstance(index, slice):
             return [self[slot] for slot in range(*index.indices(len(self)))]
         slot = range(len(self))[index]
-        return _read_state(
-            self._folder / slot_file(slot), self._roots[slot], str(self._folder / POSITION_FILE)
-        )
+        return _read_state(self._folder / slot_file(slot), self._roots[slot], str(self._folder / POSITION_FILE))
 
     def __len__(self) -> int:
         return len(self._roots)

@@ -114,13 +114,7 @@ def outer_work(job: Costed) -> int:
     calls = job.slots * MEAN_CALLS * len(updated)
     mean = job.slots * sum(MEAN_WORK * value.elements + value.size for value in updated)
     hashed = HASH_WORK * encoded_size(job.global_tensors)
-    return (
-        mean
-        + FLOPS_PER_CALL * calls
-        + job.outer.work.flops
-        + _tensors_work(job.outer, job.global_tensors)
-        + hashed
-    )
+    return mean + FLOPS_PER_CALL * calls + job.outer.work.flops + _tensors_work(job.outer, job.global_tensors) + hashed
 
 
 def boundary_work(job: Costed) -> int:

@@ -75,9 +75,7 @@ def _mmap() -> Callable[..., int | None]:
 class Column:
     """The rows of a column in mapped bytes. Row r of the data, if it is in shard s, is at ``origins[s]`` + r x size."""
 
-    def __init__(
-        self, spec: TensorSpec, data: NDArray[np.uint8], origins: Sequence[int], canonical: bool
-    ) -> None:
+    def __init__(self, spec: TensorSpec, data: NDArray[np.uint8], origins: Sequence[int], canonical: bool) -> None:
         """``canonical`` says that no element is -0.0, which is read as +0.0."""
         self.name, self._shape, self._canonical = spec.name, spec.shape, canonical
         self._dtype = NUMPY_DTYPES[spec.dtype]

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Annotated
 
 from domain import codec
-from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
+from domain.bounds import Count, Hash, Length, Name, Pattern, Range, Size, Sorted
 from domain.errors import Refusal
 from domain.limits import EXECUTOR_VERSION, SAMPLES_MAX, SLOTS_MAX
 from domain.market.records import JobTerms
@@ -59,12 +59,12 @@ _ITEMS_MAX = 2**20
 """More entries than any list of a document has; what a machine is willing to load is in ``Limits``."""
 _ShardName = Annotated[
     str,
-    Form("five digits and .safetensors", r"[0-9]{5}\.safetensors", "build the job again"),
+    Pattern("five digits and .safetensors", r"[0-9]{5}\.safetensors", "build the job again"),
 ]
 _JobName = Annotated[
     str,
     Size(1, 64),
-    Form(
+    Pattern(
         "a name",
         r"[A-Za-z0-9][A-Za-z0-9 ._-]*",
         "use letters, digits, spaces, dots, dashes and underscores",
@@ -72,7 +72,7 @@ _JobName = Annotated[
 ]
 _Aggregation = Annotated[
     str,
-    Form("a kind of update", f"{CLOSING}|{DIFFERENCE}", f"use {CLOSING} or {DIFFERENCE}"),
+    Pattern("a kind of update", f"{CLOSING}|{DIFFERENCE}", f"use {CLOSING} or {DIFFERENCE}"),
 ]
 _Natural = Annotated[int, Range(0, MAX_INTEGER)]
 _Positive = Annotated[int, Range(1, MAX_INTEGER)]
@@ -266,9 +266,7 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
         ),
         *((JobFile(path=SLOT_STATES, size=slots, sha256=None, root=None),) if slots else ()),
         *(
-            JobFile(
-                path=f"{DATA_FOLDER}/{shard.name}", size=shard.size, sha256=shard.sha256, root=None
-            )
+            JobFile(path=f"{DATA_FOLDER}/{shard.name}", size=shard.size, sha256=shard.sha256, root=None)
             for shard in document.shards
         ),
     )
@@ -277,9 +275,7 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """Return the tensors with an output in ``step`` that is not just their own input."""
     changed = step.changed_outputs()
-    return tuple(
-        sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name)
-    )
+    return tuple(sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name))
 
 
 def document_json(document: JobDocument) -> dict[str, object]:
@@ -301,9 +297,7 @@ _SMALLER = "make the job smaller"
 _OTHER_VERSION = "build the job again with assay job build, or use the version that built it"
 
 
-def _refuse(
-    field: str, reason: str, remedy: str = "build the job again with assay job build"
-) -> JobError:
+def _refuse(field: str, reason: str, remedy: str = "build the job again with assay job build") -> JobError:
     return JobError(field, reason, remedy)
 
 
@@ -428,9 +422,7 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
     """Refuse a batch that no machine should hold; every column is read, whether the step uses it or not."""
     for name, column in cost.batch_types(document.columns, document.batch).items():
         if column.elements > limits.value_elements:
-            reason = (
-                f"{name} would have {column.elements} elements, more than {limits.value_elements}"
-            )
+            reason = f"{name} would have {column.elements} elements, more than {limits.value_elements}"
             raise _refuse("batch", reason, "use a smaller batch")
     size = cost.running_size(document)
     if size > limits.live_size:
@@ -471,9 +463,7 @@ def _check_inputs(program: Program, known: Mapping[str, TensorType], field: str)
     for index, spec in enumerate(program.inputs):
         expected = known.get(spec.name)
         if expected is None:
-            raise _refuse(
-                f"{field}.inputs[{index}].name", f"{spec.name!r} is not something that it may read"
-            )
+            raise _refuse(f"{field}.inputs[{index}].name", f"{spec.name!r} is not something that it may read")
         if spec.type != expected:
             raise _refuse(f"{field}.inputs[{index}]", f"{spec.name} is {spec.type}, not {expected}")
 
@@ -503,9 +493,7 @@ def _check_step(document: JobDocument) -> None:
     for spec in updated:
         if spec.dtype != "f32":
             reason = f"slots are averaged in f32, and this is {spec.dtype}"
-            raise _refuse(
-                f"step.outputs.global.{spec.name}", reason, "keep counters in the local state"
-            )
+            raise _refuse(f"step.outputs.global.{spec.name}", reason, "keep counters in the local state")
 
 
 def _check_outer(document: JobDocument) -> None:
@@ -523,9 +511,7 @@ def _check_outer(document: JobDocument) -> None:
 
 def _check_eval(document: JobDocument, limits: Limits) -> None:
     program = document.eval
-    first = next(
-        (spec for spec in program.inputs if spec.name.startswith("batch.") and spec.shape), None
-    )
+    first = next((spec for spec in program.inputs if spec.name.startswith("batch.") and spec.shape), None)
     batch = first.shape[0] if first else 1
     if batch < 1:
         raise _refuse("eval.inputs", "a batch has no rows")
@@ -534,9 +520,7 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
     _check_inputs(program, known, "eval")
     if len(program.outputs) > limits.metrics:
         raise _refuse("eval.outputs", f"has more than {limits.metrics} metrics")
-    _check_outputs(
-        program, {name: _METRIC for name in program.outputs if name.startswith("metric.")}, "eval"
-    )
+    _check_outputs(program, {name: _METRIC for name in program.outputs if name.startswith("metric.")}, "eval")
 
 
 def _document(value: object, limits: Limits) -> JobDocument:

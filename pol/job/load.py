@@ -66,9 +66,7 @@ class LoadedJob(Readable):
         return replace(self, initial=None)
 
 
-def _load_state(
-    directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str
-) -> dict[str, Array]:
+def _load_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str) -> dict[str, Array]:
     size = encoded_size(specs)
     data = read_file(directory / name, name, size, size)
     try:
@@ -95,12 +93,8 @@ def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
     job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
     document = job.document
     initial = (
-        _load_state(
-            directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"
-        ),
-        _load_state(
-            directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"
-        ),
+        _load_state(directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"),
+        _load_state(directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"),
     )
     return LoadedJob(
         job=job,

@@ -16,7 +16,7 @@ from domain.errors import Refusal
 from pol.errors import JobError
 from pol.job.strict_json import read_part
 from pol.limits import LIMITS, MAX_NESTED, MAX_REPEATED, Limits
-from pol.ops.primitive import Work
+from pol.ops.primitive import OpWork
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import Dimensions, DType, TensorName, TensorSpec, TensorType
 
@@ -72,9 +72,7 @@ class Program:
     @cached_property
     def bodies(self) -> tuple[tuple["Program", int], ...]:
         """The programs that are repeated in it, and how often each."""
-        return tuple(
-            (node.attrs["body"], node.attrs["count"]) for node in self.nodes if node.op == "repeat"
-        )
+        return tuple((node.attrs["body"], node.attrs["count"]) for node in self.nodes if node.op == "repeat")
 
     @cached_property
     def nested(self) -> int:
@@ -115,19 +113,19 @@ class Program:
                 found[number] = found[node.args[0]]
         return found
 
-    def works(self) -> Iterator[Work]:
+    def works(self) -> Iterator[OpWork]:
         """Yield each node's work, from the table of primitives; a reshape of what repeats elements writes them out."""
         for number, node in enumerate(self.nodes, self.first_node):
             operands = [self.types[arg] for arg in node.args]
             work = PRIMITIVES[node.op].work(operands, node.attrs, self.types[number])
             if node.op == "reshape" and node.args[0] in self.repeating:
-                work += Work(moved=2 * self.types[number].size)
+                work += OpWork(moved=2 * self.types[number].size)
             yield work
 
     @cached_property
-    def work(self) -> Work:
+    def work(self) -> OpWork:
         """Work of one run: the sum over the nodes."""
-        return sum(self.works(), Work())
+        return sum(self.works(), OpWork())
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
@@ -186,9 +184,7 @@ class Program:
                 sharing[memory] += 1
             scratch = row.scratch_size(operands, node.attrs, result)
             if row.in_order:
-                scratch += sum(
-                    self.types[number].size for number in self.repeating.intersection(node.args)
-                )
+                scratch += sum(self.types[number].size for number in self.repeating.intersection(node.args))
             peak = max(peak, live + scratch)
             for memory in filter(sharing.__contains__, map(memory_of.__getitem__, dead)):
                 sharing[memory] -= 1
@@ -202,11 +198,7 @@ class Program:
     def changed_outputs(self) -> dict[str, TensorType]:
         """Return the type of every output that is not just the input of its name, in name order."""
         own = {spec.name: number for number, spec in enumerate(self.inputs)}
-        return {
-            name: self.types[number]
-            for name, number in self.outputs.items()
-            if own.get(name) != number
-        }
+        return {name: self.types[number] for name, number in self.outputs.items() if own.get(name) != number}
 
 
 _test_name = own_checker(TensorName, "")
@@ -225,9 +217,7 @@ def _check_value(value: TensorType, limits: Limits, field: str) -> None:
         raise JobError(field, reason, _REMEDY)
 
 
-def _check_leaves(
-    inputs: Sequence[TensorSpec], constants: Sequence[Constant], limits: Limits
-) -> None:
+def _check_leaves(inputs: Sequence[TensorSpec], constants: Sequence[Constant], limits: Limits) -> None:
     for field, count, most in (
         ("inputs", len(inputs), limits.inputs),
         ("constants", len(constants), limits.nodes),
@@ -250,9 +240,7 @@ def _check_leaves(
             reason = f"{constant.type} takes {constant.type.size} bytes, not {len(constant.data)}"
             raise JobError(f"constants[{index}].data", reason, "write all elements")
         if constant.type.dtype == "bool" and constant.data.strip(b"\x00\x01"):
-            raise JobError(
-                f"constants[{index}].data", "an element of bool is 00 or 01", "write 00 or 01"
-            )
+            raise JobError(f"constants[{index}].data", "an element of bool is 00 or 01", "write 00 or 01")
 
 
 def infer_node(
@@ -267,9 +255,7 @@ def infer_node(
     return infer(op, operands, values)
 
 
-def _infer_nodes(
-    types: list[TensorType], nodes: Sequence[Node], limits: Limits
-) -> tuple[Node, ...]:
+def _infer_nodes(types: list[TensorType], nodes: Sequence[Node], limits: Limits) -> tuple[Node, ...]:
     """Append the type of every node to ``types`` and return the nodes with their attributes in checked form."""
     if len(nodes) > limits.nodes:
         raise JobError("nodes", f"there are {len(nodes)} nodes, more than {limits.nodes}", _REMEDY)
@@ -321,15 +307,11 @@ def make_program(
     types = [spec.type for spec in inputs] + [constant.type for constant in constants]
     checked = _infer_nodes(types, nodes, limits)
     if len(outputs) > limits.inputs:
-        raise JobError(
-            "outputs", f"there are {len(outputs)} outputs, more than {limits.inputs}", _REMEDY
-        )
+        raise JobError("outputs", f"there are {len(outputs)} outputs, more than {limits.inputs}", _REMEDY)
     for name, number in outputs.items():
         _check_name(name, f"outputs.{name[:40]}")
         if not 0 <= number < len(types):
-            raise JobError(
-                f"outputs.{name}", f"value {number} does not exist", "name a value of the program"
-            )
+            raise JobError(f"outputs.{name}", f"value {number} does not exist", "name a value of the program")
     _check_needed(checked, len(types) - len(checked), outputs)
     ordered = {name: outputs[name] for name in sorted(outputs)}
     program = Program(
@@ -416,10 +398,7 @@ class ProgramBuilder:
         return make_program(
             [spec for _, spec in self._inputs],
             [constant for _, constant in constants],
-            [
-                Node(node.op, tuple(number[arg] for arg in node.args), node.attrs)
-                for _, node in nodes
-            ],
+            [Node(node.op, tuple(number[arg] for arg in node.args), node.attrs) for _, node in nodes],
             {name: number[handle] for name, handle in self._outputs.items()},
             self._limits,
         )
@@ -449,10 +428,7 @@ def parse_program(value: object, limits: Limits = LIMITS, field: str = "program"
 
 def program_json(program: Program) -> dict[str, object]:
     """Return a program as JSON values; :func:`parse_program` gives it back."""
-    nodes = [
-        {"op": node.op, "args": list(node.args), "attrs": _attributes_json(node)}
-        for node in program.nodes
-    ]
+    nodes = [{"op": node.op, "args": list(node.args), "attrs": _attributes_json(node)} for node in program.nodes]
     return {
         "inputs": codec.to_plain(program.inputs),
         "constants": codec.to_plain(program.constants),

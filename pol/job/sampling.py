@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.bounds import Form, Size
+from domain.bounds import Pattern, Size
 from domain.readable import Readable
 from pol.names import model_name
 from pol.values import MAX_NAME
@@ -13,7 +13,7 @@ SHUFFLED, IN_ORDER, WEIGHTED = "shuffled", "in_order", "weighted"
 
 _Order = Annotated[
     str,
-    Form(
+    Pattern(
         "an order of rows",
         "|".join((SHUFFLED, IN_ORDER, WEIGHTED)),
         f"use {SHUFFLED}, {IN_ORDER} or {WEIGHTED}",

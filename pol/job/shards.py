@@ -83,8 +83,7 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
     if _root(document, hashes) != document.data_root:
         raise JobError("data_root", "is not the root of the data", REMEDY)
     columns = [
-        Column(spec, mapped.bytes, origins[spec.name], hashes[spec.name].is_canonical)
-        for spec in document.columns
+        Column(spec, mapped.bytes, origins[spec.name], hashes[spec.name].is_canonical) for spec in document.columns
     ]
     data = Dataset(columns, [shard.rows for shard in document.shards])
     if document.sampling.order == WEIGHTED:
@@ -100,9 +99,7 @@ def _reserved(document: JobDocument) -> MappedFiles:
         raise JobError(DATA_FOLDER, f"cannot be mapped ({error.strerror})", _NO_MAP) from None
 
 
-def _verify(
-    file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits: Limits
-) -> dict[str, int]:
+def _verify(file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits: Limits) -> dict[str, int]:
     """Hash a shard and, where it is the one that is expected, each column's part; return where these begin."""
     digest = sha256()
     for piece in _pieces(file, shard.size):
@@ -114,10 +111,7 @@ def _verify(
     entries = read_entries(file, limits)
     check_entries(
         entries,
-        [
-            TensorSpec(name, found.spec.dtype, (shard.rows, *found.spec.shape))
-            for name, found in hashes.items()
-        ],
+        [TensorSpec(name, found.spec.dtype, (shard.rows, *found.spec.shape)) for name, found in hashes.items()],
     )
     start = file.tell()
     for entry in entries:
@@ -137,8 +131,6 @@ def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _root(document: JobDocument, hashes: dict[str, _ColumnHash]) -> bytes:
-    specs = [
-        TensorSpec(spec.name, spec.dtype, (document.rows, *spec.shape)) for spec in document.columns
-    ]
+    specs = [TensorSpec(spec.name, spec.dtype, (document.rows, *spec.shape)) for spec in document.columns]
     leaves = {name: found.leaves() for name, found in hashes.items()}
     return StateTree(chunk_leaf(header_chunk(specs)), leaves).root

@@ -63,9 +63,12 @@ def _part(builder: ProgramBuilder, sequence: int, at: int) -> int:
     _, *shape = builder.type(sequence).shape
     rest = [0] * len(shape)
     one = builder.node(
-        "slice", sequence,
-        starts=[at, *rest], stops=[at + 1, *shape], steps=[1] * (1 + len(shape)),
-    )  # fmt: skip
+        "slice",
+        sequence,
+        starts=[at, *rest],
+        stops=[at + 1, *shape],
+        steps=[1] * (1 + len(shape)),
+    )
     return builder.node("reshape", one, shape=shape)
 
 

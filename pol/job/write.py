@@ -76,9 +76,7 @@ def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
     columns = {name: source.data[name] for name in sorted(source.data)}
     rows = {array.shape[0] if array.ndim else 0 for array in columns.values()}
     if len(rows) != 1 or not min(rows):
-        raise JobError(
-            "columns", "the columns do not have one and the same number of rows", "check the data"
-        )
+        raise JobError("columns", "the columns do not have one and the same number of rows", "check the data")
     return columns, rows.pop()
 
 
@@ -99,8 +97,7 @@ def _write_shards(
     shards = []
     for index, first in enumerate(range(0, rows, shard_rows)):
         part = {
-            name: canonical_array(array[first : first + shard_rows], f"data.{name}")
-            for name, array in columns.items()
+            name: canonical_array(array[first : first + shard_rows], f"data.{name}") for name, array in columns.items()
         }
         data = dump_safetensors(part)
         name = f"{index:05d}.safetensors"
@@ -146,8 +143,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             segment_steps=source.segment_steps,
             aggregation=source.aggregation,
             columns=tuple(
-                TensorSpec(name, dtype_name(array, name), array.shape[1:])
-                for name, array in columns.items()
+                TensorSpec(name, dtype_name(array, name), array.shape[1:]) for name, array in columns.items()
             ),
             rows=rows,
             shards=shards,

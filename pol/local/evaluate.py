@@ -36,18 +36,14 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
     return columns
 
 
-def evaluate(
-    job: Job, state: State, holdout: Mapping[str, Array], runner: Backend | None = None
-) -> dict[str, float]:
+def evaluate(job: Job, state: State, holdout: Mapping[str, Array], runner: Backend | None = None) -> dict[str, float]:
     """Return the job's metrics of a global state on ``holdout``, each the mean over whole batches.
 
     Where exactly one column holds classes (integers, one a row), ``majority_baseline`` is added: the share of
     the holdout's most frequent class, which is what a model that learned nothing reaches at best.
     """
     document = job.document
-    batch = next(
-        (spec.shape[0] for spec in document.eval.inputs if spec.name.startswith("batch.")), 1
-    )
+    batch = next((spec.shape[0] for spec in document.eval.inputs if spec.name.startswith("batch.")), 1)
     rows = min((len(array) for array in holdout.values()), default=0)
     if rows < batch:
         reason = f"has {rows} rows, fewer than a batch of {batch}"

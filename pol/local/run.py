@@ -143,9 +143,7 @@ def run_locally(
         # In the order of steps: the last one of a slot stays.
         losses.append({slot: loss for _, slot, loss in values})
         loss = float(np.mean([loss for *_, loss in values]))
-        reports.append(
-            RoundReport(round=round, loss=loss, metrics=metrics, state_root=result.root.hex())
-        )
+        reports.append(RoundReport(round=round, loss=loss, metrics=metrics, state_root=result.root.hex()))
     after = reports[-1].metrics if reports else before
     finished = LocalRun(
         state=state,
@@ -183,9 +181,7 @@ def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, f
     return [(b.step, slot, metric_values(b.metrics)[0]) for b in boundaries if b.metrics]
 
 
-def _saved(
-    finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path
-) -> LocalRun:
+def _saved(finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
     model.write_bytes(dump_safetensors(ModelNames(finished.state)))

@@ -40,7 +40,8 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "processor": ((), _STATUS),
     "rounds_exactly": ((), _STATUS),
     "product": (
-        (_STATUS, _SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS
+        (_STATUS, _SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3),
+        _STATUS,
     ),
     "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS), _STATUS),
     "crew_begin": ((_SIZE,), _ADDRESS),
@@ -48,7 +49,7 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
     "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
     **dict.fromkeys(_FUNCTIONS, ((_ADDRESS, _ADDRESS, _SIZE), None)),
-}  # fmt: skip
+}
 
 
 class Library:
@@ -118,15 +119,18 @@ class Library:
             return np.zeros(rest, np.float32)
         result = np.empty(rest, np.float32)
         outer, inner = _size(x.shape[:dim]), _size(x.shape[dim + 1 :])
-        self._check(
-            self._functions.assay_sum(address(x), outer, x.shape[dim], inner, address(result))
-        )
+        self._check(self._functions.assay_sum(address(x), outer, x.shape[dim], inner, address(result)))
         return result
 
     def run(
-        self, words: NDArray[np.int64], bases: ctypes.Array[Any], canonical: bool, not_finite: NDArray[np.uint8],
-        crew: int | None, grain: int,
-    ) -> tuple[int, int] | None:  # fmt: skip
+        self,
+        words: NDArray[np.int64],
+        bases: ctypes.Array[Any],
+        canonical: bool,
+        not_finite: NDArray[np.uint8],
+        crew: int | None,
+        grain: int,
+    ) -> tuple[int, int] | None:
         """Run a tape (:mod:`pol.executor.tape`) on what lies at its bases, and mark outputs that are not finite.
 
         Returns None, or which word begins the instruction that asked for a row that its table does not have, and the
@@ -162,7 +166,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LibraryChoice:
     """The library to compute with; or None, and why in a phrase."""
 
     library: Library | None
@@ -170,14 +174,14 @@ class Choice:
 
 
 @cache
-def choose_library() -> Choice:
+def choose_library() -> LibraryChoice:
     """Return what to compute with; what is wrong with a library that is there is logged.
 
     Raises ExecutionError where the switch names what there is not.
     """
     wanted = os.environ.get(SWITCH, "")
     if wanted == OFF:
-        return Choice(None, f"{SWITCH}={OFF}")
+        return LibraryChoice(None, f"{SWITCH}={OFF}")
     if wanted and wanted not in INSTRUCTION_SETS:
         known = ", ".join((OFF, *INSTRUCTION_SETS))
         raise ExecutionError(SWITCH, f"{wanted!r} is none of {known}")
@@ -186,13 +190,9 @@ def choose_library() -> Choice:
         has = Library(PORTABLE).processor()
     except OSError as error:
         there = (FOLDER / f"{PORTABLE}.so").exists()
-        reason = (
-            f"the native library cannot be loaded: {error}"
-            if there
-            else "no native library was built"
-        )
+        reason = f"the native library cannot be loaded: {error}" if there else "no native library was built"
         log.warning("no native kernels, so NumPy computes, some times slower: %s", reason)
-        return Choice(None, f"{reason} (run make setup)")
+        return LibraryChoice(None, f"{reason} (run make setup)")
     reasons = []
     for name in [wanted] if wanted else INSTRUCTION_SETS:
         if INSTRUCTION_SETS[name] & ~has:
@@ -202,13 +202,13 @@ def choose_library() -> Choice:
         try:
             library = Library(name)
             if answers(library) == KNOWN:
-                return Choice(library)
+                return LibraryChoice(library)
             log.error("the native kernels for %s compute wrongly and are not used", name)
             reasons.append(f"the native library for {name} computes wrongly")
         except (OSError, ExecutionError) as error:
             log.warning("the native kernels for %s are not used: %s", name, error)
             reasons.append(f"the native library for {name} cannot be used ({error})")
-    return Choice(None, "; ".join(reasons))
+    return LibraryChoice(None, "; ".join(reasons))
 
 
 def load_library() -> Library | None:

@@ -67,9 +67,7 @@ def _results(kernels: Kernels) -> list[Array]:
     any_bits = words(_SEED, 1, 1, 3 * 2**12).view(np.float32)
     ordinary = (words(_SEED, 2, 1, 2**12) >> 8).astype(np.float32) * np.float32(2.0**-22) - 2
     results = [
-        kernels.product(bits, left, right)
-        for bits in BITS
-        for left, right in _operands(bits, any_bits, ordinary)
+        kernels.product(bits, left, right) for bits in BITS for left, right in _operands(bits, any_bits, ordinary)
     ]
     results.append(kernels.uniform(_SEED, 3, 2**33 + 1, 1001))
     results += [kernels.function(name, any_bits) for name in ("exp", "log", "tanh", "erf")]

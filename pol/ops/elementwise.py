@@ -21,10 +21,10 @@ from pol.ops.primitive import (
     Function,
     Maker,
     Operands,
+    OpWork,
     Primitive,
     ShapeRule,
     Site,
-    Work,
     check_dtype,
     check_equal_dtype,
     plain,
@@ -85,19 +85,19 @@ def _cast_type(operands: Operands, attributes: Attributes) -> TensorType:
     return TensorType(attributes["dtype"], operands[0].shape)
 
 
-def _run_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _run_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """Operands of different shapes are taken row by row."""
     rank = len(result.shape)
     shapes = [(1,) * (rank - len(operand.shape)) + operand.shape for operand in operands]
     kinds = [[size == 1 for size in shape] for shape in shapes]
-    return Work(elements=FLOPS_PER_RUN * runs(result.shape, kinds))
+    return OpWork(elements=FLOPS_PER_RUN * runs(result.shape, kinds))
 
 
-def _cast_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _cast_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """Where an f32 does not fit an i64 is looked at first."""
     if (operands[0].dtype, result.dtype) != ("f32", "i64"):
-        return Work()
-    return Work(elements=60 * result.elements, calls=6)
+        return OpWork()
+    return OpWork(elements=60 * result.elements, calls=6)
 
 
 def power_of_two(exponent: Array) -> Array:
@@ -193,9 +193,7 @@ def _floor_divide(a: Array, b: Array) -> Array:
     return np.where(is_zero, 0, np.where(is_minus, np.negative(a), quotient))
 
 
-_NUMBERS, _FLOATS, _INTEGRAL, _BOOLS = (
-    _same_dtype(allowed) for allowed in (NUMBERS, FLOATS, _INTEGERS, BOOLS)
-)
+_NUMBERS, _FLOATS, _INTEGRAL, _BOOLS = (_same_dtype(allowed) for allowed in (NUMBERS, FLOATS, _INTEGERS, BOOLS))
 
 ELEMENTWISE = (
     Primitive(name="add", arity=(2, 2), rule=_NUMBERS, reference=plain(np.add), more=_run_work),
@@ -203,16 +201,34 @@ ELEMENTWISE = (
     Primitive(name="mul", arity=(2, 2), rule=_NUMBERS, reference=plain(np.multiply), more=_run_work),
     Primitive(name="div", arity=(2, 2), rule=_FLOATS, reference=plain(np.divide), cost=4, more=_run_work),
     Primitive(
-        name="floor_divide", arity=(2, 2), rule=_INTEGRAL, reference=plain(_floor_divide),
-        cost=500, calls=10, more=_run_work, scratch_result=40,
+        name="floor_divide",
+        arity=(2, 2),
+        rule=_INTEGRAL,
+        reference=plain(_floor_divide),
+        cost=500,
+        calls=10,
+        more=_run_work,
+        scratch_result=40,
     ),
     Primitive(
-        name="maximum", arity=(2, 2), rule=_NUMBERS, reference=_extreme(np.maximum),
-        cost=8, calls=2, scratch_result=4, more=_run_work,
+        name="maximum",
+        arity=(2, 2),
+        rule=_NUMBERS,
+        reference=_extreme(np.maximum),
+        cost=8,
+        calls=2,
+        scratch_result=4,
+        more=_run_work,
     ),
     Primitive(
-        name="minimum", arity=(2, 2), rule=_NUMBERS, reference=_extreme(np.minimum),
-        cost=8, calls=2, scratch_result=4, more=_run_work,
+        name="minimum",
+        arity=(2, 2),
+        rule=_NUMBERS,
+        reference=_extreme(np.minimum),
+        cost=8,
+        calls=2,
+        scratch_result=4,
+        more=_run_work,
     ),
     Primitive(name="neg", arity=(1, 1), rule=_NUMBERS, reference=plain(np.negative)),
     Primitive(name="abs", arity=(1, 1), rule=_NUMBERS, reference=plain(np.abs)),
@@ -232,8 +248,15 @@ ELEMENTWISE = (
     Primitive(name="logical_not", arity=(1, 1), rule=_BOOLS, reference=plain(np.logical_not)),
     Primitive(name="where", arity=(3, 3), rule=_chosen, reference=plain(np.where), cost=100, calls=2, more=_run_work),
     Primitive(
-        name="cast", arity=(1, 1), rule=_cast_type, reference=_cast, attributes={"dtype": Attribute("dtype")},
-        cost=3, calls=3, more=_cast_work, scratch=9,
+        name="cast",
+        arity=(1, 1),
+        rule=_cast_type,
+        reference=_cast,
+        attributes={"dtype": Attribute("dtype")},
+        cost=3,
+        calls=3,
+        more=_cast_work,
+        scratch=9,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

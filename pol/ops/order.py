@@ -12,9 +12,9 @@ from pol.ops.primitive import (
     Attributes,
     Function,
     Operands,
+    OpWork,
     Primitive,
     Site,
-    Work,
     check_dtype,
     checked_dim,
     refuse,
@@ -66,9 +66,9 @@ _PER_ROW, _PER_SUMMAND = 100, 120
 """FLOPs of finding a row that may lie anywhere, and of adding one element to it."""
 
 
-def _added_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _added_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     index, values = operands
-    return Work(elements=_PER_ROW * index.elements + _PER_SUMMAND * values.elements)
+    return OpWork(elements=_PER_ROW * index.elements + _PER_SUMMAND * values.elements)
 
 
 def _positions(operands: Operands, attributes: Attributes) -> TensorType:
@@ -91,15 +91,15 @@ _PER_COMPARISON = 120
 """FLOPs of comparing two elements and moving one of them."""
 
 
-def _sorted_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _sorted_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """A line of n elements is gone through about log2 n times."""
     (operand,) = operands
     size = operand.shape[attributes["dim"]]
     if not operand.elements:
-        return Work()
+        return OpWork()
     levels = max(1, (size - 1).bit_length())
     lines = operand.elements // size
-    return Work(elements=_PER_COMPARISON * levels * operand.elements + FLOPS_PER_RUN * lines)
+    return OpWork(elements=_PER_COMPARISON * levels * operand.elements + FLOPS_PER_RUN * lines)
 
 
 _ROWS = {"rows": Attribute("int", 1)}
@@ -107,12 +107,27 @@ _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1)}
 
 ORDER = (
     Primitive(
-        name="add_rows", arity=(2, 2), rule=_added, reference=_add_rows, attributes=_ROWS,
-        cost=0, calls=12, more=_added_work, scratch=12, may_fail=True,
+        name="add_rows",
+        arity=(2, 2),
+        rule=_added,
+        reference=_add_rows,
+        attributes=_ROWS,
+        cost=0,
+        calls=12,
+        more=_added_work,
+        scratch=12,
+        may_fail=True,
     ),
     Primitive(
-        name="argsort", arity=(1, 1), rule=_positions, reference=_argsort, attributes=_DIM,
-        cost=0, calls=8, more=_sorted_work, scratch=48,
+        name="argsort",
+        arity=(1, 1),
+        rule=_positions,
+        reference=_argsort,
+        attributes=_DIM,
+        cost=0,
+        calls=8,
+        more=_sorted_work,
+        scratch=48,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

@@ -38,10 +38,7 @@ def round_keys(seed: int) -> list[tuple[int, int]]:
     if not 0 <= seed < 2**64:
         raise ValueError(f"the seed {seed} is outside 0..2^64-1")
     low, high = seed & _MASK, seed >> 32
-    return [
-        ((low + index * WEYL[0]) & _MASK, (high + index * WEYL[1]) & _MASK)
-        for index in range(ROUNDS)
-    ]
+    return [((low + index * WEYL[0]) & _MASK, (high + index * WEYL[1]) & _MASK) for index in range(ROUNDS)]
 
 
 def philox(counter: tuple[NDArray[np.uint64], ...], seed: int) -> tuple[NDArray[np.uint64], ...]:

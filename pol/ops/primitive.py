@@ -66,7 +66,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OpWork:
     """Work of a node or program: product FLOPs, elementwise operations, bytes moved, calls of kernels."""
 
     products: int = 0
@@ -77,25 +77,20 @@ class Work:
     @property
     def flops(self) -> int:
         """The one number that is quoted and paid."""
-        return (
-            self.products
-            + self.elements
-            + FLOPS_PER_BYTE * self.moved
-            + FLOPS_PER_CALL * self.calls
-        )
+        return self.products + self.elements + FLOPS_PER_BYTE * self.moved + FLOPS_PER_CALL * self.calls
 
-    def __add__(self, other: "Work") -> "Work":
+    def __add__(self, other: "OpWork") -> "OpWork":
         """Return the work of both."""
-        return Work(
+        return OpWork(
             products=self.products + other.products,
             elements=self.elements + other.elements,
             moved=self.moved + other.moved,
             calls=self.calls + other.calls,
         )
 
-    def times(self, count: int) -> "Work":
+    def times(self, count: int) -> "OpWork":
         """Return the work of doing it so many times."""
-        return Work(
+        return OpWork(
             products=count * self.products,
             elements=count * self.elements,
             moved=count * self.moved,
@@ -126,12 +121,12 @@ class Traffic(Enum):
     VIEW = "nothing, for the result is another view of the operand"
 
 
-WorkRule = Callable[[Operands, Attributes, TensorType], Work]
+WorkRule = Callable[[Operands, Attributes, TensorType], OpWork]
 """Operands, attributes and result to work."""
 
 
-def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
-    return Work()
+def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
+    return OpWork()
 
 
 def _no_bytes(operands: Operands, attributes: Attributes, result: TensorType) -> int:
@@ -177,11 +172,11 @@ class Primitive:
     in_order: bool = False
     may_fail: bool = False
 
-    def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
         """Return the work of one node of this primitive."""
         counted = operands[0] if self.counts_operand else result
         moved = self._moved(operands, result)
-        plain = Work(elements=self.cost * counted.elements, moved=moved, calls=self.calls)
+        plain = OpWork(elements=self.cost * counted.elements, moved=moved, calls=self.calls)
         return plain + self.more(operands, attributes, result)
 
     def scratch_size(self, operands: Operands, attributes: Attributes, result: TensorType) -> int:
@@ -221,9 +216,7 @@ def plain(function: Function) -> Maker:
     return lambda site: function
 
 
-def refuse(
-    field: str, reason: str, remedy: str = "trace the job again with a supported operation"
-) -> JobError:
+def refuse(field: str, reason: str, remedy: str = "trace the job again with a supported operation") -> JobError:
     """Return the error of a node that its row does not allow."""
     return JobError(field, reason, remedy)
 
@@ -268,9 +261,7 @@ def check_element(attributes: Attributes, dtype: str) -> None:
         raise refuse("attrs.value", "an element of bool is 00 or 01")
 
 
-def check_attributes(
-    primitive: Primitive, values: Mapping[str, object]
-) -> dict[str, AttributeValue]:
+def check_attributes(primitive: Primitive, values: Mapping[str, object]) -> dict[str, AttributeValue]:
     """Return the attributes of a node in checked form, exactly those that the primitive has.
 
     Raises JobError with a field relative to the node, such as ``attrs.dims``.
@@ -302,9 +293,7 @@ def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
             return value
         case "dtype" if type(value) is str and value in ITEM_SIZE:
             return value
-        case "element" if (
-            type(value) is str and len(value) <= 16 and not set(value) - set("0123456789abcdef")
-        ):
+        case "element" if type(value) is str and len(value) <= 16 and not set(value) - set("0123456789abcdef"):
             return value
         case "program" if hasattr(value, "output_types"):
             return value

@@ -18,9 +18,9 @@ from pol.ops.primitive import (
     Attributes,
     Function,
     Operands,
+    OpWork,
     Primitive,
     Site,
-    Work,
     check_dtype,
     refuse,
 )
@@ -152,13 +152,13 @@ TIMES = {8: 1, 15: 1, 22: 3}
 """How often the time of 15 bits a product takes, at most, on an executor that computes it its own way."""
 
 
-def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     left, right = operands
     matrices = prod(left.shape[:-2])
     rows = matrices * (left.shape[-2] + right.shape[-2] + right.shape[-1])
     elements = PER_OPERAND * (left.elements + right.elements) + PER_ROW * rows
     elements += PER_RESULT * result.elements + PER_MATRIX * matrices
-    return Work(products=TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
+    return OpWork(products=TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
 
 
 PER_ROW_BYTES = 64
@@ -172,18 +172,20 @@ def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> 
     at_once = prod(left.shape[:-2]) * min(rows, rows_at_once(left, right))
     sums = at_once * right.shape[-1]
     wide = 8 * (right.elements + at_once * summed + sums)
-    return (
-        wide
-        + (8 * sums if summed > BLOCK else 0)
-        + PER_ROW_BYTES * (left.elements + right.elements) // summed
-    )
+    return wide + (8 * sums if summed > BLOCK else 0) + PER_ROW_BYTES * (left.elements + right.elements) // summed
 
 
 PRODUCT = (
     Primitive(
-        name="matmul", arity=(2, 2), rule=_multiplied, reference=_matmul,
+        name="matmul",
+        arity=(2, 2),
+        rule=_multiplied,
+        reference=_matmul,
         attributes={"bits": Attribute("choice", choices=BITS)},
-        cost=0, calls=50, more=_product_work, more_scratch=_scratch,
+        cost=0,
+        calls=50,
+        more=_product_work,
+        more_scratch=_scratch,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

@@ -17,9 +17,9 @@ from pol.ops.primitive import (
     Attributes,
     Function,
     Operands,
+    OpWork,
     Primitive,
     Site,
-    Work,
     check_dtype,
     checked_dim,
     refuse,
@@ -137,33 +137,33 @@ _CALLS_PER_LEVEL = 3
 """Calls of a level of a halving sum."""
 
 
-def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """A halving sum has a level for each bit of every dimension, and takes each row of what comes before it."""
     if result.dtype != "f32":
-        widened = Work(elements=8 * operands[0].elements, calls=6)
+        widened = OpWork(elements=8 * operands[0].elements, calls=6)
         return widened + _reduced_work(operands, attributes, result)
     shape = list(operands[0].shape)
-    work = Work()
+    work = OpWork()
     for dim in attributes["dims"]:
         levels = max(0, shape[dim] - 1).bit_length()
         rows = prod(shape[:dim])
-        work += Work(elements=FLOPS_PER_RUN * levels * rows, calls=2 + _CALLS_PER_LEVEL * levels)
+        work += OpWork(elements=FLOPS_PER_RUN * levels * rows, calls=2 + _CALLS_PER_LEVEL * levels)
         shape[dim] = 1
     return work
 
 
-def _reduced_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _reduced_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     (operand,) = operands
     kinds = [dim in attributes["dims"] for dim in range(len(operand.shape))]
-    return Work(elements=FLOPS_PER_RUN * runs(operand.shape, [kinds]))
+    return OpWork(elements=FLOPS_PER_RUN * runs(operand.shape, [kinds]))
 
 
-def _found_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _found_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """Rows are compared with their largest element, and searched."""
     (operand,) = operands
     kinds = [dim == attributes["dim"] for dim in range(len(operand.shape))]
     rows = 2 * runs(operand.shape, [kinds]) + result.elements
-    return Work(elements=FLOPS_PER_RUN * rows)
+    return OpWork(elements=FLOPS_PER_RUN * rows)
 
 
 _KEEPDIM = {"keepdim": Attribute("bool")}
@@ -172,16 +172,39 @@ _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1), **_KEEPDIM}
 
 REDUCE = (
     Primitive(
-        name="sum", arity=(1, 1), rule=_summed, reference=_sum, attributes=_DIMS,
-        counts_operand=True, calls=2, more=_sum_work, scratch=8,
+        name="sum",
+        arity=(1, 1),
+        rule=_summed,
+        reference=_sum,
+        attributes=_DIMS,
+        counts_operand=True,
+        calls=2,
+        more=_sum_work,
+        scratch=8,
     ),
     Primitive(
-        name="amax", arity=(1, 1), rule=_largest, reference=_amax, attributes=_DIMS,
-        counts_operand=True, calls=4, more=_reduced_work, scratch_result=8,
+        name="amax",
+        arity=(1, 1),
+        rule=_largest,
+        reference=_amax,
+        attributes=_DIMS,
+        counts_operand=True,
+        calls=4,
+        more=_reduced_work,
+        scratch_result=8,
     ),
     Primitive(
-        name="argmax", arity=(1, 1), rule=_largest_index, reference=_argmax, attributes=_DIM,
-        cost=24, counts_operand=True, calls=6, more=_found_work, scratch=9, scratch_result=17,
+        name="argmax",
+        arity=(1, 1),
+        rule=_largest_index,
+        reference=_argmax,
+        attributes=_DIM,
+        cost=24,
+        counts_operand=True,
+        calls=6,
+        more=_found_work,
+        scratch=9,
+        scratch_result=17,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

@@ -19,9 +19,9 @@ from pol.ops.primitive import (
     Attribute,
     Attributes,
     Operands,
+    OpWork,
     Primitive,
     Traffic,
-    Work,
     refuse,
 )
 from pol.values import TensorSpec, TensorType
@@ -43,7 +43,7 @@ class Body(Protocol):
         """Names of outputs to numbers of values."""
 
     @property
-    def work(self) -> Work:
+    def work(self) -> OpWork:
         """Work of one turn."""
 
     @property
@@ -59,7 +59,7 @@ class Body(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RepeatForm:
     """How many operands of a repeat are carried, sequences and constants, and the parts of its result in their order.
 
     ``parts`` are name and type of each output of the body; what is stacked has its turns in front.
@@ -71,7 +71,7 @@ class Form:
     parts: tuple[tuple[str, TensorType], ...]
 
 
-def form(body: Body, count: int) -> Form:
+def form(body: Body, count: int) -> RepeatForm:
     """Return the form of a repeat of a body, whose names have to be those of one."""
     counts = dict.fromkeys(_KINDS, 0)
     at = 0
@@ -86,13 +86,11 @@ def form(body: Body, count: int) -> Form:
     carries = [f"{CARRY}.{index}" for index in range(counts[CARRY])]
     stacks = [f"{STACKED}.{index}" for index in range(len(types) - len(carries))]
     if not types or set(types) != {*carries, *stacks}:
-        reason = (
-            f"these are not {counts[CARRY]} values that are carried, and others that are stacked"
-        )
+        reason = f"these are not {counts[CARRY]} values that are carried, and others that are stacked"
         raise refuse("attrs.body.outputs", reason, _REMEDY)
     parts = [(name, types[name]) for name in carries]
     parts += [(n, TensorType(types[n].dtype, (count, *types[n].shape))) for n in stacks]
-    return Form(
+    return RepeatForm(
         carried=counts[CARRY],
         sequences=counts[SEQUENCE],
         constants=counts[CONSTANT],
@@ -126,12 +124,12 @@ def _carried_size(body: Body) -> int:
     return sum(spec.type.size for spec in body.inputs if spec.name.startswith(CARRY))
 
 
-def _turns_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _turns_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """Each turn's work, its way through sequences and stacks, and moving on what is carried."""
     body: Body = attributes["body"]
     count: int = attributes["count"]
     calls = 2 + len(body.inputs) + 2 * len(body.outputs)
-    turn = body.work + Work(moved=2 * _carried_size(body), calls=calls)
+    turn = body.work + OpWork(moved=2 * _carried_size(body), calls=calls)
     return turn.times(count)
 
 
@@ -149,8 +147,17 @@ _ATTRIBUTES = {
 
 REPEAT = (
     Primitive(
-        name="repeat", arity=(0, MAX_REPEATED), rule=_repeated, reference=None, attributes=_ATTRIBUTES,
-        cost=0, calls=8, traffic=Traffic.RESULT, more=_turns_work, more_scratch=_turn_size, in_order=True,
+        name="repeat",
+        arity=(0, MAX_REPEATED),
+        rule=_repeated,
+        reference=None,
+        attributes=_ATTRIBUTES,
+        cost=0,
+        calls=8,
+        traffic=Traffic.RESULT,
+        more=_turns_work,
+        more_scratch=_turn_size,
+        in_order=True,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

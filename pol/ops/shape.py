@@ -17,10 +17,10 @@ from pol.ops.primitive import (
     Attributes,
     Function,
     Operands,
+    OpWork,
     Primitive,
     Site,
     Traffic,
-    Work,
     check_element,
     check_equal_dtype,
     check_length,
@@ -175,30 +175,30 @@ _PER_ROW = 100
 """FLOPs of finding a row that may lie anywhere."""
 
 
-def _rows_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
-    return Work(elements=_PER_ROW * operands[1].elements)
+def _rows_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
+    return OpWork(elements=_PER_ROW * operands[1].elements)
 
 
-def _parts_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _parts_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """Each operand is written row by row."""
     rows = len(operands) * prod(result.shape[: attributes["dim"]])
-    return Work(elements=FLOPS_PER_RUN * rows, calls=len(operands))
+    return OpWork(elements=FLOPS_PER_RUN * rows, calls=len(operands))
 
 
-def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """A part of a value, or a value inside another, is copied row by row."""
     whole = max(operands[0].shape, result.shape)
     part = min(operands[0].shape, result.shape)
     kinds = [size == other for size, other in zip(whole, part, strict=True)]
-    return Work(elements=FLOPS_PER_RUN * runs(part, [kinds]))
+    return OpWork(elements=FLOPS_PER_RUN * runs(part, [kinds]))
 
 
-def _turned_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _turned_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     """Elements that lie apart are read one by one, rows that stay together in one go."""
     dims = attributes["dims"]
     if not dims or dims[-1] == len(dims) - 1:
-        return Work(elements=FLOPS_PER_RUN * prod(result.shape[:-1]))
-    return Work(elements=_PER_ROW * result.elements)
+        return OpWork(elements=FLOPS_PER_RUN * prod(result.shape[:-1]))
+    return OpWork(elements=_PER_ROW * result.elements)
 
 
 _SLICE = {"starts": Attribute("ints"), "stops": Attribute("ints"), "steps": Attribute("ints", 1)}
@@ -209,32 +209,76 @@ _PAD = {"low": Attribute("ints"), "high": Attribute("ints"), "value": Attribute(
 
 SHAPE = (
     Primitive(
-        name="reshape", arity=(1, 1), rule=_reshaped, reference=_reshape, attributes=_SHAPE,
-        cost=0, traffic=Traffic.VIEW,
+        name="reshape",
+        arity=(1, 1),
+        rule=_reshaped,
+        reference=_reshape,
+        attributes=_SHAPE,
+        cost=0,
+        traffic=Traffic.VIEW,
     ),
     Primitive(
-        name="permute", arity=(1, 1), rule=_permuted, reference=_permute, attributes=_DIMS,
-        cost=4, calls=2, more=_turned_work,
+        name="permute",
+        arity=(1, 1),
+        rule=_permuted,
+        reference=_permute,
+        attributes=_DIMS,
+        cost=4,
+        calls=2,
+        more=_turned_work,
     ),
     Primitive(
-        name="broadcast", arity=(1, 1), rule=_repeated, reference=_broadcast, attributes=_SHAPE,
-        cost=0, calls=5, traffic=Traffic.VIEW, repeats=True,
+        name="broadcast",
+        arity=(1, 1),
+        rule=_repeated,
+        reference=_broadcast,
+        attributes=_SHAPE,
+        cost=0,
+        calls=5,
+        traffic=Traffic.VIEW,
+        repeats=True,
     ),
     Primitive(
-        name="slice", arity=(1, 1), rule=_sliced, reference=_slice, attributes=_SLICE,
-        cost=40, calls=4, traffic=Traffic.RESULT, more=_inner_work,
+        name="slice",
+        arity=(1, 1),
+        rule=_sliced,
+        reference=_slice,
+        attributes=_SLICE,
+        cost=40,
+        calls=4,
+        traffic=Traffic.RESULT,
+        more=_inner_work,
     ),
     Primitive(
-        name="concat", arity=(1, MAX_OPERANDS), rule=_joined, reference=_concat, attributes=_DIM,
-        cost=0, more=_parts_work,
+        name="concat",
+        arity=(1, MAX_OPERANDS),
+        rule=_joined,
+        reference=_concat,
+        attributes=_DIM,
+        cost=0,
+        more=_parts_work,
     ),
     Primitive(
-        name="pad", arity=(1, 1), rule=_padded, reference=_pad, attributes=_PAD,
-        cost=8, calls=6, more=_inner_work,
+        name="pad",
+        arity=(1, 1),
+        rule=_padded,
+        reference=_pad,
+        attributes=_PAD,
+        cost=8,
+        calls=6,
+        more=_inner_work,
     ),
     Primitive(
-        name="take", arity=(2, 2), rule=_taken, reference=_take,
-        cost=0, calls=5, traffic=Traffic.ROWS, more=_rows_work, scratch=3, may_fail=True,
+        name="take",
+        arity=(2, 2),
+        rule=_taken,
+        reference=_take,
+        cost=0,
+        calls=5,
+        traffic=Traffic.ROWS,
+        more=_rows_work,
+        scratch=3,
+        may_fail=True,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

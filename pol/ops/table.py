@@ -25,9 +25,7 @@ PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
 """Name of the operation to its row."""
 
 
-def infer(
-    op: str, operands: Operands, values: Mapping[str, object]
-) -> tuple[dict[str, AttributeValue], TensorType]:
+def infer(op: str, operands: Operands, values: Mapping[str, object]) -> tuple[dict[str, AttributeValue], TensorType]:
     """Check one node and return its attributes in checked form and the type of its result.
 
     A body is a checked program (:func:`pol.job.program.infer_node` makes one of what JSON has).

@@ -18,9 +18,9 @@ from pol.ops.primitive import (
     Attributes,
     Function,
     Operands,
+    OpWork,
     Primitive,
     Site,
-    Work,
     check_dtype,
     check_length,
     refuse,
@@ -64,9 +64,7 @@ def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
     for name in _LISTS:
         check_length(attributes[name], x.shape[1:], name)
     lists = (attributes[name] for name in _LISTS)
-    for dim, (size, start, stride, count, places, step) in enumerate(
-        zip(x.shape[1:], *lists, strict=True)
-    ):
+    for dim, (size, start, stride, count, places, step) in enumerate(zip(x.shape[1:], *lists, strict=True)):
         last, away = start + (count - 1) * stride, (places - 1) * step
         if start + min(0, away) < 0 or last + max(0, away) >= size:
             raise refuse(f"attrs.starts[{dim}]", f"windows lie outside a dimension of {size}")
@@ -79,9 +77,7 @@ def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
     return TensorType("f32", (groups, rows, columns))
 
 
-def offsets(
-    shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]
-) -> Array:
+def offsets(shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> Array:
     """Return the number of the element at ``start + i x step`` of a value, for each i of each dimension, in order."""
     found: Array = np.zeros(1, np.int64)
     for size, start, step, count in zip(shape, starts, steps, sizes, strict=True):
@@ -99,9 +95,7 @@ class _Columns:
         nowhere = (0,) * (len(shape) - 1)
         rest = shape[1:]
         self._places = offsets(rest, nowhere, attributes["steps"], attributes["kernel"])
-        self._windows = offsets(
-            rest, attributes["starts"], attributes["strides"], attributes["counts"]
-        )
+        self._windows = offsets(rest, attributes["starts"], attributes["strides"], attributes["counts"])
         self.count = len(self._windows)
         self.height = self.per_group * len(self._places)
         self.at_once = at_once(self.groups * max(self.height, self.rows))
@@ -175,7 +169,7 @@ _PER_ROW, _PER_TAKEN, _PER_GROUP = 1_000, 60, 8_000
 """FLOPs of scaling a row or column, of laying an element out, and of a group of channels."""
 
 
-def _work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     left, x = operands
     groups, rows, summed = left.shape
     taken = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
@@ -187,7 +181,7 @@ def _work(operands: Operands, attributes: Attributes, result: TensorType) -> Wor
     parts = -(-prod(attributes["counts"]) // at_once(max(height, groups * rows)))
     elements += PER_RESULT * result.elements + _PER_GROUP * groups * parts
     flops = 2 * result.elements * summed
-    return Work(products=TIMES[attributes["bits"]] * flops, elements=elements, calls=80 * parts)
+    return OpWork(products=TIMES[attributes["bits"]] * flops, elements=elements, calls=80 * parts)
 
 
 def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
@@ -209,12 +203,23 @@ def _ints(low: int) -> Attribute:
 
 WINDOWS = (
     Primitive(
-        name="matmul_windows", arity=(2, 2), rule=_multiplied, reference=_windows_product,
+        name="matmul_windows",
+        arity=(2, 2),
+        rule=_multiplied,
+        reference=_windows_product,
         attributes={
-            "bits": Attribute("choice", choices=BITS), "transposed": Attribute("bool"), "starts": _ints(0),
-            "strides": _ints(1), "counts": _ints(1), "kernel": _ints(1), "steps": _ints(-MAX_DIMENSION),
+            "bits": Attribute("choice", choices=BITS),
+            "transposed": Attribute("bool"),
+            "starts": _ints(0),
+            "strides": _ints(1),
+            "counts": _ints(1),
+            "kernel": _ints(1),
+            "steps": _ints(-MAX_DIMENSION),
         },
-        cost=0, calls=200, more=_work, more_scratch=_scratch,
+        cost=0,
+        calls=200,
+        more=_work,
+        more_scratch=_scratch,
     ),
-)  # fmt: skip
+)
 """Rows of the table."""

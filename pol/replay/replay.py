@@ -83,9 +83,7 @@ RUN_FOLDER, STATES_FOLDER = "run", "states"
 """Of a job's directory, what a run leaves there unless told otherwise; and of that, the states that it has kept."""
 _REMEDY = "give the job directory that the run was made from"
 _OTHER_START = "it does not start from the state of the round before"
-_OTHER_LOCAL_START = (
-    "it does not start from the local state that the slot ended the round before in"
-)
+_OTHER_LOCAL_START = "it does not start from the local state that the slot ended the round before in"
 _KEEP = "run the job again and keep its states (--keep-states, or keep_states=True), or check all segments"
 
 
@@ -230,8 +228,7 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
         raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
     whole = len(trace.shares) == len(trace.round_roots) * document.slots
     if not whole or any(
-        (share.round, share.slot) != divmod(index, document.slots)
-        for index, share in enumerate(trace.shares)
+        (share.round, share.slot) != divmod(index, document.slots) for index, share in enumerate(trace.shares)
     ):
         raise TraceError("shares", "there is not one of each slot in each round", _REMEDY)
 
@@ -298,9 +295,7 @@ class _Checker:
         part = slice(round * self._slots, (round + 1) * self._slots)
         return list(zip(self._trace.shares[part], self._drawn[part], strict=True))
 
-    def _share(
-        self, share: ShareRecord, drawn: tuple[int, ...], states: _States
-    ) -> tuple[Check, State]:
+    def _share(self, share: ShareRecord, drawn: tuple[int, ...], states: _States) -> tuple[Check, State]:
         """Check hashes, replay the ``drawn`` segments in order, then the update; the update is empty after a fault."""
         checked = 0
 
@@ -337,9 +332,7 @@ class _Checker:
             return failed("the update is not what its opening and closing states make")
         if result.local_out_root != share.local_out_root:
             return failed("the local state after the share is another one")
-        done = Check(
-            round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault=""
-        )
+        done = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
         return done, result.update
 
     def _wrong_shape(self, share: ShareRecord) -> str:
@@ -361,11 +354,7 @@ class _Checker:
         if promised.root == found.root:
             return ""
         same = (promised.global_root, promised.local_root) == (found.global_root, found.local_root)
-        return (
-            f"segment {index} has other metrics"
-            if same
-            else f"segment {index} ends in another state"
-        )
+        return f"segment {index} has other metrics" if same else f"segment {index} ends in another state"
 
     def _aggregation(
         self, round: int, promised: bytes, opening: State, updates: Sequence[State]

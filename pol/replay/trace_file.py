@@ -57,9 +57,7 @@ class ShareRecord(Readable):
         for index, boundary in enumerate(self.boundaries):
             if boundary.index != index:
                 return f"boundary {index} is numbered {boundary.index}"
-            if boundary.root != boundary_root(
-                boundary.global_root, boundary.local_root, boundary.metrics
-            ):
+            if boundary.root != boundary_root(boundary.global_root, boundary.local_root, boundary.metrics):
                 return f"the root of boundary {index} is not the hash of its two states' roots and its metrics"
         if self.boundaries[0].metrics:
             return "boundary 0 has metrics"

@@ -56,11 +56,7 @@ def check_leaf(trace_root: bytes, segments: int, leaf: TraceLeaf) -> bool:
     The tree has n leaves, one for each boundary but the opening. False, never an error, for a leaf of any content. That
     the step is the one of this index is not checked here: the leaf is what its provider committed to, right or wrong.
     """
-    well_formed = (
-        1 <= leaf.index <= segments
-        and 0 <= leaf.step < 2**64
-        and len(leaf.boundary_root) == HASH_SIZE
-    )
+    well_formed = 1 <= leaf.index <= segments and 0 <= leaf.step < 2**64 and len(leaf.boundary_root) == HASH_SIZE
     if not well_formed:
         return False
     return verify_path(leaf_hash(leaf), leaf.index - 1, segments, leaf.path, trace_root)

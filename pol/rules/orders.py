@@ -65,17 +65,13 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
         reason = f"auditors need a window of {window} s, and the longest is {kept.window_max} s"
         steps = largest_segment(terms, kept, validators)
         remedy = (
-            f"at most {steps} steps a segment"
-            if steps
-            else "use a smaller model or batch, fewer slots, or less data"
+            f"at most {steps} steps a segment" if steps else "use a smaller model or batch, fewer slots, or less data"
         )
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
     able = sum(is_eligible(terms, kept, audit_ms, found.speed, found.rate) for found in validators)
     if able < LEAST_ELIGIBLE:
         reason = f"{able} of the validators could audit it, and {LEAST_ELIGIBLE} have to"
-        raise Refusal(
-            TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators"
-        )
+        raise Refusal(TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators")
     return Auditable(audit_ms, window)
 
 
@@ -85,9 +81,7 @@ def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
     return max(window, fetch)
 
 
-def least_deposit(
-    terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()
-) -> int:
+def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()) -> int:
     """Return what an order has to lock (``uassay``), and never less than ``order_min``.
 
     All work at the price limit, and beside it the least audit fee of each round, in the dearest of the ``tiers`` that

@@ -46,9 +46,7 @@ class Outlook(Readable):
     window: int
 
 
-def outlook(
-    terms: JobTerms, params: Params, slot_speed: int, slots: int, audit_ms: int | None = None
-) -> Outlook:
+def outlook(terms: JobTerms, params: Params, slot_speed: int, slots: int, audit_ms: int | None = None) -> Outlook:
     """Return what to expect where ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
 
     ``audit_ms`` is the audit time that a chain has for it (milliseconds); else auditors promise what they do at least.

@@ -79,14 +79,10 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
 
 def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
     """Return the least audit fee of a round (``uassay``), rounded up: what one stage's seats get at the price limit."""
-    return params.auditors * (
-        price_ceil(least_work(terms, params), price_limit) + params.answer_fee
-    )
+    return params.auditors * (price_ceil(least_work(terms, params), price_limit) + params.answer_fee)
 
 
-def segment_count(
-    terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int
-) -> int:
+def segment_count(terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int) -> int:
     """Return how many segments a panel draws: those that always are, and further ones as far as fee and time go.
 
     Whoever recomputes what is always drawn in ``audit_ms`` takes at most its part of that for each further segment. So
@@ -105,7 +101,7 @@ def segment_count(
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ShareExtent:
     """How far an accepted share goes: its whole segments, and where the job stops behind them, if it does."""
 
     slot: int
@@ -120,7 +116,7 @@ class Extent:
 
 
 def draw_places(
-    seed: bytes, shares: Sequence[Extent], segments: int, stopped: Place | None = None
+    seed: bytes, shares: Sequence[ShareExtent], segments: int, stopped: Place | None = None
 ) -> tuple[Place, ...]:
     """Draw the places of a panel: the aggregation, the update of one share, and so many different segments.
 
@@ -135,26 +131,22 @@ def draw_places(
     if named.kind is not AuditKind.UPDATE and ends:
         (updated,) = draw(hash_fields("assay/panel/update", seed), len(ends), 1)
         end = ends[updated]
-        places.append(
-            Place(kind=AuditKind.UPDATE, slot=end.slot, issue=end.issue, segment=end.segments)
-        )
+        places.append(Place(kind=AuditKind.UPDATE, slot=end.slot, issue=end.issue, segment=end.segments))
     population = sum(extent.begun(stopped) for extent in shares)
     count = segments - (named.kind is AuditKind.SEGMENT)
     numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
     return (*places, *(_segment(shares, number, stopped) for number in numbers))
 
 
-def _has_update(extent: Extent) -> bool:
+def _has_update(extent: ShareExtent) -> bool:
     """Tell whether all segments of a share are whole: then its update was begun, too."""
     return extent.stop is None or extent.stop.kind is AuditKind.UPDATE
 
 
-def _segment(shares: Sequence[Extent], number: int, stopped: Place | None) -> Place:
+def _segment(shares: Sequence[ShareExtent], number: int, stopped: Place | None) -> Place:
     for extent in shares:
         if number < extent.begun(stopped):
-            return Place(
-                kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=number
-            )
+            return Place(kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=number)
         number -= extent.begun(stopped)
     raise ValueError("no share has this segment")
 
@@ -184,9 +176,7 @@ def compute_audit_ms(terms: JobTerms, params: OrderParams, validators: Iterable[
     The least in which validators with ``eligible_bps`` of the stake, and at least twice as many as ``auditors`` or all,
     do the places that are always drawn. So who promises the highest speed is never the only one to sit.
     """
-    times = sorted(
-        (promised_ms(terms, params, found.speed, found.rate), found.stake) for found in validators
-    )
+    times = sorted((promised_ms(terms, params, found.speed, found.rate), found.stake) for found in validators)
     if not params.auditors or not times:
         return 0
     needed = sum(stake for _, stake in times) * params.eligible_bps
@@ -240,9 +230,7 @@ def stage_seconds(params: OrderParams, audit_ms: int) -> int:
     return commit_seconds(params, audit_ms) + reveal_seconds(params)
 
 
-def panel_load(
-    terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int
-) -> int:
+def panel_load(terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int) -> int:
     """Return the audit room that seats take (ten-thousandths of a validator): their time, over that to commit.
 
     Each further segment beyond those that are always drawn takes at most its part of ``audit_ms``.

@@ -47,9 +47,7 @@ _OTHER_TENSORS = "the tensors are not the ones that the job names"
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:
     """Return name, dtype and shape of every tensor, in name order."""
-    return tuple(
-        TensorSpec(name, dtype_name(state[name], name), state[name].shape) for name in sorted(state)
-    )
+    return tuple(TensorSpec(name, dtype_name(state[name], name), state[name].shape) for name in sorted(state))
 
 
 def encode_state(state: State) -> bytes:
@@ -202,10 +200,7 @@ def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOW
     NaN or infinity.
     """
     specs = state_specs(state)
-    tensors = {
-        spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name)
-        for spec in specs
-    }
+    tensors = {spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name) for spec in specs}
     return StateTree(chunk_leaf(header_chunk(specs)), tensors)
 
 

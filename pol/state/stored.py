@@ -68,6 +68,4 @@ class StoredState(Mapping[str, Array]):
             left -= len(data)
             items = (len(data) // NUMPY_DTYPES[spec.dtype].itemsize,)
             check_values(array_from_bytes(data, spec.dtype, items, spec.name), spec)
-            yield from (
-                chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE)
-            )
+            yield from (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))

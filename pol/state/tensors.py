@@ -31,7 +31,7 @@ _TOKEN_LIMIT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TensorEntry:
     """A tensor of a file: its bytes are ``start`` to ``stop``, counted from the end of the header."""
 
     name: str
@@ -64,7 +64,7 @@ def _check_metadata(value: object) -> None:
         raise StateError("header", "its __metadata__ is not a map of strings")
 
 
-def _parse_entry(name: str, value: object, limits: Limits) -> Entry:
+def _parse_entry(name: str, value: object, limits: Limits) -> TensorEntry:
     if len(name) > 256:
         raise StateError("header", "a name has more than 256 characters")
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
@@ -79,18 +79,14 @@ def _parse_entry(name: str, value: object, limits: Limits) -> Entry:
     found = TensorType(_FILE_DTYPES[dtype], tuple(shape))
     if found.elements > limits.value_elements:
         raise StateError(name, f"has {found.elements} elements, more than {limits.value_elements}")
-    if (
-        not isinstance(offsets, list)
-        or len(offsets) != 2
-        or not all(type(offset) is int for offset in offsets)
-    ):
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
         raise StateError(name, "its data_offsets are not two integers")
     if offsets[0] < 0 or offsets[1] - offsets[0] != found.size:
         raise StateError(name, f"its data_offsets do not hold {found}")
-    return Entry(name=name, type=found, start=offsets[0], stop=offsets[1])
+    return TensorEntry(name=name, type=found, start=offsets[0], stop=offsets[1])
 
 
-def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[Entry]:
+def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[TensorEntry]:
     fields = _parse_json(header)
     if "__metadata__" in fields:
         _check_metadata(fields.pop("__metadata__"))
@@ -117,7 +113,7 @@ def _header_size(prefix: bytes, limits: Limits) -> int:
     return size
 
 
-def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[Entry]:
+def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[TensorEntry]:
     """Return the tensors of a file in the order of their bytes, which begin where it stands then; StateError."""
     prefix = file.read(_PREFIX)
     size = _header_size(prefix, limits)
@@ -130,7 +126,7 @@ def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[Entry]:
     return _parse_header(header, total - start, limits)
 
 
-def check_entries(entries: Sequence[Entry], specs: Sequence[TensorSpec]) -> None:
+def check_entries(entries: Sequence[TensorEntry], specs: Sequence[TensorSpec]) -> None:
     """Refuse a file that has not exactly these tensors, with a StateError."""
     found = {entry.name: entry.type for entry in entries}
     expected = {spec.name: spec.type for spec in specs}

@@ -259,11 +259,7 @@ class ReplayPool:
                 if worker is not None:
                     worker.kill()
                     worker = None
-                known = (
-                    error
-                    if isinstance(error, PoolError)
-                    else WorkerDied(f"the worker died ({error!r})")
-                )
+                known = error if isinstance(error, PoolError) else WorkerDied(f"the worker died ({error!r})")
                 _fail(task.future, known)
             self._count_running(-1)
             self._ended(time.monotonic() - began, task.future.exception())

@@ -56,9 +56,7 @@ def _corner(builder: ProgramBuilder, value: int, at: int, width: int, rows: int 
     return builder.node("slice", value, starts=starts, stops=stops, steps=[1, 1])
 
 
-def _step(
-    builder: ProgramBuilder, x: int, wanted: int, weights: tuple[int, int], rate: int
-) -> tuple[int, int]:
+def _step(builder: ProgramBuilder, x: int, wanted: int, weights: tuple[int, int], rate: int) -> tuple[int, int]:
     """Return the weights of two layers with tanh between them after one step towards what is wanted."""
 
     def product(left: int, right: int) -> int:
@@ -71,9 +69,7 @@ def _step(
     hidden = builder.node("tanh", product(x, first))
     error = builder.node("sub", product(hidden, second), wanted)
     back = product(error, turned(second))
-    slope = builder.node(
-        "sub", back, builder.node("mul", back, builder.node("mul", hidden, hidden))
-    )
+    slope = builder.node("sub", back, builder.node("mul", back, builder.node("mul", hidden, hidden)))
     gradients = product(turned(x), slope), product(turned(hidden), error)
     after = [
         builder.node("sub", weight, builder.node("mul", gradient, rate))

@@ -140,9 +140,7 @@ def _go_on(
 
     try:
         for index in segments:
-            state, metrics = run_steps(
-                loaded, part, index, state, backend, observe, cancelled, True, aside.finish
-            )
+            state, metrics = run_steps(loaded, part, index, state, backend, observe, cancelled, True, aside.finish)
             aside.begin(partial(at_boundary, index + 1, state, metrics))
     finally:
         aside.finish()
@@ -219,9 +217,7 @@ def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, merkle_root(leaves)) for name, leaves in tree.tensors.items() if leaves)
 
 
-def aggregate(
-    loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend
-) -> AggregateResult:
+def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
     """Return the global state that a round ends in, from the one that it began with.
 
     ``updates`` are those of the accepted shares, one for each slot of the job, in slot order; the order is part of the
@@ -244,6 +240,4 @@ def aggregate(
         raise AggregationFailed(error.field, error.reason) from None
     state = merged(start, outputs, "global.")
     tree = state_tree(state)
-    return AggregateResult(
-        state=state, root=tree.root, count=tree.count, tensor_roots=tensor_roots(tree)
-    )
+    return AggregateResult(state=state, root=tree.root, count=tree.count, tensor_roots=tensor_roots(tree))

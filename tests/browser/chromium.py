@@ -35,9 +35,7 @@ def find_chromium() -> str:
         if os.geteuid() != 0 or shutil.which("apt-get") is None:
             raise NoBrowser("there is no Chromium: install the package chromium, and run it again")
         for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
-            done = subprocess.run(
-                ["apt-get", *command], capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(["apt-get", *command], capture_output=True, text=True, check=False)
             if done.returncode:
                 raise NoBrowser(f"apt-get {command[0]} failed: {done.stderr.strip()[-200:]}")
     raise NoBrowser("Debian's package chromium has no program of a name that is known here")
@@ -164,9 +162,7 @@ class Page:
 
     def ask(self, expression: str) -> Any:
         """Return the value of an expression in the page."""
-        result = self._call(
-            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
-        )
+        result = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in result, (expression, result)
         return result["result"].get("value")
 
@@ -219,9 +215,7 @@ class Page:
         height = int(self.ask("Math.ceil(document.documentElement.getBoundingClientRect().height)"))
         height = min(height, most)
         clip = {"x": 0, "y": 0, "width": self.ask("innerWidth"), "height": height, "scale": 1}
-        made = self._call(
-            "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
-        )
+        made = self._call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         with Image.open(io.BytesIO(base64.b64decode(made["data"]))) as image:
             _with_few_colours(image.convert("RGB")).save(path, optimize=True)
 
@@ -246,8 +240,7 @@ class Page:
         return [
             event["params"]["request"]["url"]
             for event in self._browser.events
-            if event.get("sessionId") == self._session
-            and event["method"] == "Network.requestWillBeSent"
+            if event.get("sessionId") == self._session and event["method"] == "Network.requestWillBeSent"
         ]
 
     def close(self) -> None:

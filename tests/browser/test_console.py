@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.records import Watcher
+from console.records import RecordWatcher
 from console.server import Console
 from consumer.jobs import read_job
 from domain.proof.reasons import ShareReason
@@ -62,7 +62,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     terms = make_terms(rounds=ROUNDS, round_steps=32, segment_steps=4, step_work=1_000_000)
     order_id = market.submit(submit(terms=terms, deposit=1_200_000))
     market.tell(console.known)
-    records = Watcher(console.known, [tmp_path])
+    records = RecordWatcher(console.known, [tmp_path])
 
     def tell() -> None:
         market.write_records(tmp_path, order_id)
@@ -93,9 +93,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
         market.train_round(order_id)
     tell()
     page.wait("document.querySelectorAll('.grid > tbody > tr').length >= 5")
-    page.wait(
-        f"JSON.parse(document.querySelector('#loss').dataset.series).steps.length >= {8 * (ROUNDS - 1)}"
-    )
+    page.wait(f"JSON.parse(document.querySelector('#loss').dataset.series).steps.length >= {8 * (ROUNDS - 1)}")
     page.shot(shots / "console-order-running.png")
     market.answer_all(order_id, ROUNDS - 2)
     market.settle(order_id)
@@ -134,7 +132,7 @@ def test_a_trace_says_who_looked_at_what_and_where_it_differs(
     assert "got the same" in page.text()
     assert "start the console with --job DIRECTORY" in page.text()
     page.ask("window.here = true")
-    records = Watcher(console.known, [tmp_path])
+    records = RecordWatcher(console.known, [tmp_path])
     market.write_records(tmp_path, order_id)
     records.look()
     page.wait("document.querySelector('#curve canvas')")
@@ -147,9 +145,7 @@ def test_a_trace_says_who_looked_at_what_and_where_it_differs(
     records.close()
 
 
-def test_an_order_that_nobody_takes_says_why(
-    market: ToldMarket, console: Console, page: Page, shots: Path
-) -> None:
+def test_an_order_that_nobody_takes_says_why(market: ToldMarket, console: Console, page: Page, shots: Path) -> None:
     order_id = unmatched(market)
     market.tell(console.known)
     page.dark(True)
@@ -245,9 +241,7 @@ def test_a_hostile_moniker_is_text(market: ToldMarket, console: Console, page: P
         assert "<script>alert(" in page.text() or name in ("orders", "members/v0")
 
 
-def test_a_node_that_goes_away_and_comes_back(
-    market: ToldMarket, console: Console, page: Page
-) -> None:
+def test_a_node_that_goes_away_and_comes_back(market: ToldMarket, console: Console, page: Page) -> None:
     page.size(375, 800)
     page.open(console.url)
     page.wait("document.getElementById('away').hidden")
@@ -288,9 +282,7 @@ def test_a_node_that_goes_away_and_comes_back(
         page.wait("document.getElementById('away').hidden")
 
 
-def test_a_thousand_orders_sort_and_turn_pages(
-    market: ToldMarket, console: Console, page: Page, shots: Path
-) -> None:
+def test_a_thousand_orders_sort_and_turn_pages(market: ToldMarket, console: Console, page: Page, shots: Path) -> None:
     order_id = market.run()
     sample = replace(market.order(order_id), unmatched=())
     market.tell(console.known)

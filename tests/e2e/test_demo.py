@@ -95,9 +95,7 @@ def run_demo(directory: Path, *options: str, seconds: float = RUN_SECONDS) -> Ru
             while process.poll() is None:
                 if time.monotonic() >= started + seconds:
                     told = (directory.parent / "err").read_text().splitlines()[-12:]
-                    pytest.fail(
-                        "\n".join([f"the demo has not ended after {seconds:.0f} s:", *told])
-                    )
+                    pytest.fail("\n".join([f"the demo has not ended after {seconds:.0f} s:", *told]))
                 seen |= descendants(process.pid)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.5)
@@ -148,9 +146,7 @@ def check_settled(run: Run) -> None:
     order = summary["order"]
     assert on_chain.order.close_reason == order["closed"] == CloseReason.SETTLED
     assert order["flops_verified"] == order["flops_quoted"] == on_chain.order.work_verified > 0
-    assert (
-        summary["rounds"] == on_chain.order.terms.rounds == sum(r.verified for r in on_chain.rounds)
-    )
+    assert summary["rounds"] == on_chain.order.terms.rounds == sum(r.verified for r in on_chain.rounds)
     # Every uassay of the deposit is somewhere: counted here once more, from the list of payments.
     assert summary["deposit_accounted"] is True
     sums: dict[str, int] = {}
@@ -254,16 +250,24 @@ def test_the_page_to_look_at_comes_first(demo: Run) -> None:
 def test_the_summary_has_everything(demo: Run) -> None:
     summary = demo.summary
     expected = {
-        "validators", "providers", "blocks", "order", "model", "rounds", "verdicts", "cheat",
-        "payouts", "refund", "deposit_accounted", "result", "seconds", "second_order",
-    }  # fmt: skip
+        "validators",
+        "providers",
+        "blocks",
+        "order",
+        "model",
+        "rounds",
+        "verdicts",
+        "cheat",
+        "payouts",
+        "refund",
+        "deposit_accounted",
+        "result",
+        "seconds",
+        "second_order",
+    }
     assert expected <= summary.keys()
-    assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= summary[
-        "order"
-    ].keys()
-    assert {"parameters", "metric", "majority_baseline", "before", "after"} <= summary[
-        "model"
-    ].keys()
+    assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= summary["order"].keys()
+    assert {"parameters", "metric", "majority_baseline", "before", "after"} <= summary["model"].keys()
     assert {"provider", "method", "round", "segment", "slashed"} <= summary["cheat"].keys()
     assert {"path", "sha256"} <= summary["result"].keys()
     phases = {"network", "match", "train_and_verify", "windows", "total"}
@@ -274,8 +278,13 @@ def test_the_summary_has_everything(demo: Run) -> None:
     assert summary["blocks"] > 50
     for verdict in summary["verdicts"]:
         assert {
-            "provider", "round", "segments_committed", "segments_checked", "verdict", "reason",
-        } <= verdict.keys()  # fmt: skip
+            "provider",
+            "round",
+            "segments_committed",
+            "segments_checked",
+            "verdict",
+            "reason",
+        } <= verdict.keys()
         assert verdict["segments_checked"] > 0 or verdict["reason"] in ("no_answer", "late")
     assert all(re.fullmatch("assay1[0-9a-z]{38}", address) for address in summary["payouts"])
 
@@ -327,10 +336,7 @@ def test_the_result_is_what_the_same_job_gives_on_one_machine(demo: Run, tmp_pat
 
 def test_it_loads_into_the_original_model(demo: Run) -> None:
     """As the demo tells people to do it."""
-    script = (
-        "import sys, assay; from examples.market import job;"
-        "print(assay.load_result(job().model, sys.argv[1]))"
-    )
+    script = "import sys, assay; from examples.market import job;print(assay.load_result(job().model, sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", script, demo.summary["result"]["path"]],
         cwd=Path(__file__).parents[2],
@@ -357,9 +363,7 @@ def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("job", ["vision", "gpt", "finetune"])
-def test_another_job_is_settled_and_better_than_what_learns_nothing(
-    job: str, tmp_path: Path
-) -> None:
+def test_another_job_is_settled_and_better_than_what_learns_nothing(job: str, tmp_path: Path) -> None:
     run = run_demo(tmp_path / "network", "--job", job, seconds=600.0)
     check_ended(run)
     check_settled(run)

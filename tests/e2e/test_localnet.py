@@ -59,9 +59,7 @@ def supervisor(directory: Path, *options: str) -> Iterator["subprocess.Popen[byt
 
 def pids(status: dict[str, Any]) -> dict[str, int]:
     """Return the processes that run, by name."""
-    found = {
-        f"{n['moniker']}.{kind}": pid for n in status["nodes"] for kind, pid in n["pids"].items()
-    }
+    found = {f"{n['moniker']}.{kind}": pid for n in status["nodes"] for kind, pid in n["pids"].items()}
     found |= {provider["name"]: provider["pid"] for provider in status["providers"]}
     return {name: pid for name, pid in found.items() if pid}
 
@@ -98,9 +96,7 @@ def run_quickstart(home: str, folder: Path) -> None:
 def look_from_a_program(home: str, order_id: str, model: Path) -> None:
     """See and do from a program what commands show and do."""
     with connect(home=home) as network:
-        assert {bid.id.hex() for bid in network.bids()} == {
-            bid["id"] for bid in assay("bid", "list", "--home", home)
-        }
+        assert {bid.id.hex() for bid in network.bids()} == {bid["id"] for bid in assay("bid", "list", "--home", home)}
         (known,) = network.orders(consumer=network.key.address)
         assert known.id.hex() == order_id
         order = network.order(order_id[:12])

@@ -47,9 +47,7 @@ def differences(name: str, asked: Asked, portable: Library) -> list[str]:
     if answers(asked) != KNOWN:
         found.append("the self-test")
     for precision in BITS:
-        for left, right in (
-            *at_borders(precision, times=1), *long_sums(precision), large(precision)
-        ):  # fmt: skip
+        for left, right in (*at_borders(precision, times=1), *long_sums(precision), large(precision)):
             wanted = portable.product(precision, left, right)
             if bits(asked.product(precision, left, right)) != bits(wanted):
                 found.append(f"{precision} bits, {list(left.shape)} x {list(right.shape)}")

@@ -37,9 +37,7 @@ def long_sums(bits: int) -> Iterator[Pair]:
 def large(bits: int) -> Pair:
     """Return operands of which the left one is not multiplied all at once."""
     rng = np.random.default_rng(bits)
-    return rng.standard_normal((211, 1_003), np.float32), rng.standard_normal(
-        (1_003, 35), np.float32
-    )
+    return rng.standard_normal((211, 1_003), np.float32), rng.standard_normal((1_003, 35), np.float32)
 
 
 def _operand(rng: np.random.Generator, bits: int, *shape: int) -> Array:

@@ -115,9 +115,7 @@ def test_random_programs(executor: Backend, device: str) -> None:
 
 @pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("device", [GPU], indirect=True)
-def test_chains_are_kernels_with_the_bits_of_the_reference(
-    device: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_chains_are_kernels_with_the_bits_of_the_reference(device: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of single nodes, too, and more of them than a process makes otherwise."""
     pytest.importorskip("triton", reason="Triton is not installed here")
     from pol.executor import triton_chains
@@ -176,10 +174,7 @@ def test_the_largest_sums(bits: int, summed: int, device: str) -> None:
 @pytest.mark.parametrize("shape", [(0, 3, 2), (2, 3, 0), (0, 0, 0)])
 def test_products_without_elements(shape: tuple[int, int, int], device: str) -> None:
     rows, summed, columns = shape
-    a, b = (
-        torch.zeros(size, dtype=torch.float64, device=device)
-        for size in ((rows, summed), (summed, columns))
-    )
+    a, b = (torch.zeros(size, dtype=torch.float64, device=device) for size in ((rows, summed), (summed, columns)))
     assert in_digits(a, b, 15).shape == in_floats(a, b, 15).shape
 
 

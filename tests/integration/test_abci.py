@@ -47,9 +47,7 @@ class App:
         self.storage = Storage(directory / "db")
         self.app = Application(self.storage, AppConfig(), beacon_keys=BeaconKeys([beacon_key(0)]))
         methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
-        self.server = AbciServer(
-            methods.table, directory / "abci.sock", self.fatal.append, self.app.prefetch
-        )
+        self.server = AbciServer(methods.table, directory / "abci.sock", self.fatal.append, self.app.prefetch)
         self.server.start()
         self.connections: list[AbciConnection] = []
 
@@ -159,9 +157,7 @@ def test_the_mempool_follows_sequences_and_forgets_them_at_commit(app: App) -> N
         (transfer(9, 0, 2), 9),
     ],
 )
-def test_a_refused_transaction_has_a_code_and_harms_nothing(
-    app: App, raw: bytes, code: int
-) -> None:
+def test_a_refused_transaction_has_a_code_and_harms_nothing(app: App, raw: bytes, code: int) -> None:
     consensus, mempool = app.connect(), app.connect()
     handshake(consensus, GENESIS, (block(1),))
     answer = mempool.call("check_tx", script.check_tx(raw))
@@ -332,9 +328,7 @@ def test_a_state_key_is_proven_against_the_app_hash(app: App) -> None:
         (script.query("/cosmos.bank.v1beta1.Query/Balance", b"\xff\xff"), "sdk", 2),
     ],
 )
-def test_a_query_that_cannot_be_answered_has_a_code(
-    app: App, request_: Any, space: str, code: int
-) -> None:
+def test_a_query_that_cannot_be_answered_has_a_code(app: App, request_: Any, space: str, code: int) -> None:
     consensus, queries = app.connect(), app.connect()
     handshake(consensus, GENESIS, (block(1),))
     answer = queries.call("query", request_)
@@ -402,9 +396,7 @@ def test_snapshots_are_not_offered_and_not_taken(app: App) -> None:
         ("init_chain", script.init_chain(GENESIS), "InitChain on a store at height 1"),
     ],
 )
-def test_what_consensus_must_never_ask_stops_the_node(
-    app: App, name: str, request_: Any, reason: str
-) -> None:
+def test_what_consensus_must_never_ask_stops_the_node(app: App, name: str, request_: Any, reason: str) -> None:
     consensus = app.connect()
     handshake(consensus, GENESIS, (block(1),))
     consensus.send(name, request_)
@@ -448,9 +440,7 @@ def test_a_restart_of_consensus_replays_what_its_dead_predecessor_did_not_see_th
         ({"validators": ()}, "have no power"),
     ],
 )
-def test_a_genesis_that_cannot_be_stops_the_node(
-    app: App, changes: dict[str, Any], reason: str
-) -> None:
+def test_a_genesis_that_cannot_be_stops_the_node(app: App, changes: dict[str, Any], reason: str) -> None:
     bad = replace(GENESIS, **changes)
     consensus = app.connect()
     consensus.send("init_chain", script.init_chain(bad))

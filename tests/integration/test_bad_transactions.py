@@ -72,9 +72,7 @@ class Pair:
         """Decide a block that no mempool was asked about; return the node's results."""
         head = self.head
         done, _ = (
-            one.app.finalize_block(
-                head.height + 1, head.time_ns + SECOND, bytes(range(32)), head.proposer, block
-            )
+            one.app.finalize_block(head.height + 1, head.time_ns + SECOND, bytes(range(32)), head.proposer, block)
             for one, block in ((self.node, raws), (self.twin, twins))
         )
         for one in (self.node, self.twin):
@@ -101,9 +99,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with ExitStack() as stack:
         nodes = [
             stack.enter_context(
-                running(
-                    tmp_path_factory.mktemp(name), chain=genesis(), genesis_time_ns=GENESIS_TIME_NS
-                )
+                running(tmp_path_factory.mktemp(name), chain=genesis(), genesis_time_ns=GENESIS_TIME_NS)
             )
             for name in ("node", "twin")
         ]
@@ -276,9 +272,7 @@ def test_through_cometbft_everything_is_refused_the_same_way(tmp_path: Path) -> 
         node.close()
         node = Node(home, "managed")
         with ChainClient(node.ready["grpc"]) as client:
-            wait_until(
-                lambda: client.status().height > height + 1, "the chain again", START_SECONDS
-            )
+            wait_until(lambda: client.status().height > height + 1, "the chain again", START_SECONDS)
             for old in good[:2]:  # CometBFT has forgotten them; the state has not
                 expect(client.broadcast(old), WRONG_SEQUENCE, "expected 2, got")
             send_and_wait(client, good[2])

@@ -46,9 +46,7 @@ def expected_hashes() -> tuple[bytes, ...]:
     app = Application(storage, AppConfig())
     hashes = [app.init_chain(GENESIS, GENESIS_TIME_NS).app_hash]
     for block in BLOCKS:
-        done = app.finalize_block(
-            block.height, block.time_ns, block.hash, block.proposer, block.items
-        )
+        done = app.finalize_block(block.height, block.time_ns, block.hash, block.proposer, block.items)
         assert [result.code for result in done.result.tx_results] == [0, 0, 0]
         app.commit()
         hashes.append(done.app_hash)
@@ -102,9 +100,7 @@ def finish(directory: Path, decided: int) -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("height", [1, 2])
-def test_killed_around_a_call_of_a_block(
-    tmp_path: Path, height: int, name: str, moment: str
-) -> None:
+def test_killed_around_a_call_of_a_block(tmp_path: Path, height: int, name: str, moment: str) -> None:
     kill_around(tmp_path, BLOCKS[height - 1], name, moment)
     # CometBFT stores a block before FinalizeBlock; until then it may decide the same one again.
     decided = height if name in ("finalize_block", "commit") else height - 1

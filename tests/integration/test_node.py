@@ -192,9 +192,7 @@ def test_a_home_in_use_is_one_sentence(home: Path) -> None:
         (Maker.COMETBFT, "solo", "start it without --solo"),
     ],
 )
-def test_blocks_of_solo_and_of_cometbft_do_not_mix(
-    home: Path, maker: Maker, consensus: str, remedy: str
-) -> None:
+def test_blocks_of_solo_and_of_cometbft_do_not_mix(home: Path, maker: Maker, consensus: str, remedy: str) -> None:
     app_hash = make_a_block(home, maker)
     assert remedy in refused_start(home, consensus)
     assert not ready_path(home).exists()
@@ -232,9 +230,7 @@ def test_an_address_in_use_is_one_sentence(home: Path) -> None:
     assert f"change node.grpc_port (with node_address) in {home / 'config.toml'}" in said
 
 
-@pytest.mark.parametrize(
-    ("name", "setting"), [("rpc", "node.rpc_port in"), ("p2p", "p2p.laddr in")]
-)
+@pytest.mark.parametrize(("name", "setting"), [("rpc", "node.rpc_port in"), ("p2p", "p2p.laddr in")])
 def test_a_port_of_cometbft_in_use_is_one_sentence(home: Path, name: str, setting: str) -> None:
     """And it is said before anything is up."""
     with socket.create_server(read_addresses(comet_home(home))[name]):
@@ -243,9 +239,7 @@ def test_a_port_of_cometbft_in_use_is_one_sentence(home: Path, name: str, settin
     assert f"or change {setting}" in said
 
 
-@pytest.mark.parametrize(
-    "name", ["config/priv_validator_key.json", "data/priv_validator_state.json"]
-)
+@pytest.mark.parametrize("name", ["config/priv_validator_key.json", "data/priv_validator_state.json"])
 def test_a_home_without_what_it_votes_with_is_one_sentence(home: Path, name: str) -> None:
     """CometBFT would make a key of its own, and validate no more."""
     path = comet_home(home) / name

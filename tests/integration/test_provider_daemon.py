@@ -177,9 +177,7 @@ def process(world: World) -> Iterator["subprocess.Popen[str]"]:
 
 def on_chain(signed: t.ShareSubmission, known: OrderResponse) -> OrderResponse:
     """Return the order with the commitment in it."""
-    committed = Share(
-        signed.claim, signed.signature, bytes(32), 1, 1, ShareState.COMMITTED, 0, 0, 0, (), None
-    )
+    committed = Share(signed.claim, signed.signature, bytes(32), 1, 1, ShareState.COMMITTED, 0, 0, 0, (), None)
     return replace(known, shares=(*known.shares, committed))
 
 
@@ -285,9 +283,7 @@ def test_progress_and_loss_are_told(world: World) -> None:
     world.answers.tasks = (s.task(),)
     with daemon(world):
         world.answers.shares.get(timeout=WAIT)
-        told = world.poll_until(
-            lambda request: any(d.phase is t.Phase.SUBMITTED for d in request.doing)
-        )
+        told = world.poll_until(lambda request: any(d.phase is t.Phase.SUBMITTED for d in request.doing))
     (doing,) = told.doing
     assert (doing.step, doing.steps) == (10, 10)
     assert doing.loss != t.NAN_BITS
@@ -450,9 +446,7 @@ def test_a_crash_between_dropping_a_share_and_deleting_it_leaves_nothing(world: 
     assert not list((world.home / "shares").iterdir())
 
 
-def test_a_disk_that_is_full_ends_it_in_a_sentence(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_ends_it_in_a_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Daemon(s.config(world.home), s.CHAIN, world.chain, world.chain)
 
     def full(*_: object) -> None:
@@ -527,9 +521,7 @@ def test_cheating_in_what_is_sent(world: World, method: str) -> None:
     world.answers.tasks = (s.task(seconds_left=1),)
     with daemon(world, cheats.parse(method, s.CHAIN)):
         if method == "never_answer":
-            world.poll_until(
-                lambda request: any(d.phase is t.Phase.UPLOADING for d in request.doing)
-            )
+            world.poll_until(lambda request: any(d.phase is t.Phase.UPLOADING for d in request.doing))
             for _ in range(10):
                 world.answers.polls.get(timeout=WAIT)
             assert world.answers.shares.empty()

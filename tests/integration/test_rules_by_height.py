@@ -111,17 +111,13 @@ def test_a_network_changes_its_rules_at_a_height(tmp_path: Path) -> None:
         # The next block is of the old rules: nobody takes what only the new ones know, and nobody votes for it.
         checked = call("check_tx", script.check_tx(tx))
         assert (checked.codespace, checked.code) == ("sdk", UNKNOWN_REQUEST.number)
-        assert list(call("prepare_proposal", script.prepare(block(2, tx))).txs) == [
-            block(2).items[0]
-        ]
+        assert list(call("prepare_proposal", script.prepare(block(2, tx))).txs) == [block(2).items[0]]
         assert call("process_proposal", script.process(block(2, tx))).status == REJECT
         run(node.connection, block(2))
         assert NICKNAMES.get(node.state(), key(0).address) == b"validator-0"
         # The next block is the first of the new rules: it is checked, proposed and voted for by them.
         assert call("check_tx", script.check_tx(tx)).code == 0
-        assert list(call("prepare_proposal", script.prepare(block(3, tx))).txs) == [
-            *block(3, tx).items
-        ]
+        assert list(call("prepare_proposal", script.prepare(block(3, tx))).txs) == [*block(3, tx).items]
         done = run(node.connection, block(3, tx))
         assert [result.code for result in done.tx_results] == [0, 0]
         assert [event.type for event in done.events if event.type == "rules.changed"]

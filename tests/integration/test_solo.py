@@ -34,13 +34,9 @@ class Solo:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.app = Application(
-            storage, AppConfig(solo=True), beacon_keys=BeaconKeys(map(beacon_key, range(3)))
-        )
+        self.app = Application(storage, AppConfig(solo=True), beacon_keys=BeaconKeys(map(beacon_key, range(3))))
         self.now = GENESIS_TIME_NS
-        self.engine = SoloEngine(
-            self.app, GENESIS, genesis_time_ns=GENESIS_TIME_NS, clock=lambda: self.now
-        )
+        self.engine = SoloEngine(self.app, GENESIS, genesis_time_ns=GENESIS_TIME_NS, clock=lambda: self.now)
 
     def balance(self, account: int) -> int:
         return get_balance(self.app.view().reader, key(account).address, "uassay")

@@ -33,9 +33,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("job") / "odd"
-    write_odd_job(
-        directory, none_at(2 * STEP + SLOT), segment_steps=SEGMENT_STEPS, segments=SEGMENTS
-    )
+    write_odd_job(directory, none_at(2 * STEP + SLOT), segment_steps=SEGMENT_STEPS, segments=SEGMENTS)
     return directory
 
 
@@ -88,9 +86,7 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     assert all(share.state is ShareState.WRONG for share in wrong)
 
     told = tell_stop(on_chain)
-    assert (
-        f"round 1, because the segment {WHOLE} of slot {SLOT} has no result (step {STEP})" in told
-    )
+    assert f"round 1, because the segment {WHOLE} of slot {SLOT} has no result (step {STEP})" in told
     scratch = market.layout.path / "scratch"
     with pytest.raises(ConsumerError) as refused:
         fetch_result(market.client, market.key, order.id, market.job, scratch)

@@ -127,9 +127,7 @@ def test_garbage_counts_as_no_answer_and_its_bond_returns(world: World) -> None:
     assert reasons(verdicts) == {ShareReason.MALFORMED}
     assert all(row.segment == row.segments for row in verdicts)
     shares = world.shares(cheat)
-    assert {(share.state, share.reason) for share in shares} == {
-        (ShareState.RIGHT, ShareReason.NO_ANSWER)
-    }
+    assert {(share.state, share.reason) for share in shares} == {(ShareState.RIGHT, ShareReason.NO_ANSWER)}
     assert world.free_bond(cheat.address) == BOND
 
 
@@ -138,9 +136,7 @@ def test_a_copied_commitment_loses_its_bond(world: World) -> None:
     cheat = world.market.cheat("copy_trace")
     assert reasons(world.verdicts(cheat)) == {ShareReason.TRACE_NOT_BOUND}
     shares = world.shares(cheat)
-    assert {(share.state, share.reason) for share in shares} == {
-        (ShareState.WRONG, ShareReason.NO_ANSWER)
-    }
+    assert {(share.state, share.reason) for share in shares} == {(ShareState.WRONG, ShareReason.NO_ANSWER)}
     assert world.free_bond(cheat.address) == BOND - sum(share.bond for share in shares)
 
 
@@ -151,9 +147,7 @@ def test_a_copied_commitment_loses_its_bond(world: World) -> None:
         ("late", ShareReason.LATE),
     ],
 )
-def test_what_does_not_stand_is_never_committed(
-    world: World, method: str, reason: ShareReason
-) -> None:
+def test_what_does_not_stand_is_never_committed(world: World, method: str, reason: ShareReason) -> None:
     cheat = world.market.cheat(method)
     found = reasons(world.verdicts(cheat))
     # Of its two slots one may not even be trained by the deadline: that is dropped, and never comes.
@@ -181,9 +175,10 @@ def test_every_order_is_finished_by_the_others(world: World) -> None:
         assert ShareReason.NONE in reasons(world.verdicts(honest))
         # The honest provider has earned its part of all rounds, and nobody else in the cluster anything.
         earned = sum(
-            share.work * on_chain.legs[0].price // 10**15 for share in world.shares(honest)
+            share.work * on_chain.legs[0].price // 10**15
+            for share in world.shares(honest)
             if share.state is ShareState.ACCEPTED
-        )  # fmt: skip
+        )
         assert 0 < order.paid("provider") < earned
         assert order.paid("provider", to=honest.address) == order.paid("provider")
         assert world.free_bond(honest.address) == BOND

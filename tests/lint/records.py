@@ -33,9 +33,7 @@ class Built:
 
     def __str__(self) -> str:
         named = [
-            f"*{ast.unparse(value.value)} by name"
-            if isinstance(value, ast.Starred)
-            else f"{name}={ast.unparse(value)}"
+            f"*{ast.unparse(value.value)} by name" if isinstance(value, ast.Starred) else f"{name}={ast.unparse(value)}"
             for name, value in zip(self.record.fields, self.call.args, strict=False)
         ]
         where = f"{self.path}:{self.call.lineno}"
@@ -73,9 +71,7 @@ class Sources:
         match function:
             case ast.Name(id="cls") if owner is not None:
                 return self._record(module, owner)
-            case ast.Call(func=ast.Name(id="type"), args=[ast.Name(id="self")]) if (
-                owner is not None
-            ):
+            case ast.Call(func=ast.Name(id="type"), args=[ast.Name(id="self")]) if owner is not None:
                 return self._record(module, owner)
             case ast.Name(id=name):
                 return self._record(module, name)
@@ -190,8 +186,4 @@ def _field_options(value: ast.expr | None) -> dict[str, object]:
 
 
 def _constants(call: ast.Call) -> dict[str, object]:
-    return {
-        str(each.arg): each.value.value
-        for each in call.keywords
-        if isinstance(each.value, ast.Constant)
-    }
+    return {str(each.arg): each.value.value for each in call.keywords if isinstance(each.value, ast.Constant)}

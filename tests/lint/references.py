@@ -20,9 +20,7 @@ FOLDERS = PACKAGES | {"docs", "examples", "proto"}
 
 _PATH = re.compile(r"(?<![\w./~<{-])(?:[\w-]+/)*[\w-]+\.(?:py|proto|md)\b(?![\w/(])")
 # Not the tags of hashes, which are texts: "assay/boundary".
-_FOLDER = re.compile(
-    rf"(?<![\w./~\"-])(?:{'|'.join(sorted(FOLDERS))})(?:/[\w-]+)+/?(?![\w.*<{{…/-])"
-)
+_FOLDER = re.compile(rf"(?<![\w./~\"-])(?:{'|'.join(sorted(FOLDERS))})(?:/[\w-]+)+/?(?![\w.*<{{…/-])")
 _ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc|obj):`~?([\w.]+)`")
 _RUN = re.compile(r"python -m ([\w.]+)")
 _QUOTED = re.compile(r"`+([^`\n]+?)`+")
@@ -82,9 +80,7 @@ class Module:
         found = [
             (node.lineno, node.value.value)
             for node in ast.walk(self.tree)
-            if isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         ]
         comments = (token for token in self.tokens if token.type == tokenize.COMMENT)
         return found + [(token.start[0], token.string) for token in comments]

@@ -7,9 +7,7 @@ import pytest
 from tests.lint.core_bans import CORE, find
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(
-    path for package in CORE for path in (ROOT / package.replace(".", "/")).rglob("*.py")
-)
+FILES = sorted(path for package in CORE for path in (ROOT / package.replace(".", "/")).rglob("*.py"))
 
 BROKEN = (
     {

@@ -49,9 +49,7 @@ def wrong(command: str) -> str:
     return f"no option {missing[0]} of {node.name}" if missing else ""
 
 
-@pytest.mark.parametrize(
-    "command", ["assay nothing", "assay order nothing ID", "assay quote DIR --nothing 3"]
-)
+@pytest.mark.parametrize("command", ["assay nothing", "assay order nothing ID", "assay quote DIR --nothing 3"])
 def test_what_is_not_there_is_found(command: str) -> None:
     assert wrong(command)
 
@@ -59,6 +57,4 @@ def test_what_is_not_there_is_found(command: str) -> None:
 def test_every_command_that_a_page_shows_is_there() -> None:
     found = list(commands())
     assert len(found) > 100
-    assert [
-        f"{place}: {command}: {wrong(command)}" for place, command in found if wrong(command)
-    ] == []
+    assert [f"{place}: {command}: {wrong(command)}" for place, command in found if wrong(command)] == []

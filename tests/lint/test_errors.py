@@ -27,11 +27,7 @@ NOT_EXPECTED = {
 
 # What a text may begin with although it is no sentence.
 NAMES = ("CometBFT", "Nesterov")
-TREES = {
-    path: ast.parse(path.read_text())
-    for package in PACKAGES
-    for path in (ROOT / package).rglob("*.py")
-}
+TREES = {path: ast.parse(path.read_text()) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 BASES = {
     node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
     for tree in TREES.values()
@@ -55,20 +51,14 @@ def test_every_error_is_expected_or_has_a_reason_not_to_be() -> None:
 
 
 def test_the_drawing_names_every_error() -> None:
-    drawn = set(
-        re.findall(r"[A-Z][A-Za-z]+", str(errors.__doc__).partition("A Refusal carries")[0])
-    )
+    drawn = set(re.findall(r"[A-Z][A-Za-z]+", str(errors.__doc__).partition("A Refusal carries")[0]))
     assert {name for name in BASES if expected(name)} <= drawn
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the texts that errors are made of, with {} for what is put in, and their lines."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and expected(node.func.id)
-        ):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and expected(node.func.id):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 match argument:
                     case ast.Constant(value=str() as text):
@@ -76,10 +66,7 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     case ast.JoinedStr(values=values):
                         yield (
                             node.lineno,
-                            "".join(
-                                str(part.value) if isinstance(part, ast.Constant) else "{}"
-                                for part in values
-                            ),
+                            "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in values),
                         )
 
 
@@ -104,9 +91,16 @@ def test_errors_are_made_of_fragments() -> None:
 
 # What a program that imports assay may be told, besides what the command line alone runs into.
 LIBRARY = (
-    "assay/session.py", "assay/settings", "chain/client", "consumer", "domain", "link", "matching_engine",
-    "pol", "wire",
-)  # fmt: skip
+    "assay/session.py",
+    "assay/settings",
+    "chain/client",
+    "consumer",
+    "domain",
+    "link",
+    "matching_engine",
+    "pol",
+    "wire",
+)
 OF_DAEMONS = {"link/server.py"}
 # Its table names the option of each setting in a column of its own.
 OF_COMMANDS = {"assay/settings/configuration.py"}

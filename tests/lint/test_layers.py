@@ -46,7 +46,7 @@ FORBIDDEN = {
     "pol": [
         ("pol/state/bad.py", "import pol.job"),
         ("pol/work/bad.py", "def f():\n    import pol.replay"),
-        ("pol/tracing/bad.py", "import pol.local"),
+        ("pol/capture/bad.py", "import pol.local"),
         ("pol/rules/bad.py", "import pol.values"),
     ],
     "machine": [
@@ -104,9 +104,7 @@ def lint_imports(checkout: Path, *arguments: str) -> subprocess.CompletedProcess
     """Run import-linter on the packages of a checkout rather than on the installed ones."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "NO_COLOR": "1"}
     command: list[str | Path] = [LINT_IMPORTS, "--no-cache", "--no-logo", *arguments]
-    return subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from host.metrics import Kind
+from host.metrics import MetricKind
 from tests.lint.references import ROOT
 from tests.lint.test_documented_commands import wrong
 from tools.references.operator import PARTS
@@ -36,9 +36,7 @@ def test_a_unit_starts_a_command_that_there_is(unit: Path) -> None:
 def test_a_unit_leaves_room_for_the_sandbox(unit: Path) -> None:
     """Replays and training take a user and a network namespace; a node runs nothing of strangers."""
     found = settings(unit)
-    assert found["RestrictNamespaces"] == (
-        "yes" if "node start" in found["ExecStart"] else "user net"
-    )
+    assert found["RestrictNamespaces"] == ("yes" if "node start" in found["ExecStart"] else "user net")
     assert "SystemCallFilter" not in found
     assert found["User"] == "assay"
 
@@ -52,9 +50,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for unit in UNITS:
         copies.append(tmp_path / unit.name)
         copies[-1].write_text(unit.read_text().replace(INSTALLED, os.fspath(here)))
-    done = subprocess.run(
-        [program, "verify", "--man=no", *copies], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([program, "verify", "--man=no", *copies], capture_output=True, text=True, check=False)
     # Only of ours: it looks at what they depend on, too.
     said = [line for line in done.stderr.splitlines() if "assay" in line]
     assert (done.returncode, said) == (0, [])
@@ -77,7 +73,7 @@ def test_alerts_ask_for_metrics_and_labels_that_there_are() -> None:
         names = re.findall(r"\bassay_[a-z_]+", rule["expr"])
         assert names or rule["expr"].startswith("up{"), rule
         assert set(names) <= METRICS.keys(), rule
-        assert all(METRICS[name].kind is not Kind.HISTOGRAM for name in names), rule
+        assert all(METRICS[name].kind is not MetricKind.HISTOGRAM for name in names), rule
         labels = {label for name in names for label in METRICS[name].labels}
         asked = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
         assert asked <= labels | {"instance"}, rule

@@ -11,9 +11,7 @@ import pytest
 from tests.lint.records import Sources
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = tuple(
-    tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
-)
+PACKAGES = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"])
 
 
 def test_records_are_built_with_the_names_of_their_fields() -> None:

@@ -19,8 +19,11 @@ def test_every_value_is_in_a_row() -> None:
     assert {row.job for row in ROWS} == {"digits", "char-gpt", "lstm"}
     assert {len(row.providers) for row in ROWS} == {1, 2, 5}
     assert {(row.slots, row.outer) for row in ROWS} >= {
-        (1, AVERAGE), (1, NESTEROV), (4, AVERAGE), (4, NESTEROV),
-    }  # fmt: skip
+        (1, AVERAGE),
+        (1, NESTEROV),
+        (4, AVERAGE),
+        (4, NESTEROV),
+    }
     faults = {"cheat", "share re-issued", "validator killed", "provider killed"}
     assert set(chain.from_iterable(row.faults for row in ROWS)) == faults
     unlike = [row for row in ROWS if len(row.providers) > 1]

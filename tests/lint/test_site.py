@@ -8,9 +8,7 @@ from pathlib import Path
 
 from tools.references.source import ROOT
 
-LOADED = re.compile(
-    r'<(?:script|link|img|iframe|source|video)\b[^>]*\b(?:src|href)="?https?://[^" >]+'
-)
+LOADED = re.compile(r'<(?:script|link|img|iframe|source|video)\b[^>]*\b(?:src|href)="?https?://[^" >]+')
 
 
 def test_the_site_is_whole_and_needs_nobody_else(tmp_path: Path) -> None:

@@ -10,9 +10,22 @@ from pol.rules.tiers.table import tier_names
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
-    "assay", "chain", "compute_provider", "console", "consumer", "domain", "escrow", "host", "link", "localnet",
-    "matching_engine", "pol", "tools", "validator", "wire",
-)  # fmt: skip
+    "assay",
+    "chain",
+    "compute_provider",
+    "console",
+    "consumer",
+    "domain",
+    "escrow",
+    "host",
+    "link",
+    "localnet",
+    "matching_engine",
+    "pol",
+    "tools",
+    "validator",
+    "wire",
+)
 TIERS = ("pol/rules/tiers/", "validator/work/checks/")
 """Where tiers are."""
 FINDINGS = ("chain/state_machine/", "console/", "consumer/", "pol/rules/", "validator/")
@@ -60,18 +73,13 @@ def compared_names(tree: ast.AST, names: tuple[str, ...]) -> Iterator[ast.expr]:
             case ast.Compare(left=left, comparators=others):
                 sides = [left, *others]
                 sides += [
-                    part
-                    for side in sides
-                    if isinstance(side, ast.Tuple | ast.List | ast.Set)
-                    for part in side.elts
+                    part for side in sides if isinstance(side, ast.Tuple | ast.List | ast.Set) for part in side.elts
                 ]
             case ast.MatchValue(value=value):
                 sides = [value]
             case ast.Subscript(value=table, slice=key):
                 sides = [key, *(table.keys if isinstance(table, ast.Dict) else ())]
-        yield from (
-            side for side in sides if isinstance(side, ast.Constant) and side.value in names
-        )
+        yield from (side for side in sides if isinstance(side, ast.Constant) and side.value in names)
 
 
 def compared_roots(tree: ast.AST) -> Iterator[str]:
@@ -83,28 +91,17 @@ def compared_roots(tree: ast.AST) -> Iterator[str]:
             continue
         sides = (node.left, *node.comparators)
         constant = any(isinstance(side, ast.Constant) for side in sides)
-        if not constant and any(
-            isinstance(side, ast.Attribute) and side.attr in ROOTS for side in sides
-        ):
+        if not constant and any(isinstance(side, ast.Attribute) and side.attr in ROOTS for side in sides):
             yield ast.unparse(node).replace("'", '"')
 
 
 def test_nothing_compares_the_name_of_a_tier() -> None:
-    found = [
-        f"{name}:{side.lineno}"
-        for name, tree in sources()
-        for side in compared_names(tree, tier_names())
-    ]
+    found = [f"{name}:{side.lineno}" for name, tree in sources() for side in compared_names(tree, tier_names())]
     assert not found
 
 
 def test_nothing_compares_roots_of_findings() -> None:
-    found = {
-        (name, text)
-        for name, tree in sources()
-        if name.startswith(FINDINGS)
-        for text in compared_roots(tree)
-    }
+    found = {(name, text) for name, tree in sources() if name.startswith(FINDINGS) for text in compared_roots(tree)}
     assert found == OPENINGS
 
 
@@ -122,9 +119,7 @@ def test_a_name_is_seen_however_it_is_compared(source: str) -> None:
     assert list(compared_names(ast.parse(source), ("exact",)))
 
 
-@pytest.mark.parametrize(
-    "source", ["answer.root == claim", "made != share.commitment", "root in (place.claim,)"]
-)
+@pytest.mark.parametrize("source", ["answer.root == claim", "made != share.commitment", "root in (place.claim,)"])
 def test_a_root_is_seen_on_either_side(source: str) -> None:
     tree = ast.parse(source)
     assert bool(list(compared_roots(tree))) is (" in " not in source)

@@ -12,10 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = [path.parent for path in ROOT.glob("*/__init__.py")]
 FILES = [
-    path
-    for folder in [*FOLDERS, ROOT / "tests"]
-    for path in sorted(folder.rglob("*.py"))
-    if path.parent.name != "v1"
+    path for folder in [*FOLDERS, ROOT / "tests"] for path in sorted(folder.rglob("*.py")) if path.parent.name != "v1"
 ]
 
 
@@ -83,7 +80,5 @@ def test_other_comments_may_stand(source: str) -> None:
 
 
 def test_nothing_is_torn() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}" for path in FILES for line in torn(path.read_text())
-    ]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in FILES for line in torn(path.read_text())]
     assert not found, "put the comment above"

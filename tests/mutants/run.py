@@ -31,15 +31,12 @@ def mutated(mutant: Mutant, text: str) -> str:
     if found != 1:
         times = "no longer found" if not found else f"found {found} times"
         raise Unusable(
-            f"{mutant.name}: its text is {times} in {mutant.file}; "
-            "make the mutant again in tests/mutants/table.py"
+            f"{mutant.name}: its text is {times} in {mutant.file}; make the mutant again in tests/mutants/table.py"
         )
     return text.replace(mutant.old, mutant.new)
 
 
-def run_mutants(
-    mutants: Sequence[Mutant], tell: Callable[[str], None]
-) -> Iterator[tuple[Mutant, str | None]]:
+def run_mutants(mutants: Sequence[Mutant], tell: Callable[[str], None]) -> Iterator[tuple[Mutant, str | None]]:
     """Yield each mutant with the first test that noticed it, or None; ``tell`` hears how it goes."""
     for mutant in mutants:
         mutated(mutant, _read(ROOT, mutant))

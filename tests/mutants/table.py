@@ -50,11 +50,11 @@ _TRIAL = "tests/unit/validator/test_trial.py"
 _WORKER = "tests/unit/compute_provider/work/test_worker.py"
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
 _CONSOLE = "tests/unit/console"
-_HABITS = "tests/unit/pol/tracing/test_habits.py"
-_DATA = "tests/unit/pol/tracing/test_data.py"
-_BUILD = "tests/unit/pol/tracing/test_build.py"
+_HABITS = "tests/unit/pol/capture/test_habits.py"
+_DATA = "tests/unit/pol/capture/test_data.py"
+_BUILD = "tests/unit/pol/capture/test_build.py"
 _GOING_ON = "tests/unit/pol/local/test_going_on.py"
-_RESUMING = "tests/unit/pol/tracing/test_resuming.py"
+_RESUMING = "tests/unit/pol/capture/test_resuming.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -349,10 +349,7 @@ MUTANTS = (
         "chain/app/verifier.py",
         "sha256(portion + verdicts).digest()",
         "sha256(portion).digest()",
-        (
-            "tests/unit/chain/app/test_verifier.py"
-            "::test_a_process_that_fails_costs_only_time[changes verdicts]",
-        ),
+        ("tests/unit/chain/app/test_verifier.py::test_a_process_that_fails_costs_only_time[changes verdicts]",),
     ),
     Mutant(
         "ahead-any-signature",
@@ -383,8 +380,7 @@ MUTANTS = (
         "what this chain gives no meaning to is read as if it were not there",
         "wire/envelope.py",
         "        if how is None:\n            continue\n",
-        '        if how is None and field.name != "unordered":\n            continue\n'
-        "        how = how or _AS_IT_IS\n",
+        '        if how is None and field.name != "unordered":\n            continue\n        how = how or _AS_IT_IS\n',
         (f"{_TX}::test_refused_with_code_field_and_remedy[unordered]",),
     ),
     Mutant(
@@ -549,10 +545,7 @@ MUTANTS = (
         "pol/rules/panels.py",
         "    return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)\n",
         "    return min(params.stage_base, params.round_window)\n",
-        (
-            f"{_RULES_OF_PANELS}"
-            "::test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times",
-        ),
+        (f"{_RULES_OF_PANELS}::test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times",),
     ),
     Mutant(
         "verified-before-its-panel",
@@ -560,10 +553,7 @@ MUTANTS = (
         "chain/state_machine/proof/rounds.py",
         "    if panel is None:\n        return True\n    return",
         "    if panel is None or panel.places:\n        return True\n    return",
-        (
-            f"{_PANELS}"
-            "::test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_window",
-        ),
+        (f"{_PANELS}::test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_window",),
     ),
     Mutant(
         "junk",
@@ -604,9 +594,7 @@ MUTANTS = (
         "chain/state_machine/legs/ends.py",
         "        miss_accept(ctx, order, leg)\n    elif",
         "        end_with_leg(ctx, order, leg, CloseReason.DEADLINE)\n    elif",
-        (
-            f"{_MATCHED}::test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance",
-        ),
+        (f"{_MATCHED}::test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance",),
     ),
     Mutant(
         "proven-unpaid",
@@ -721,9 +709,7 @@ MUTANTS = (
         "pol/rules/panels.py",
         "    named = stopped or AGGREGATION\n",
         "    named = AGGREGATION\n",
-        (
-            f"{_RULES_OF_PANELS}::test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment",
-        ),
+        (f"{_RULES_OF_PANELS}::test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment",),
     ),
     Mutant(
         "ends-not-drawn",
@@ -739,9 +725,7 @@ MUTANTS = (
         "pol/rules/panels.py",
         "    count = segments - (named.kind is AuditKind.SEGMENT)\n",
         "    count = segments\n",
-        (
-            f"{_RULES_OF_PANELS}::test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment",
-        ),
+        (f"{_RULES_OF_PANELS}::test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment",),
     ),
     Mutant(
         "false-stop-holds",
@@ -781,10 +765,7 @@ MUTANTS = (
         "validator/decide/rounds.py",
         "    return suspect(current, (ShareRef(stop.slot, stop.issue),))\n",
         "    return current\n",
-        (
-            "tests/unit/validator/test_decide.py"
-            "::test_a_share_by_which_the_order_ends_has_every_place_replayed_first",
-        ),
+        ("tests/unit/validator/test_decide.py::test_a_share_by_which_the_order_ends_has_every_place_replayed_first",),
     ),
     Mutant(
         "stop-too-late",
@@ -792,10 +773,7 @@ MUTANTS = (
         "validator/decide/rounds.py",
         "    if not (all(verified) or (current.suspects and _is_pressed(view, leg))):\n",
         "    if not all(verified):\n",
-        (
-            "tests/unit/validator/test_decide.py"
-            "::test_a_stop_goes_out_before_the_leg_fails_for_want_of_time",
-        ),
+        ("tests/unit/validator/test_decide.py::test_a_stop_goes_out_before_the_leg_fails_for_want_of_time",),
     ),
     Mutant(
         "end-unchecked",
@@ -803,10 +781,7 @@ MUTANTS = (
         "validator/work/checks/exact.py",
         '    return ReplayOutcome(ShareReason.NOT_STOPPED, b"")\n',
         '    return ReplayOutcome(ShareReason.NONE, b"")\n',
-        (
-            "tests/unit/validator/test_numerics.py"
-            "::test_a_share_that_ends_where_the_job_stops_is_checked_there",
-        ),
+        ("tests/unit/validator/test_numerics.py::test_a_share_that_ends_where_the_job_stops_is_checked_there",),
     ),
     Mutant(
         "leaf-behind-a-stop",
@@ -988,8 +963,7 @@ MUTANTS = (
         "    place = (*handover.fields(index), sha256(chunk).digest())\n",
         "    place = handover.fields(index)\n",
         (
-            "tests/unit/link/test_handover.py"
-            "::test_another_content_in_the_same_place_has_another_point",
+            "tests/unit/link/test_handover.py::test_another_content_in_the_same_place_has_another_point",
             HANDOVER,
         ),
     ),
@@ -1072,9 +1046,7 @@ MUTANTS = (
         "validator/decide/assign.py",
         "patience = max(_least_patience(view), (work.answer_by - work.missed_at) // 4)",
         "patience = max(_least_patience(view), work.answer_by - work.missed_at)",
-        (
-            "tests/unit/validator/test_decide.py::test_who_is_gone_is_not_waited_for_where_somebody_else_is_there",
-        ),
+        ("tests/unit/validator/test_decide.py::test_who_is_gone_is_not_waited_for_where_somebody_else_is_there",),
     ),
     Mutant(
         "moment-costs-share",
@@ -1082,9 +1054,7 @@ MUTANTS = (
         "validator/decide/assign.py",
         "patience = max(_least_patience(view), (work.answer_by - work.missed_at) // 4)",
         "patience = (work.answer_by - work.missed_at) // 4",
-        (
-            "tests/unit/validator/test_decide.py::test_who_is_away_for_a_moment_keeps_its_share_however_small_it_is",
-        ),
+        ("tests/unit/validator/test_decide.py::test_who_is_away_for_a_moment_keeps_its_share_however_small_it_is",),
     ),
     Mutant(
         "same-again",
@@ -1266,56 +1236,50 @@ MUTANTS = (
     Mutant(
         "windows-the-other-way",
         "a later place of a window reads what lies further behind on the way back",
-        "pol/tracing/windows.py",
+        "pol/capture/rules/windows.py",
         "[-d // gcd(s, d)",
         "[d // gcd(s, d)",
-        ("tests/unit/pol/tracing/test_windows.py",),
+        ("tests/unit/pol/capture/test_windows.py",),
     ),
     Mutant(
         "every-gradient-of-a-weight",
         "an input gradient that ends in a parameter's gradient has the bits of a weight gradient",
-        "pol/tracing/precision.py",
+        "pol/capture/graph/precision.py",
         "    return user.target in _GATHERING or of_batch.isdisjoint(others)\n",
         "    return True\n",
-        ("tests/unit/pol/tracing/test_precision.py",),
+        ("tests/unit/pol/capture/test_precision.py",),
     ),
     Mutant(
         "gradient-of-no-module",
         "a weight gradient has the bits of the whole model, not those of its module",
-        "pol/tracing/precision.py",
+        "pol/capture/graph/precision.py",
         "            owners |= makes[node]\n",
         "",
-        ("tests/unit/pol/tracing/test_precision.py::test_a_module_has_its_own_precision",),
+        ("tests/unit/pol/capture/test_precision.py::test_a_module_has_its_own_precision",),
     ),
     Mutant(
         "forward-twice",
         "what is computed again for the backward pass has other bits than before",
-        "pol/tracing/emitter.py",
+        "pol/capture/program/emitter.py",
         "self._bits.setdefault(key, bits)",
         "bits",
-        (
-            "tests/unit/pol/tracing/test_precision.py"
-            "::test_what_is_computed_again_for_the_backward_pass_is_forward",
-        ),
+        ("tests/unit/pol/capture/test_precision.py::test_what_is_computed_again_for_the_backward_pass_is_forward",),
     ),
     Mutant(
         "reruns-merged",
         "what a checkpointed part computes again is taken from the forward pass, which keeps it in memory",
-        "pol/tracing/emitter.py",
+        "pol/capture/program/emitter.py",
         "(not self.rerun or self._rerun_of.get(known) == self.rerun)",
         "True",
-        (
-            "tests/unit/pol/tracing/test_checkpoints.py"
-            "::test_a_checkpointed_part_keeps_its_inputs_only",
-        ),
+        ("tests/unit/pol/capture/test_checkpoints.py::test_a_checkpointed_part_keeps_its_inputs_only",),
     ),
     Mutant(
         "rerun-rounds-otherwise",
         "a product of a checkpointed part has other bits when it is computed again",
-        "pol/tracing/emitter.py",
+        "pol/capture/program/emitter.py",
         "self._first_of((left, right)), tuple",
         "(left, right), tuple",
-        ("tests/unit/pol/tracing/test_checkpoints.py",),
+        ("tests/unit/pol/capture/test_checkpoints.py",),
     ),
     Mutant(
         "no-zero-added",
@@ -1376,10 +1340,10 @@ MUTANTS = (
     Mutant(
         "turns-not-summed",
         "the gradient of what all turns read is that of the first one",
-        "pol/tracing/repeats.py",
+        "pol/capture/loops/repeats.py",
         "                outputs[name] = values[name] + slope\n",
         "                outputs[name] = slope\n",
-        ("tests/unit/pol/tracing/test_repeats.py",),
+        ("tests/unit/pol/capture/test_repeats.py",),
     ),
     Mutant(
         "fewer-random-bits",
@@ -1529,18 +1493,18 @@ MUTANTS = (
     Mutant(
         "turns-draw-the-same",
         "what draws in a turn of a repeat draws the same in all of them",
-        "pol/tracing/repeats.py",
+        "pol/capture/loops/repeats.py",
         "        number = number * turn.count + resolved(turn.value)\n",
         "        number = number * turn.count + 0 * resolved(turn.value)\n",
-        ("tests/unit/pol/tracing/test_repeats.py",),
+        ("tests/unit/pol/capture/test_repeats.py",),
     ),
     Mutant(
         "parts-draw-the-same",
         "all parts of a batch draw the same",
-        "pol/tracing/functions.py",
+        "pol/capture/functions.py",
         "            drawn = values[BATCH_NUMBER] * count + values[_PART]\n",
         "            drawn = values[BATCH_NUMBER] * count\n",
-        ("tests/unit/pol/tracing/test_accumulation.py",),
+        ("tests/unit/pol/capture/test_accumulation.py",),
     ),
     Mutant(
         "all-slots-go-on-alike",
@@ -1577,7 +1541,7 @@ MUTANTS = (
     Mutant(
         "rates-by-length",
         "a learning rate depends on how many steps the job has",
-        "pol/tracing/tables.py",
+        "pol/capture/optim/tables.py",
         "    return factor if np.array_equal(products, column.astype(np.float32)) else None\n",
         "    return factor if products.shape == column.shape else None\n",
         (_RESUMING,),
@@ -1585,34 +1549,34 @@ MUTANTS = (
     Mutant(
         "parts-forget-their-sums",
         "what a part changes begins anew with each part",
-        "pol/tracing/accumulation.py",
+        "pol/capture/loops/accumulation.py",
         "    changed = [name for name in carried if outputs[name] != inputs[name]]\n",
         "    changed = [name for name in carried if outputs[name] == inputs[name]]\n",
-        ("tests/unit/pol/tracing/test_accumulation.py",),
+        ("tests/unit/pol/capture/test_accumulation.py",),
     ),
     Mutant(
         "pool-names-the-last",
         "of equal elements of a window the last one gets the gradient, where torch gives it to the first",
-        "pol/tracing/rules_window.py",
+        "pol/capture/rules/window.py",
         '        is_better = emitter.emit("logical_or", emitter.emit("gt", part, best), is_nan)\n',
         '        is_better = emitter.emit("logical_or", emitter.emit("ge", part, best), is_nan)\n',
-        ("tests/unit/pol/tracing/test_windows.py::test_other_forms",),
+        ("tests/unit/pol/capture/test_windows.py::test_other_forms",),
     ),
     Mutant(
         "statistics-stay",
         "a step does not put out the statistics of batch norm",
-        "pol/tracing/functions.py",
+        "pol/capture/functions.py",
         "        buffers = [name for name, _ in model.named_buffers() if name not in counters]\n",
         "        buffers = [name for name in counters if name in dict(model.named_parameters())]\n",
-        ("tests/unit/pol/tracing/test_layers.py",),
+        ("tests/unit/pol/capture/test_layers.py",),
     ),
     Mutant(
         "initial-weights-for-good",
         "a step may read the weights that the model had when it was traced",
-        "pol/tracing/trace.py",
+        "pol/capture/graph/capture.py",
         "        if place and kept.untyped_storage().data_ptr() == place:\n",
         "        if place and kept is place:\n",
-        ("tests/unit/pol/tracing/test_step.py",),
+        ("tests/unit/pol/capture/test_step.py",),
     ),
     Mutant(
         "outputs-with-signed-zeros",
@@ -1749,9 +1713,7 @@ MUTANTS = (
         "validator/decide/seats.py",
         "serving = serve_end + seat.away, could_come",
         "serving = serve_end, could_come",
-        (
-            f"{_SEATS}::test_a_seat_that_was_away_when_the_time_ended_accuses_nobody_who_serves_then",
-        ),
+        (f"{_SEATS}::test_a_seat_that_was_away_when_the_time_ended_accuses_nobody_who_serves_then",),
     ),
     Mutant(
         "slow-line-accuses",
@@ -1807,10 +1769,7 @@ MUTANTS = (
         "validator/decide/rounds.py",
         "    return len(waiting) < view.on_chain.order.params.rounds_ahead\n",
         "    return True\n",
-        (
-            "tests/unit/validator/test_decide.py"
-            "::test_a_round_waits_while_as_many_as_allowed_are_not_verified",
-        ),
+        ("tests/unit/validator/test_decide.py::test_a_round_waits_while_as_many_as_allowed_are_not_verified",),
     ),
     Mutant(
         "forgets-while-asked",
@@ -1818,10 +1777,7 @@ MUTANTS = (
         "validator/decide/retention.py",
         "    return about is None or not about.panel.is_open\n",
         "    return True\n",
-        (
-            "tests/unit/validator/test_keeping.py"
-            "::test_a_round_leaves_the_record_when_nobody_can_ask_any_more",
-        ),
+        ("tests/unit/validator/test_keeping.py::test_a_round_leaves_the_record_when_nobody_can_ask_any_more",),
     ),
     Mutant(
         "first-come-first-replayed",
@@ -2017,9 +1973,7 @@ MUTANTS = (
         "chain/state_machine/legs/checks.py",
         "return leg.round - leg.next_round >= order.params.rounds_ahead",
         "return False",
-        (
-            f"{_PANELS}::test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody",
-        ),
+        (f"{_PANELS}::test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody",),
     ),
     Mutant(
         "round-pay",
@@ -2133,10 +2087,7 @@ MUTANTS = (
         "chain/state_machine/handler.py",
         "        if not is_bounded:\n",
         "        if is_bounded:\n",
-        (
-            "tests/unit/chain/state_machine/registry/test_handlers.py"
-            "::test_measurements_are_bounded",
-        ),
+        ("tests/unit/chain/state_machine/registry/test_handlers.py::test_measurements_are_bounded",),
     ),
     Mutant(
         "sign-chain",
@@ -2150,8 +2101,8 @@ MUTANTS = (
         "timeout-height",
         "a transaction is sent without its last height",
         "wire/tx.py",
-        "memo=memo, timeout_height=timeout_height\n",
-        "memo=memo\n",
+        "memo=memo, timeout_height=timeout_height)",
+        "memo=memo)",
         (TRANSACTIONS,),
     ),
     # --- states and jobs ---
@@ -2242,9 +2193,7 @@ MUTANTS = (
         "pol/work/pool.py",
         "if found is getattr:",
         "if found is setattr:",
-        (
-            "tests/unit/pol/replay/test_pool.py::test_members_come_back_from_a_python_that_names_them",
-        ),
+        ("tests/unit/pol/replay/test_pool.py::test_members_come_back_from_a_python_that_names_them",),
     ),
     Mutant(
         "status-of-the-dead",
@@ -2265,7 +2214,7 @@ MUTANTS = (
     Mutant(
         "half-sent",
         "calls without a message keep their places whoever comes",
-        "link/places.py",
+        "link/server_slots.py",
         "if not place.worked_on]",
         "if place.arrived and not place.worked_on]",
         (f"{_RECEIVING}::test_half_sent_calls_from_everywhere_stop_nobody",),
@@ -2397,10 +2346,7 @@ MUTANTS = (
         "pol/job/dataset.py",
         "if (part < 0).any():",
         "if (part < -(2**62)).any():",
-        (
-            "tests/unit/pol/job/test_sampling.py::"
-            "test_weights_that_are_none_are_refused_wherever_the_job_is_loaded",
-        ),
+        ("tests/unit/pol/job/test_sampling.py::test_weights_that_are_none_are_refused_wherever_the_job_is_loaded",),
     ),
     Mutant(
         "free-tensors",
@@ -2414,7 +2360,7 @@ MUTANTS = (
         "free-outer",
         "the program at the end of a round is no work",
         "pol/job/cost.py",
-        "        + job.outer.work.flops\n",
+        " + job.outer.work.flops",
         "",
         (f"{_COST}::test_the_end_of_a_round_is_work",),
     ),
@@ -2464,9 +2410,7 @@ MUTANTS = (
         "pol/ops/product.py",
         "    sums = at_once * right.shape[-1]\n",
         "    sums = 0\n",
-        (
-            "tests/unit/pol/job/test_program.py::test_peak_counts_what_a_product_needs_beside_its_values",
-        ),
+        ("tests/unit/pol/job/test_program.py::test_peak_counts_what_a_product_needs_beside_its_values",),
     ),
     Mutant(
         "updates-kept",
@@ -2474,9 +2418,7 @@ MUTANTS = (
         "pol/work/train.py",
         "    for update in updates:\n",
         "    for update in list(updates):\n",
-        (
-            "tests/unit/pol/replay/test_aggregate.py::test_updates_are_taken_one_by_one_and_none_is_kept",
-        ),
+        ("tests/unit/pol/replay/test_aggregate.py::test_updates_are_taken_one_by_one_and_none_is_kept",),
     ),
     # --- clusters ---
     Mutant(
@@ -2678,9 +2620,7 @@ MUTANTS = (
         "validator/decide/orders.py",
         "late = view.clock >= deliver_by",
         "late = view.clock >= deadline - margin",
-        (
-            "tests/unit/validator/test_decide.py::test_a_payload_that_comes_too_late_for_a_trial_is_its_senders_fault",
-        ),
+        ("tests/unit/validator/test_decide.py::test_a_payload_that_comes_too_late_for_a_trial_is_its_senders_fault",),
     ),
     # --- events tell everything ---
     Mutant(
@@ -2721,9 +2661,7 @@ MUTANTS = (
         "pol/limits.py",
         "metrics: int = METRICS_MAX",
         "metrics: int = 2 * METRICS_MAX",
-        (
-            "tests/unit/pol/job/test_document.py::test_a_job_has_no_more_metrics_than_the_chain_carries",
-        ),
+        ("tests/unit/pol/job/test_document.py::test_a_job_has_no_more_metrics_than_the_chain_carries",),
     ),
     Mutant(
         "console-any-host",
@@ -2763,9 +2701,7 @@ MUTANTS = (
         "console/costs.py",
         "    return work + audits_beside(terms, price, floor, params)",
         "    return work",
-        (
-            f"{_CONSOLE}/test_quotes.py::test_the_cost_of_an_order_is_that_of_its_quote_and_what_it_pays_in_the_end",
-        ),
+        (f"{_CONSOLE}/test_quotes.py::test_the_cost_of_an_order_is_that_of_its_quote_and_what_it_pays_in_the_end",),
     ),
     Mutant(
         "console-name",
@@ -2789,9 +2725,7 @@ MUTANTS = (
         "console/pages.py",
         "    if (age := snapshot.block_age) < LATE_SECONDS:",
         "    if (age := snapshot.block_age) < 10**9:",
-        (
-            f"{_CONSOLE}/test_server.py::test_a_node_that_is_behind_says_so_and_of_when_its_block_is",
-        ),
+        (f"{_CONSOLE}/test_server.py::test_a_node_that_is_behind_says_so_and_of_when_its_block_is",),
     ),
     Mutant(
         "console-gap",
@@ -2815,9 +2749,7 @@ MUTANTS = (
         "console/traces.py",
         "            return mine.index\n    return 0",
         "            found = mine.index\n    return found",
-        (
-            f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",
-        ),
+        (f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",),
     ),
     Mutant(
         "console-steps",
@@ -2825,9 +2757,7 @@ MUTANTS = (
         "console/share.py",
         "        return before + 1, before + self.terms.segment_steps",
         "        return before, before + self.terms.segment_steps - 1",
-        (
-            f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",
-        ),
+        (f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",),
     ),
     Mutant(
         "console-claims",
@@ -2881,8 +2811,8 @@ MUTANTS = (
         "comet-six-times",
         "what lasts is tried again and again before it is said",
         "chain/app/comet.py",
-        "if trouble.kind is Kind.LASTS:",
-        "if trouble.kind is Kind.RUNS:",
+        "if trouble.kind is LogKind.LASTS:",
+        "if trouble.kind is LogKind.RUNS:",
         ("tests/unit/chain/app/test_comet.py",),
     ),
     Mutant(
@@ -2978,7 +2908,7 @@ MUTANTS = (
     Mutant(
         "kept-in-python",
         "a number that a model keeps between calls is what it was when the job was built",
-        "pol/tracing/remembered.py",
+        "pol/capture/idioms/remembered.py",
         "        if program_json(trace()) != first:\n",
         "        if False:\n",
         (_HABITS,),
@@ -2986,7 +2916,7 @@ MUTANTS = (
     Mutant(
         "drawn-once",
         "what Python or NumPy draws in a step is drawn once and for good",
-        "pol/tracing/remembered.py",
+        "pol/capture/idioms/remembered.py",
         "            if state() != self._drawn[library]:\n",
         "            if False:\n",
         (_HABITS,),
@@ -2994,7 +2924,7 @@ MUTANTS = (
     Mutant(
         "hook-of-a-parameter",
         "a parameter's own hook has no say in its gradient",
-        "pol/tracing/functions.py",
+        "pol/capture/functions.py",
         "        gradient = gradient if changed is None else changed\n",
         "        del changed\n",
         (_HABITS,),
@@ -3002,7 +2932,7 @@ MUTANTS = (
     Mutant(
         "data-assigned",
         "what a model assigns to .data is lost",
-        "pol/tracing/habits.py",
+        "pol/capture/idioms/habits.py",
         "        x.copy_(value)\n",
         "        x.clone().copy_(value)\n",
         (_HABITS,),
@@ -3010,7 +2940,7 @@ MUTANTS = (
     Mutant(
         "transform-lost",
         "a data set's own transform has no say in what is trained",
-        "pol/tracing/data.py",
+        "pol/capture/data/sources.py",
         '    if form["format_kwargs"]:\n',
         "    if False:\n",
         (_DATA,),
@@ -3018,7 +2948,7 @@ MUTANTS = (
     Mutant(
         "columns-back",
         "columns that a data set's format leaves out are part of the job",
-        "pol/tracing/data.py",
+        "pol/capture/data/sources.py",
         '    shown = None if form["output_all_columns"] else form["columns"]\n',
         "    shown = None\n",
         (_DATA,),
@@ -3026,7 +2956,7 @@ MUTANTS = (
     Mutant(
         "turned-negative",
         "an integer of 2^63 of a data set becomes a negative one",
-        "pol/tracing/data.py",
+        "pol/capture/data/sources.py",
         '            if dtypes[name] == "uint64" and array.size and array.min() < 0:\n',
         "            if False:\n",
         (_DATA,),
@@ -3034,7 +2964,7 @@ MUTANTS = (
     Mutant(
         "masked-number",
         "masked elements are numbers of a job",
-        "pol/tracing/columns.py",
+        "pol/capture/data/columns.py",
         "    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):\n",
         "    if False:\n",
         (_DATA,),
@@ -3042,7 +2972,7 @@ MUTANTS = (
     Mutant(
         "holdout-untried",
         "labels of the holdout that are no classes count as rows without a loss",
-        "pol/tracing/build.py",
+        "pol/capture/build.py",
         "            *((holdout, row) for row in _tried(holdout, data)),\n",
         "",
         (_BUILD,),
@@ -3050,10 +2980,10 @@ MUTANTS = (
     Mutant(
         "padded-and-kept",
         "a convolution's padded input is kept from the forward pass to the backward one",
-        "pol/tracing/rules_window.py",
+        "pol/capture/rules/window.py",
         "    with emitter.anew() if is_kept else nullcontext():\n",
         "    with nullcontext():\n",
-        ("tests/unit/pol/tracing/test_activations.py",),
+        ("tests/unit/pol/capture/test_activations.py",),
     ),
     # --- legs ---
     Mutant(
@@ -3094,9 +3024,7 @@ MUTANTS = (
         "chain/state_machine/legs/fees.py",
         "return price_floor(round_work(served_terms(order.terms, leg)), leg.price)",
         "return price_floor(round_work(order.terms), leg.price)",
-        (
-            f"{_EXTENTS}::test_what_a_consumer_paid_a_failed_leg_is_that_of_its_own_rounds_and_slots",
-        ),
+        (f"{_EXTENTS}::test_what_a_consumer_paid_a_failed_leg_is_that_of_its_own_rounds_and_slots",),
     ),
     Mutant(
         "leg-beyond-its-order",

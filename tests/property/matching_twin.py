@@ -142,11 +142,7 @@ def twin_match(
             fitting = stood or fitting
             cheapest = min(offer.bid.offer.price for offer in fitting)
             best, _ = min(
-                (
-                    (offer, ticket(seed, order, offer))
-                    for offer in fitting
-                    if offer.bid.offer.price == cheapest
-                ),
+                ((offer, ticket(seed, order, offer)) for offer in fitting if offer.bid.offer.price == cheapest),
                 key=lambda pair: pair[1],
             )
             bid = best.bid
@@ -222,9 +218,7 @@ def random_case(number: int) -> Case:
     return Case(orders, offers, random.randbytes(32), clock, random.choice((0, 2, 5, 256)))
 
 
-def random_offer(
-    random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool
-) -> Standing:
+def random_offer(random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool) -> Standing:
     bid = Bid(
         id=sha256(random.randbytes(8)).digest(),
         validator=validator,
@@ -290,13 +284,9 @@ def run(case: Case) -> Matched:
 def compare_with_twin(case: Case) -> Matched:
     """Run both and compare everything; return the result."""
     result = run(case)
-    fills, unmatched, carried = twin_match(
-        case.orders, case.offers, case.seed, case.clock, case.fills_max
-    )
+    fills, unmatched, carried = twin_match(case.orders, case.offers, case.seed, case.clock, case.fills_max)
     assert list(result.fills) == fills
-    assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(
-        unmatched.items()
-    )
+    assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(unmatched.items())
     assert list(result.carried) == carried
     return result
 

@@ -84,23 +84,16 @@ class World:
         for bid_id, row in self.rows.items():
             if row.bid.validator == validator:
                 jailed, bond, stake, worsened = backing
-                self.rows[bid_id] = Standing(
-                    row.bid, jailed, row.free_capacity, bond, stake, worsened
-                )
+                self.rows[bid_id] = Standing(row.bid, jailed, row.free_capacity, bond, stake, worsened)
 
     def standing(self) -> list[Standing]:
         return [self.rows[bid_id] for bid_id in sorted(self.rows)]
 
     def orders(self) -> list[Asked]:
         """Return random orders, some of which ask the same."""
-        orders = [
-            random_order(self.random, self.names, self.easy)
-            for _ in range(self.random.randint(1, 9))
-        ]
+        orders = [random_order(self.random, self.names, self.easy) for _ in range(self.random.randint(1, 9))]
         again = [order for order in orders if self.random.random() < 0.5]
-        return orders + [
-            replace(order, order_id=sha256(order.order_id).digest()) for order in again
-        ]
+        return orders + [replace(order, order_id=sha256(order.order_id).digest()) for order in again]
 
 
 def test_a_book_with_a_past_decides_counts_and_reads_as_one_without() -> None:

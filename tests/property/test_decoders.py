@@ -103,9 +103,7 @@ def test_every_message_comes_back_from_the_wire_as_it_was(message: Message) -> N
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @settings(max_examples=25)
 @given(st.data())
-def test_every_query_comes_back_from_the_wire_as_it_was(
-    method: QueryMethod, data: st.DataObject
-) -> None:
+def test_every_query_comes_back_from_the_wire_as_it_was(method: QueryMethod, data: st.DataObject) -> None:
     request = data.draw(values(method.request))
     encoded = method.write_request(request).SerializeToString()
     assert decode_request(method, encoded) == request
@@ -123,9 +121,7 @@ def test_what_clients_build_is_decoded(raw: bytes) -> None:
 
 @settings(max_examples=300)
 @given(TXS, st.data())
-def test_a_changed_transaction_is_decoded_or_refused_the_same_each_time(
-    raw: bytes, data: st.DataObject
-) -> None:
+def test_a_changed_transaction_is_decoded_or_refused_the_same_each_time(raw: bytes, data: st.DataObject) -> None:
     changed = mutated(raw, data)
     decoder = TxDecoder()
     expected = outcome(decode_tx, changed)
@@ -223,9 +219,7 @@ def test_amounts_that_are_not_plain_digits_in_range_are_refused(amount: str, whe
         to_address=OTHER.address,
         amount=[bad if where == "message" else good],
     )
-    body = TxBody(
-        messages=[AnyProto(type_url="/cosmos.bank.v1beta1.MsgSend", value=send.SerializeToString())]
-    )
+    body = TxBody(messages=[AnyProto(type_url="/cosmos.bank.v1beta1.MsgSend", value=send.SerializeToString())])
     raw = TxRaw.FromString(
         build_tx(
             [SEND],

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from pol.capture.author.spec import Batch, JobSpec
+from pol.capture.build import build
 from pol.errors import JobError
-from pol.tracing.build import build
-from pol.tracing.spec import Batch, JobSpec
-from tests.unit.pol.tracing.test_kept import by_hand, trained
+from tests.unit.pol.capture.test_kept import by_hand, trained
 
 WIDTH, ROWS, BATCH, STEPS = 4, 32, 8, 3
 _NUMBERS = np.random.default_rng(3)
@@ -107,11 +107,22 @@ def _masked(part: nn.Module, name: str, value: Tensor) -> None:
 
 
 WRITES: Mapping[str, Write] = {
-    ".data =": _assign_data, "self.x =": _assign, "register": _register, "+=": _in_place, "copy_": _copy,
-    ".data.copy_": _copy_data, ".data.mul_.add_": _multiply_data, "lerp_": _lerp, "view": _by_view,
-    "masked": _masked, "foreach": _by_foreach, "out=": _by_out, "rows": _by_rows, "detach": _by_detached,
+    ".data =": _assign_data,
+    "self.x =": _assign,
+    "register": _register,
+    "+=": _in_place,
+    "copy_": _copy,
+    ".data.copy_": _copy_data,
+    ".data.mul_.add_": _multiply_data,
+    "lerp_": _lerp,
+    "view": _by_view,
+    "masked": _masked,
+    "foreach": _by_foreach,
+    "out=": _by_out,
+    "rows": _by_rows,
+    "detach": _by_detached,
     "index_copy_": _by_index,
-}  # fmt: skip
+}
 
 
 class Part(nn.Module):
@@ -147,9 +158,7 @@ class Model(nn.Module):
         self.score = nn.Linear(WIDTH, 3)
         parts = ("one", "two", "other")
         self.plan = [
-            tuple(
-                map(str, (random.choice(parts), random.choice(NAMES), random.choice(list(WRITES))))
-            )
+            tuple(map(str, (random.choice(parts), random.choice(NAMES), random.choice(list(WRITES)))))
             for _ in range(random.integers(1, 4))
         ]
         self.sources = [(str(random.choice(parts)), str(random.choice(NAMES))) for _ in self.plan]
@@ -178,14 +187,20 @@ def _loss(model: nn.Module, batch: Batch) -> Tensor:
 
 def _spec(seed: int) -> JobSpec:
     model = Model(seed)
-    moved = [
-        p for name, p in model.named_parameters() if name.split(".")[-1] not in ("loose", "frozen")
-    ]
+    moved = [p for name, p in model.named_parameters() if name.split(".")[-1] not in ("loose", "frozen")]
     return JobSpec(
-        name="writes", model=model, loss=_loss, train=DATA, holdout=DATA, batch=BATCH, steps=STEPS,
-        optimizer=torch.optim.SGD(moved, 0.1, momentum=0.5), precision=22, weights="keep",
+        name="writes",
+        model=model,
+        loss=_loss,
+        train=DATA,
+        holdout=DATA,
+        batch=BATCH,
+        steps=STEPS,
+        optimizer=torch.optim.SGD(moved, 0.1, momentum=0.5),
+        precision=22,
+        weights="keep",
         accumulate=1 + seed % 2,
-    )  # fmt: skip
+    )
 
 
 def _differences(seed: int, folder: Path) -> list[str]:

@@ -92,9 +92,7 @@ class World:
             elif what == 5:
                 BOND_ACCOUNTS.put(overlay, BondAccount(name, random.choice((0, 3, 10**9)), ()))
             else:
-                LOADS.put(
-                    overlay, Load(name, 0, random.choice((0, 5, 10**8)), random.randint(0, 2))
-                )
+                LOADS.put(overlay, Load(name, 0, random.choice((0, 5, 10**8)), random.randint(0, 2)))
 
     def change_bid(self, overlay: Overlay) -> None:
         """Withdraw a bid, or let it sell or offer something else."""

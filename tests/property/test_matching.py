@@ -113,9 +113,7 @@ ORDERS = st.lists(
             device_class=st.sampled_from(["", "cpu"]),
             memory=st.integers(0, 3),
             regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
-            tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2, unique=True).map(
-                tuple
-            ),
+            tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2, unique=True).map(tuple),
         ),
         excluded=st.lists(st.sampled_from(["a", "b"]), max_size=1).map(tuple),
         seconds_left=st.integers(0, 30),
@@ -194,9 +192,7 @@ IRRELEVANT: list[Callable[[Standing], Standing]] = [
 @pytest.mark.parametrize("spoil", IRRELEVANT)
 @settings(deadline=None)
 @given(case=CASES)
-def test_a_bid_that_fits_nobody_changes_no_fill(
-    case: Case, spoil: Callable[[Standing], Standing]
-) -> None:
+def test_a_bid_that_fits_nobody_changes_no_fill(case: Case, spoil: Callable[[Standing], Standing]) -> None:
     for offer in case.offers[:2]:
         useless = spoil(replace(offer, bid=replace(offer.bid, id=b"useless")))
         more = replace(case, offers=[*case.offers, useless])
@@ -277,14 +273,10 @@ def test_a_quote_is_what_the_auction_does(case: Case) -> None:
     for order in case.orders:
         quoted = quote(order, Book(case.offers), case.seed, case.clock)
         fill = alone(order, case)
-        assert (fill.bid_id if fill else None) == (
-            quoted.candidates[0].id if quoted.candidates else None
-        )
+        assert (fill.bid_id if fill else None) == (quoted.candidates[0].id if quoted.candidates else None)
         by_hand = [offer for offer in case.offers if not reasons(order, offer, case.clock, [])]
         assert sorted(bid.id for bid in quoted.candidates) == sorted(o.bid.id for o in by_hand)
-        ranks = [
-            (bid.placed_height >= order.opened_height, bid.offer.price) for bid in quoted.candidates
-        ]
+        ranks = [(bid.placed_height >= order.opened_height, bid.offer.price) for bid in quoted.candidates]
         assert ranks == sorted(ranks)
 
 
@@ -318,12 +310,9 @@ def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
     left = [
         replace(
             offer,
-            free_capacity=offer.free_capacity
-            - sum(fill.work for fill in first.fills if fill.bid_id == offer.bid.id),
-            free_bond=offer.free_bond
-            - sum(f.job_bond for f in first.fills if f.validator == offer.bid.validator),
-            free_stake=offer.free_stake
-            - sum(value_of(f) for f in first.fills if f.validator == offer.bid.validator),
+            free_capacity=offer.free_capacity - sum(fill.work for fill in first.fills if fill.bid_id == offer.bid.id),
+            free_bond=offer.free_bond - sum(f.job_bond for f in first.fills if f.validator == offer.bid.validator),
+            free_stake=offer.free_stake - sum(value_of(f) for f in first.fills if f.validator == offer.bid.validator),
         )
         for offer in case.offers
     ]
@@ -355,8 +344,7 @@ def test_the_seed_decides_ties_fairly() -> None:
         for n in range(1 if name == b"a" else 30)
     ]
     wins = Counter(
-        match([order], Book(offers), number.to_bytes(4, "big"), 0, 1).fills[0].validator
-        for number in range(900)
+        match([order], Book(offers), number.to_bytes(4, "big"), 0, 1).fills[0].validator for number in range(900)
     )
     assert set(wins) == {"a", "b", "c"}
     assert all(240 < count < 360 for count in wins.values())

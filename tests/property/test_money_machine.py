@@ -131,9 +131,7 @@ class MoneyMachine(RuleBasedStateMachine):
         share=st.integers(0, 8_000),
     )
     def place(self, name: str, off: int, capacity: int, share: int) -> None:
-        self.send(
-            bid(name, price=PRICE + off, capacity=capacity, providers_bps=share, duration=200)
-        )
+        self.send(bid(name, price=PRICE + off, capacity=capacity, providers_bps=share, duration=200))
 
     @rule(index=INDEX, capacity=st.sampled_from((0, 10**9)), withdraw=st.booleans())
     def change(self, index: int, capacity: int, withdraw: bool) -> None:
@@ -141,9 +139,7 @@ class MoneyMachine(RuleBasedStateMachine):
         if bids:
             found = bids[index % len(bids)]
             gone = MsgWithdrawBid(found.validator, found.id)
-            self.send(
-                gone if withdraw else MsgChangeBid(found.validator, found.id, PRICE, capacity, 50)
-            )
+            self.send(gone if withdraw else MsgChangeBid(found.validator, found.id, PRICE, capacity, 50))
 
     @rule(
         consumer=st.sampled_from(CONSUMERS),
@@ -268,9 +264,7 @@ class MoneyMachine(RuleBasedStateMachine):
             return
         self.chain.block(*self.queue)
         self.chain.checked = False
-        while self.orders(
-            OrderState.OPEN, OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN
-        ):
+        while self.orders(OrderState.OPEN, OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN):
             self.chain.block(seconds=2)
             assert self.chain.clock < 5_000, "an order does not end"
         self.chain.checked = True

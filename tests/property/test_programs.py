@@ -52,9 +52,7 @@ def test_all_back_ends_agree_on_every_value(seed: int) -> None:
         assert not found
 
 
-def test_a_wrong_primitive_is_found(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_primitive_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     class Wrong(NumpyBackend):
         def function(self, op: str, site: Site) -> Function:
             return super().function("minimum" if op == "maximum" else op, site)

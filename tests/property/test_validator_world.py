@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from chain.state_machine.legs.opening import Extent
+from chain.state_machine.legs.opening import LegExtent
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
@@ -116,9 +116,7 @@ def make_setup(plan: Plan) -> Setup:
     message = submit(terms=JOB.terms, deposit=10**9, deadline=1_500, rematch=plan.rematch)
     order = OrderPlan(0, message, JOB, ConsumerHabits(plan.deliver), honest=all(plan.deliver))
     orders = (order,) * plan.orders
-    return Setup(
-        plan.seed, PARAMS, tuple(validators), tuple(providers), orders, lag=25, loss=plan.loss
-    )
+    return Setup(plan.seed, PARAMS, tuple(validators), tuple(providers), orders, lag=25, loss=plan.loss)
 
 
 def play(plan: Plan, **changes: Any) -> tuple[World, list[OrderResponse]]:
@@ -172,9 +170,9 @@ def test_every_order_ends_and_honest_work_is_paid(plan: Plan) -> None:
 
 LEFT, LOCALS = JOB.left()[0]
 """What round 0 leaves."""
-LATER = Extent(1, 1, 0, 3, LEFT, dict(enumerate(LOCALS)))
+LATER = LegExtent(1, 1, 0, 3, LEFT, dict(enumerate(LOCALS)))
 """The last of two rounds, from the states that the first one leaves."""
-SLICE = Extent(0, 2, 1, 2, JOB.terms.global_root)
+SLICE = LegExtent(0, 2, 1, 2, JOB.terms.global_root)
 """All rounds of two of three slots."""
 STATES = (JOB.state(LEFT), *(StateRef(root, JOB.local_blob(root)) for root in LOCALS))
 NO_SHRINK = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -186,9 +184,7 @@ parts = st.builds(
 )
 
 
-@settings(
-    max_examples=4, deadline=None, phases=NO_SHRINK, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=4, deadline=None, phases=NO_SHRINK, suppress_health_check=[HealthCheck.too_slow])
 @given(parts)
 def test_a_leg_that_begins_later_ends_as_the_whole_job_would(plan: Plan) -> None:
     """Whatever its providers do and wherever it crashes, it goes on from what an earlier leg left."""
@@ -212,9 +208,7 @@ def test_a_leg_that_begins_later_is_declined_if_its_states_are_not_held() -> Non
             assert "starts from round 1" in record.payload.text
 
 
-@settings(
-    max_examples=4, deadline=None, phases=NO_SHRINK, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=4, deadline=None, phases=NO_SHRINK, suppress_health_check=[HealthCheck.too_slow])
 @given(parts)
 def test_a_leg_with_some_of_the_slots_trains_these_alone(plan: Plan) -> None:
     """As it will be once legs exchange updates: here those of its own slots make its next state."""
@@ -235,9 +229,7 @@ def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None
     _, (on_chain,) = play(Plan(7, ((habit,),), bidders=("v0",)))
     assert on_chain.order.close_reason == CloseReason.SETTLED
     fell = [share for share in on_chain.shares if share.state is not ShareState.ACCEPTED]
-    assert [ShareReason(share.reason) for share in fell] == (
-        [REASONS[habit]] if habit in REASONS else []
-    )
+    assert [ShareReason(share.reason) for share in fell] == ([REASONS[habit]] if habit in REASONS else [])
     # What was committed to rightly, and not shown, is right all the same.
     wrong = habit in ("first", "last", "update", "metrics", "quits", "copied")
     assert {share.state for share in fell} <= {ShareState.WRONG if wrong else ShareState.RIGHT}

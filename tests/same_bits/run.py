@@ -13,12 +13,12 @@ from domain.errors import Expected
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
 from localnet.layout import ProviderSpec
+from pol.capture.build import build
 from pol.job.checkpoint import MODEL_FILE, POSITION_FILE, training_folder
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.local.run import run_locally
 from pol.rules.schedule import share_work
-from pol.tracing.build import build
 from tests.same_bits.table import CHEAT, SILENT, SLOW, TORCH, Row, spec_of
 from tests.support.market_network import (
     MarketNetwork,

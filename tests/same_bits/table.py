@@ -62,9 +62,7 @@ ROWS = (
     Row("gpt-cheat", "char-gpt", (CHEAT, NUMPY, NUMPY, SLOW, TORCH), 4, NESTEROV),
     Row("lstm-alone", "lstm", (NUMPY,), 4, NESTEROV),
     Row("lstm-validator", "lstm", (SLOW, TORCH), 1, AVERAGE, kill_validator=True),
-    Row(
-        "lstm-provider", "lstm", (SLOW, SLOW, NUMPY, TORCH, NUMPY), 4, NESTEROV, kill_provider=True
-    ),
+    Row("lstm-provider", "lstm", (SLOW, SLOW, NUMPY, TORCH, NUMPY), 4, NESTEROV, kill_provider=True),
 )
 IN_MAKE_TEST = ("digits-unlike", "gpt-reissued", "lstm-validator")
 """What ``make test`` runs: each job, slots of both numbers, and no fault twice."""

@@ -60,9 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=20, help="how many runs (20)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (1)")
     parser.add_argument("--orders", type=int, default=50, help="orders of a run (50)")
-    parser.add_argument(
-        "--coalitions", type=int, default=None, help="runs of each coalition (as many as seeds)"
-    )
+    parser.add_argument("--coalitions", type=int, default=None, help="runs of each coalition (as many as seeds)")
     parser.add_argument("--processes", type=int, default=1, help="how many play at a time (1)")
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.seeds)

@@ -88,9 +88,7 @@ class Cheat(HonestProvider):
 
     def habit(self, key: ShareKey) -> str:
         dice = int.from_bytes(digest(self.name, key)[:4], "big")
-        return (
-            self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
-        )
+        return self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
 
 
 # --- validators ----------------------------------------------------------------------------------
@@ -129,9 +127,7 @@ class HonestValidator:
         del daemon
         return root
 
-    def finds(
-        self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment
-    ) -> CheckedSegment:
+    def finds(self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment) -> CheckedSegment:
         """Return what it says of a segment of a share."""
         del daemon, key
         return checked
@@ -197,9 +193,7 @@ class Rejecter(HonestValidator):
 
     honest = False
 
-    def finds(
-        self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment
-    ) -> CheckedSegment:
+    def finds(self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment) -> CheckedSegment:
         if digest(daemon.me, key)[0] % 3 or checked.reason:
             return checked
         return replace(checked, reason=int(ShareReason.SEGMENT_MISMATCH))
@@ -293,12 +287,8 @@ class Accomplice(HonestValidator):
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
         return digest("forged", daemon.me, root) if self.forges else root
 
-    def finds(
-        self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment
-    ) -> CheckedSegment:
-        provider = next(
-            (p for p, actor in daemon.world.providers.items() if key in actor.habits), ""
-        )
+    def finds(self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment) -> CheckedSegment:
+        provider = next((p for p, actor in daemon.world.providers.items() if key in actor.habits), "")
         return replace(checked, reason=0) if provider in self.friends else checked
 
     def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:

@@ -116,9 +116,7 @@ class LiveChain(Chain):
         self._living.take(changes)
         self.changed = [key for key, _ in changes]
         # Without doubles, in their order.
-        self.touched = list(
-            dict.fromkeys(parts_of(key)[0] for key in self.changed if key[0] in _OF_ORDERS)
-        )
+        self.touched = list(dict.fromkeys(parts_of(key)[0] for key in self.changed if key[0] in _OF_ORDERS))
         changed = {key[0] for key in self.changed}
         for request in [r for r, (seen, _) in self._answers.items() if seen & changed]:
             del self._answers[request]

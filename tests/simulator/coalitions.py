@@ -44,18 +44,13 @@ class Coalition:
 
 def with_validators(setup: Setup, changed: Mapping[str, HonestValidator]) -> Setup:
     """Return a setup in which these validators behave so."""
-    plans = (
-        replace(plan, behaviour=changed.get(plan.name, plan.behaviour)) for plan in setup.validators
-    )
+    plans = (replace(plan, behaviour=changed.get(plan.name, plan.behaviour)) for plan in setup.validators)
     return replace(setup, validators=tuple(plans))
 
 
 def with_providers(setup: Setup, changed: Mapping[str, HonestProvider]) -> Setup:
     """Return a setup in which these providers behave so."""
-    plans = (
-        replace(plan, behaviour=changed.get(plan.address, plan.behaviour))
-        for plan in setup.providers
-    )
+    plans = (replace(plan, behaviour=changed.get(plan.address, plan.behaviour)) for plan in setup.providers)
     return replace(setup, providers=tuple(plans))
 
 
@@ -174,9 +169,7 @@ def make_market(seed: int, shape: Shape) -> Setup:
     setup = make_setup(seed, Kind.HONEST, shape)
     least = min(plan.bid.offer.price for plan in setup.validators if plan.bid is not None)
     plans = tuple(
-        replace(plan, bid=_cheapest(plan.bid, least - 1))
-        if plan.bid is not None and plan.name == CHEAPEST
-        else plan
+        replace(plan, bid=_cheapest(plan.bid, least - 1)) if plan.bid is not None and plan.name == CHEAPEST else plan
         for plan in setup.validators
     )
     return replace(setup, validators=plans)

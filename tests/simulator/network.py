@@ -33,9 +33,7 @@ class Network:
         if not self.lost():
             self.clock.after(self.delay(size), act)
 
-    def call(
-        self, serve: Callable[[], R | None], answered: Callable[[R | None], None], size: int = 0
-    ) -> None:
+    def call(self, serve: Callable[[], R | None], answered: Callable[[R | None], None], size: int = 0) -> None:
         """Ask somebody, who serves when it arrives; None where there was no answer: nobody there, or lost."""
 
         def arrive() -> None:

@@ -117,15 +117,11 @@ def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -
     wicked = set(random.sample(names, random.randint(0, 2))) if cheats else set()
     providers = _providers(random, names, shape, cheats=cheats)
     validators = tuple(_validator(random, name, providers, wicked=name in wicked) for name in names)
-    orders = tuple(
-        _order(random, number, shape, used, cheats=cheats) for number in range(shape.orders)
-    )
+    orders = tuple(_order(random, number, shape, used, cheats=cheats) for number in range(shape.orders))
     return Setup(seed, used, validators, providers, orders)
 
 
-def _providers(
-    random: Random, names: tuple[str, ...], shape: Shape, *, cheats: bool
-) -> tuple[ProviderPlan, ...]:
+def _providers(random: Random, names: tuple[str, ...], shape: Shape, *, cheats: bool) -> tuple[ProviderPlan, ...]:
     plans = []
     for number in range(shape.providers):
         cluster, rank = names[number % len(names)], number // len(names)
@@ -153,9 +149,7 @@ def _providers(
     return tuple(plans)
 
 
-def _validator(
-    random: Random, name: str, providers: tuple[ProviderPlan, ...], *, wicked: bool
-) -> ValidatorPlan:
+def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *, wicked: bool) -> ValidatorPlan:
     speeds = [p.speed for p in providers if p.validator == name and not p.joins]
     sold = SOLD_SECONDS * min(speeds) * len(speeds)
     offer = bid(

@@ -40,9 +40,7 @@ class OtherMachine(HonestValidator):
         return replace(found, root=within(found.root, name), digest=within(found.digest, name))
 
 
-def in_tiers(
-    setup: Setup, asked: tuple[tuple[str, ...], ...], offered: tuple[tuple[str, ...], ...]
-) -> Setup:
+def in_tiers(setup: Setup, asked: tuple[tuple[str, ...], ...], offered: tuple[tuple[str, ...], ...]) -> Setup:
     """Return a setup whose orders ask for these tiers in turn, and whose bids offer them in turn."""
     asking, offering = cycle(asked), cycle(offered)
     orders = tuple(

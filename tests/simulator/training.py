@@ -57,9 +57,7 @@ class Job:
         """
         return [opening for opening, _ in self.left()]
 
-    def left(
-        self, first_slot: int = 0, slots: int | None = None
-    ) -> list[tuple[bytes, tuple[bytes, ...]]]:
+    def left(self, first_slot: int = 0, slots: int | None = None) -> list[tuple[bytes, tuple[bytes, ...]]]:
         """Return the states that each round leaves: the global one, and the local ones of slots.
 
         Where only some of the slots are trained, their updates alone make the next state.

@@ -44,9 +44,7 @@ class Watch:
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.losses: dict[
-            str, int
-        ] = {}  # of honest validators, where nobody can tell whose fault it was
+        self.losses: dict[str, int] = {}  # of honest validators, where nobody can tell whose fault it was
         self._drawn: dict[ShareKey, Share] = {}
         self._right: set[ShareKey] = set()
         # Legs that go on from a wrong share which nobody drew.
@@ -141,8 +139,7 @@ class Watch:
         excused = end in BLAMES and not order.plan.honest
         excused |= end is LegEnd.DECLINED_BY_CHOICE and not self._has_openings(order_id, leg)
         excused |= any(
-            not provider.trustworthy and (order_id, leg) in provider.asked
-            for provider in world.providers.values()
+            not provider.trustworthy and (order_id, leg) in provider.asked for provider in world.providers.values()
         )
         _hold(excused, f"{name}, honest, failed an order: {end.name}")
 
@@ -151,9 +148,7 @@ class Watch:
         validator = LEGS.must(store, seat.order_id, seat.leg).validator
         consumer = ORDERS.must(store, seat.order_id).consumer
         member = PROVIDERS.get(store, seat.validator)
-        party = seat.validator in (validator, consumer) or (
-            member is not None and member.is_in(validator)
-        )
+        party = seat.validator in (validator, consumer) or (member is not None and member.is_in(validator))
         _hold(not party, f"{seat.validator}, a party, has a seat")
 
     def at_end(self) -> None:

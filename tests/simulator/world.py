@@ -114,9 +114,7 @@ class World:
         names = tuple(plan.name for plan in setup.validators)
         consumers = sorted({plan.message.consumer for plan in setup.orders})
         members = tuple(plan.address for plan in setup.providers)
-        genesis = make_genesis(
-            (*consumers, *members), names, setup.params, coins=setup.coins, stake=setup.stake
-        )
+        genesis = make_genesis((*consumers, *members), names, setup.params, coins=setup.coins, stake=setup.stake)
         self.chain = LiveChain(genesis, checked=setup.checked, rulebook=setup.rules)
         self.jobs: dict[bytes, Job] = {}
         self.crashes = self.refusals = 0
@@ -125,13 +123,9 @@ class World:
         self._orders: dict[bytes, OrderResponse] = {}
         self._turn = 0
         self.chain_clock = 0
-        self.validators = {
-            p.name: ValidatorActor(self, p.name, p.behaviour) for p in setup.validators
-        }
+        self.validators = {p.name: ValidatorActor(self, p.name, p.behaviour) for p in setup.validators}
         self.providers = {
-            p.address: ProviderActor(
-                self, p.address, p.validator, p.speed, p.behaviour, auto_bond=p.auto_bond
-            )
+            p.address: ProviderActor(self, p.address, p.validator, p.speed, p.behaviour, auto_bond=p.auto_bond)
             for p in setup.providers
         }
         self.watch = Watch(self)
@@ -155,9 +149,7 @@ class World:
             known.append(_certificate(plan))
         bids = [p.bid for p in setup.validators if p.bid is not None]
         for batch in (bonds, known, bids):
-            for result in self._block(
-                [Pending((message,), lambda _: None) for message in batch], self._proposer()
-            ):
+            for result in self._block([Pending((message,), lambda _: None) for message in batch], self._proposer()):
                 assert not result.code, result.log
 
     def _plan_lives(self) -> None:
@@ -279,10 +271,7 @@ class World:
             txs.append(tx)
             taken.append(pending)
         self.chain.time_ns = GENESIS_TIME + self.clock.now * (NS // 1000)
-        value = (
-            b"\x02"
-            + sha256(f"{self.setup.seed} {proposer} {self.chain.beacon.hex()}".encode()).digest()
-        )
+        value = b"\x02" + sha256(f"{self.setup.seed} {proposer} {self.chain.beacon.hex()}".encode()).digest()
         result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value)
         for order_id in self.chain.touched:
             self._orders.pop(order_id, None)
@@ -312,9 +301,7 @@ class World:
 
 def _certificate(plan: ProviderPlan) -> MsgCertifyProvider:
     """Return what was measured of a provider that has been there for a while."""
-    return MsgCertifyProvider(
-        plan.validator, plan.address, "cpu", plan.speed, 10**9, 10**8, CERTIFY_SECONDS
-    )
+    return MsgCertifyProvider(plan.validator, plan.address, "cpu", plan.speed, 10**9, 10**8, CERTIFY_SECONDS)
 
 
 def _signer(message: Message) -> str:

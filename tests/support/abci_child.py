@@ -70,23 +70,17 @@ def plant(death: str) -> None:
         real = transition.apply_block
 
         def apply_block(overlay: Any, block: Any, *rest: Any, **more: Any) -> Any:
-            return (raise_bug if block.height == DEADLY_HEIGHT else real)(
-                overlay, block, *rest, **more
-            )
+            return (raise_bug if block.height == DEADLY_HEIGHT else real)(overlay, block, *rest, **more)
 
         patch.object(application, "apply_block", apply_block).start()
 
 
-def serve(
-    database: Path, socket_path: Path, death: str, errors_path: Path, ready: Connection
-) -> None:
+def serve(database: Path, socket_path: Path, death: str, errors_path: Path, ready: Connection) -> None:
     """Serve until killed; ``ready`` hears when connections are taken."""
     with errors_path.open("wb") as errors:
         os.dup2(errors.fileno(), 2)
     plant(death)
-    app = Application(
-        DyingStorage(database, death), AppConfig(), beacon_keys=BeaconKeys([beacon_key(0)])
-    )
+    app = Application(DyingStorage(database, death), AppConfig(), beacon_keys=BeaconKeys([beacon_key(0)]))
     queries = AbciQueries(app, broken_route if death == "bug-in-query" else route(app))
     server = AbciServer(Methods(app, queries).table, socket_path, prefetch=app.prefetch)
     server.start()

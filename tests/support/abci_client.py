@@ -68,9 +68,7 @@ class AbciConnection:
 
     def pipeline(self, name: str, requests: Sequence[Any]) -> list[Any]:
         """Send all requests at once and return the answers."""
-        self._socket.sendall(
-            b"".join(frame(abci.Request(**{name: request})) for request in requests)
-        )
+        self._socket.sendall(b"".join(frame(abci.Request(**{name: request})) for request in requests))
         return [getattr(self._next(), name) for _ in requests]
 
     def raw(self) -> socket.socket:
@@ -93,9 +91,7 @@ class AbciConnection:
 
 
 def info() -> Any:
-    return abci.RequestInfo(
-        version=COMETBFT_VERSION, block_version=11, p2p_version=8, abci_version="2.0.0"
-    )
+    return abci.RequestInfo(version=COMETBFT_VERSION, block_version=11, p2p_version=8, abci_version="2.0.0")
 
 
 def init_chain(genesis: Genesis) -> Any:

@@ -300,19 +300,13 @@ BAD: dict[str, Bad] = {
     "other chain": Bad(put("chain_id", "assay-2"), errors.UNAUTHORIZED, "signatures", CHAIN_ID),
     "account number + 1": Bad(put("account_number", 2), errors.UNAUTHORIZED, "signatures"),
     "account number - 1": Bad(put("account_number", 0), errors.UNAUTHORIZED, "signatures"),
-    "sequence + 1": Bad(
-        put(SEQUENCE, lambda old: old + 1), errors.WRONG_SEQUENCE, "signers.sequence", "expected"
-    ),
-    "sequence - 1": Bad(
-        put(SEQUENCE, lambda old: old - 1), errors.WRONG_SEQUENCE, "signers.sequence", "expected"
-    ),
+    "sequence + 1": Bad(put(SEQUENCE, lambda old: old + 1), errors.WRONG_SEQUENCE, "signers.sequence", "expected"),
+    "sequence - 1": Bad(put(SEQUENCE, lambda old: old - 1), errors.WRONG_SEQUENCE, "signers.sequence", "expected"),
     "money of another": Bad(from_somebody_else, errors.UNAUTHORIZED, "messages.from_address"),
     "money and key of another": Bad(wrong_key_in_it, errors.UNAUTHORIZED, "signatures"),
     "no account": Bad(from_nobody, errors.UNKNOWN_ADDRESS, "signers"),
     "two senders": Bad(two_senders, errors.UNAUTHORIZED, "signers", "different signers"),
-    "no signer": Bad(
-        lambda draft: draft.auth.signer_infos.pop(), errors.UNAUTHORIZED, "auth_info.signer_infos"
-    ),
+    "no signer": Bad(lambda draft: draft.auth.signer_infos.pop(), errors.UNAUTHORIZED, "auth_info.signer_infos"),
     "two signers": Bad(
         lambda draft: draft.auth.signer_infos.append(draft.auth.signer_infos[0]),
         errors.UNAUTHORIZED,
@@ -323,9 +317,7 @@ BAD: dict[str, Bad] = {
     "no signature": Bad(signed(lambda _: []), errors.UNAUTHORIZED, "auth_info.signer_infos"),
     "empty signature": Bad(signed(lambda _: [b""]), errors.UNAUTHORIZED, "signatures", "0 bytes"),
     "signature twice": Bad(signed(lambda s: [s, s]), errors.UNAUTHORIZED, "auth_info.signer_infos"),
-    "signature with recovery id": Bad(
-        signed(lambda s: [s + b"\x00"]), errors.UNAUTHORIZED, "signatures", "65 bytes"
-    ),
+    "signature with recovery id": Bad(signed(lambda s: [s + b"\x00"]), errors.UNAUTHORIZED, "signatures", "65 bytes"),
     "signature of another key": Bad(
         put("signer", key(OTHER)), errors.UNAUTHORIZED, "signatures", "verification failed"
     ),
@@ -367,19 +359,13 @@ BAD: dict[str, Bad] = {
         "auth_info.signer_infos.public_key",
     ),
     "other wire type": Bad(put("body_tail", b"\x1a\x01x"), errors.TX_DECODE, "body", "field 3"),
-    "body twice": Bad(
-        lambda draft: draft.raw() + field(1, b""), errors.TX_DECODE, "tx", NOT_CANONICAL
-    ),
+    "body twice": Bad(lambda draft: draft.raw() + field(1, b""), errors.TX_DECODE, "tx", NOT_CANONICAL),
     "fee twice": Bad(put("auth_tail", b"\x12\x02\x10\x01"), errors.TX_DECODE, "auth_info"),
-    "memo twice": Bad(
-        both(put("body.memo", "a"), put("body_tail", b"\x12\x01b")), errors.TX_DECODE, "body"
-    ),
+    "memo twice": Bad(both(put("body.memo", "a"), put("body_tail", b"\x12\x01b")), errors.TX_DECODE, "body"),
     "amount twice": Bad(coin_twice, errors.TX_DECODE, "body.messages[0]", NOT_CANONICAL),
     "fields out of order": Bad(out_of_order, errors.TX_DECODE, "body.messages[0]", NOT_CANONICAL),
     "a default": Bad(put("body_tail", b"\x12\x00"), errors.TX_DECODE, "body", NOT_CANONICAL),
-    "a number with a spare byte": Bad(
-        put("body_tail", b"\x18\x8f\xce\x00"), errors.TX_DECODE, "body", NOT_CANONICAL
-    ),
+    "a number with a spare byte": Bad(put("body_tail", b"\x18\x8f\xce\x00"), errors.TX_DECODE, "body", NOT_CANONICAL),
     "a boolean of 2": Bad(put("body_tail", b"\x20\x02"), errors.TX_DECODE, "body", NOT_CANONICAL),
     "text that is not UTF-8": Bad(text_that_is_not_utf8, errors.TX_DECODE, "body.messages[0]"),
     # nesting
@@ -388,51 +374,33 @@ BAD: dict[str, Bad] = {
     "10,000 modes deep": Bad(modes(10_000), errors.TX_DECODE, "auth_info", "not a cosmos.tx"),
     "10 groups deep": Bad(put("tail", groups(10)), errors.TX_DECODE, "tx", "unknown field 31"),
     "10,000 groups deep": Bad(put("tail", groups(10_000)), errors.TX_DECODE, "tx"),
-    "10,000 groups deep in the body": Bad(
-        put("body_tail", groups(10_000)), errors.TX_DECODE, "body"
-    ),
+    "10,000 groups deep in the body": Bad(put("body_tail", groups(10_000)), errors.TX_DECODE, "body"),
     # numbers
     **_amounts(),
     "sequence 2^63": Bad(put(SEQUENCE, 2**63), errors.INVALID_SEQUENCE, "signers.sequence"),
     "sequence 2^64 - 1": Bad(put(SEQUENCE, 2**64 - 1), errors.INVALID_SEQUENCE, "signers.sequence"),
     "gas 2^63": Bad(put("auth.fee.gas_limit", 2**63), errors.BAD_FIELD, "auth_info.fee.gas_limit"),
-    "gas over the limit": Bad(
-        put("auth.fee.gas_limit", GAS_MAX + 1), errors.BAD_FIELD, "auth_info.fee.gas_limit"
-    ),
-    "gas 2^64 - 1": Bad(
-        put("auth.fee.gas_limit", 2**64 - 1), errors.BAD_FIELD, "auth_info.fee.gas_limit"
-    ),
+    "gas over the limit": Bad(put("auth.fee.gas_limit", GAS_MAX + 1), errors.BAD_FIELD, "auth_info.fee.gas_limit"),
+    "gas 2^64 - 1": Bad(put("auth.fee.gas_limit", 2**64 - 1), errors.BAD_FIELD, "auth_info.fee.gas_limit"),
     "height 2^64": Bad(put("body_tail", b"\x18" + varint(2**64)), errors.TX_DECODE, "body"),
     "height 2^128": Bad(put("body_tail", b"\x18" + varint(2**128)), errors.TX_DECODE, "body"),
     # time, fee, memo
     "expired height": Bad(put("body.timeout_height", 1), errors.TX_TIMEOUT, "body.timeout_height"),
-    "fee too low": Bad(
-        put("auth.fee.amount.0.amount", str(FEE // 1_000)), errors.INSUFFICIENT_FEE, "fee.amount"
-    ),
-    "no fee": Bad(
-        lambda draft: draft.auth.fee.amount.pop(), errors.INSUFFICIENT_FEE, "fee.amount", "got: 0"
-    ),
-    "fee over the balance": Bad(
-        put("auth.fee.amount.0.amount", str(2**63 - 1)), errors.INSUFFICIENT_FUNDS, "fee"
-    ),
-    "fee in another denom": Bad(
-        put("auth.fee.amount.0.denom", "uatom"), errors.INVALID_COINS, "fee.amount", "uassay"
-    ),
+    "fee too low": Bad(put("auth.fee.amount.0.amount", str(FEE // 1_000)), errors.INSUFFICIENT_FEE, "fee.amount"),
+    "no fee": Bad(lambda draft: draft.auth.fee.amount.pop(), errors.INSUFFICIENT_FEE, "fee.amount", "got: 0"),
+    "fee over the balance": Bad(put("auth.fee.amount.0.amount", str(2**63 - 1)), errors.INSUFFICIENT_FUNDS, "fee"),
+    "fee in another denom": Bad(put("auth.fee.amount.0.denom", "uatom"), errors.INVALID_COINS, "fee.amount", "uassay"),
     "fee in two denoms": Bad(
         add("auth.fee.amount", Coin(denom="uatom", amount="1")),
         errors.INVALID_COINS,
         "auth_info.fee.amount",
     ),
-    "fee in no denom": Bad(
-        put("auth.fee.amount.0.denom", ""), errors.INVALID_COINS, "auth_info.fee.amount.denom"
-    ),
+    "fee in no denom": Bad(put("auth.fee.amount.0.denom", ""), errors.INVALID_COINS, "auth_info.fee.amount.denom"),
     "amount in no denom": Bad(
         put("send.amount.0.denom", "U!"), errors.INVALID_COINS, "body.messages[0].amount[0].denom"
     ),
     "too little gas": Bad(put("auth.fee.gas_limit", 1), errors.OUT_OF_GAS, "fee.gas_limit"),
-    "memo too long": Bad(
-        put("body.memo", "m" * (MEMO_BYTES_MAX + 1)), errors.MEMO_TOO_LARGE, "body.memo"
-    ),
+    "memo too long": Bad(put("body.memo", "m" * (MEMO_BYTES_MAX + 1)), errors.MEMO_TOO_LARGE, "body.memo"),
     "memo too long in bytes": Bad(
         put("body.memo", "é" * (MEMO_BYTES_MAX // 2 + 1)), errors.MEMO_TOO_LARGE, "body.memo"
     ),
@@ -460,21 +428,13 @@ BAD: dict[str, Bad] = {
         errors.UNKNOWN_REQUEST,
         "body.messages[0].type_url",
     ),
-    "type that is long": Bad(
-        put(TYPE_URL, "/" + "x" * 100_000), errors.UNKNOWN_REQUEST, "body.messages[0].type_url"
-    ),
-    "not the message of its type": Bad(
-        put("value", b"\xff" * 40), errors.TX_DECODE, "body.messages[0]", "MsgSend"
-    ),
-    "a message of nothing": Bad(
-        put("value", b""), errors.INVALID_ADDRESS, "body.messages[0].from_address"
-    ),
+    "type that is long": Bad(put(TYPE_URL, "/" + "x" * 100_000), errors.UNKNOWN_REQUEST, "body.messages[0].type_url"),
+    "not the message of its type": Bad(put("value", b"\xff" * 40), errors.TX_DECODE, "body.messages[0]", "MsgSend"),
+    "a message of nothing": Bad(put("value", b""), errors.INVALID_ADDRESS, "body.messages[0].from_address"),
     "the message of another type": Bad(
         put(TYPE_URL, "/assay.market.v1.MsgCancelOrder"), errors.TX_DECODE, "body.messages[0]"
     ),
-    "no messages": Bad(
-        lambda draft: draft.body.messages.pop(), errors.INVALID_REQUEST, "body.messages"
-    ),
+    "no messages": Bad(lambda draft: draft.body.messages.pop(), errors.INVALID_REQUEST, "body.messages"),
     "too many messages": Bad(
         lambda draft: draft.body.messages.extend([draft.body.messages[0]] * MESSAGES_MAX),
         errors.INVALID_REQUEST,
@@ -490,9 +450,7 @@ BAD: dict[str, Bad] = {
         errors.INVALID_ADDRESS,
         "body.messages[0].to_address",
     ),
-    "no amount": Bad(
-        lambda draft: draft.send.amount.pop(), errors.INVALID_COINS, "body.messages[0].amount"
-    ),
+    "no amount": Bad(lambda draft: draft.send.amount.pop(), errors.INVALID_COINS, "body.messages[0].amount"),
 }
 OVER_THE_LIMIT = Bad(padded_to(TX_BYTES_MAX + 1), errors.TX_TOO_LARGE, "tx", "at most")
 
@@ -502,10 +460,6 @@ EMPTY: dict[str, Bad] = {
 }
 # What a mempool takes, because only the state of its block can tell.
 IN_BLOCKS: dict[str, Bad] = {
-    "amount in another denom": Bad(
-        put("send.amount.0.denom", "uatom"), errors.INVALID_COINS, "amount.denom"
-    ),
-    "amount over the balance": Bad(
-        put("send.amount.0.amount", str(2**63 - 1)), errors.INSUFFICIENT_FUNDS, "amount"
-    ),
+    "amount in another denom": Bad(put("send.amount.0.denom", "uatom"), errors.INVALID_COINS, "amount.denom"),
+    "amount over the balance": Bad(put("send.amount.0.amount", str(2**63 - 1)), errors.INSUFFICIENT_FUNDS, "amount"),
 }

@@ -10,9 +10,7 @@ from pol.values import Shape
 def recurrence(shape: Shape = (2, 3), op: str = "tanh") -> Program:
     """A state that takes a part of a sequence in every turn, times a constant; it is carried on and stacked."""
     builder = ProgramBuilder()
-    state, part, scale = (
-        builder.input(name, "f32", shape) for name in ("carry.0", "sequence.0", "constant.0")
-    )
+    state, part, scale = (builder.input(name, "f32", shape) for name in ("carry.0", "sequence.0", "constant.0"))
     moved = builder.node("add", builder.node("mul", state, scale), part)
     after = builder.node(op, moved)
     builder.output("carry.0", after)

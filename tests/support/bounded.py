@@ -12,9 +12,9 @@ from domain.bounds import (
     ADDRESS,
     MAYBE_ADDRESS,
     Distinct,
-    Form,
     Length,
     Many,
+    Pattern,
     Range,
     Size,
     Sorted,
@@ -28,9 +28,7 @@ from wire.address import to_bech32
 
 ADDRESSES = st.binary(min_size=20, max_size=20).map(to_bech32)
 SOMEBODY = to_bech32(bytes(range(20)))
-_LETTERS = st.characters(
-    codec="utf-8", categories=("L", "N", "P", "S"), exclude_characters="\ufffc\ufffd"
-)
+_LETTERS = st.characters(codec="utf-8", categories=("L", "N", "P", "S"), exclude_characters="\ufffc\ufffd")
 # Texts of other forms, each with some examples.
 _FORMS: dict[str, list[Any]] = {
     "a denomination": ["uassay", "ibc/27-Z", "x" * 128],
@@ -79,7 +77,7 @@ def _leaves(kind: Any, marks: tuple[Any, ...]) -> st.SearchStrategy[Any]:
         match mark:
             case Range(low=low, high=high):
                 return st.sampled_from([low, high]) | st.integers(low, high)
-            case Form():
+            case Pattern():
                 blank = st.just(kind()) if mark.blank else st.nothing()
                 return blank | _formed(mark)
     if not marks:
@@ -94,7 +92,7 @@ def _leaves(kind: Any, marks: tuple[Any, ...]) -> st.SearchStrategy[Any]:
     )
 
 
-def _formed(form: Form) -> st.SearchStrategy[Any]:
+def _formed(form: Pattern) -> st.SearchStrategy[Any]:
     if form in (ADDRESS, MAYBE_ADDRESS):
         return ADDRESSES
     if form.what in _FORMS:
@@ -130,7 +128,7 @@ def _sample_leaf(kind: Any, marks: tuple[Any, ...]) -> Any:
             case Range(low=low, high=high):
                 # Protobuf leaves out what is 0.
                 return max(low, min(1, high))
-            case Form():
+            case Pattern():
                 if mark in (ADDRESS, MAYBE_ADDRESS):
                     return SOMEBODY
                 return _FORMS[mark.what][0] if mark.what in _FORMS else "a"
@@ -178,7 +176,7 @@ def _outside(kind: Any, mark: Any, value: Any) -> Iterator[Any]:
             yield value[:1] * 2
         case Visible():
             yield value + "\n"
-        case Form(blank=blank):
+        case Pattern(blank=blank):
             yield value + ("\n" if isinstance(value, str) else b"\n")
             if not blank:
                 yield type(value)()

@@ -13,7 +13,7 @@ from typing import Any
 
 from chain.state_machine import queries
 from chain.state_machine import store as state_store
-from chain.state_machine.context import HEAD, NS, PARAMS, Memory
+from chain.state_machine.context import HEAD, NS, PARAMS, NodeMemory
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.queries import get_account, get_balance
@@ -132,9 +132,7 @@ def make_genesis(
         chain_id=CHAIN_ID,
         denom=DENOM,
         params=params or local_params(),
-        accounts=tuple(
-            GenesisAccount(name, (Coin(DENOM, coins),)) for name in (*accounts, *validators)
-        ),
+        accounts=tuple(GenesisAccount(name, (Coin(DENOM, coins),)) for name in (*accounts, *validators)),
         validators=tuple(
             GenesisValidator(
                 name,
@@ -184,9 +182,7 @@ def prove_key(message: Message, sequence: int, index: int) -> Message:
 class Chain:
     """A chain in memory. ``block`` makes one block and commits it; ``checked`` runs all invariants after each."""
 
-    def __init__(
-        self, genesis: Genesis, *, checked: bool = True, rulebook: Rulebook = RULEBOOK
-    ) -> None:
+    def __init__(self, genesis: Genesis, *, checked: bool = True, rulebook: Rulebook = RULEBOOK) -> None:
         self.genesis = genesis
         self.rulebook = rulebook
         self.checked = checked
@@ -285,7 +281,7 @@ class Chain:
             reveal=reveal or (self.reveal(operator, value) if reveals else None),
         )
         overlay = Overlay(self.store)
-        result = apply_block(overlay, block, CRYPTO, Memory(self.book), self.rulebook)
+        result = apply_block(overlay, block, CRYPTO, NodeMemory(self.book), self.rulebook)
         self.reveal_result = None
         if block.reveal is not None:
             self.reveal_result, *results = result.tx_results
@@ -347,9 +343,7 @@ class Chain:
         for event in result.events:
             if event.type == "tx" and event.get("fee"):
                 payer = event.get("fee_payer")
-                self.fees[payer] = self.fees.get(payer, 0) + int(
-                    event.get("fee").removesuffix(DENOM)
-                )
+                self.fees[payer] = self.fees.get(payer, 0) + int(event.get("fee").removesuffix(DENOM))
 
     def worth(self, address: str) -> int:
         """Return the balance as it would be without transaction fees."""
@@ -377,9 +371,7 @@ class Chain:
             assert tx.code == 0, tx.log
         return result
 
-    def refused(
-        self, code: Code, item: Message | Tx, *, field: str = "", seconds: int = 1
-    ) -> TxResult:
+    def refused(self, code: Code, item: Message | Tx, *, field: str = "", seconds: int = 1) -> TxResult:
         """Make a block in which the transaction must be refused with ``code``, at ``field`` if given."""
         (result,) = self.block(item, seconds=seconds).tx_results
         assert (result.codespace, result.code) == (code.space, code.number), (code.name, result.log)
@@ -390,9 +382,7 @@ class Chain:
         """Make blocks until the chain clock has advanced by ``seconds``."""
         end = self.clock + seconds
         while self.clock < end:
-            self.block(
-                seconds=min(self.genesis.params.of(NodeParams).clock_step_max, end - self.clock)
-            )
+            self.block(seconds=min(self.genesis.params.of(NodeParams).clock_step_max, end - self.clock))
 
     def pass_until(self, clock: int) -> None:
         """Make blocks until the chain clock is at ``clock``."""

@@ -214,19 +214,12 @@ class Market:
         chain: type[Chain] = Chain,
     ) -> None:
         self.validators = tuple(f"v{number}" for number in range(validators))
-        self.clusters = {
-            name: tuple(f"{name}p{number}" for number in range(providers))
-            for name in self.validators
-        }
+        self.clusters = {name: tuple(f"{name}p{number}" for number in range(providers)) for name in self.validators}
         everybody = [provider for cluster in self.clusters.values() for provider in cluster]
         genesis = make_genesis((*consumers, *everybody), self.validators, params, stake=stake)
         self.chain = chain(genesis, checked=checked)
         bonds = [MsgDepositBond(name, BOND) for name in (*self.validators, *everybody)]
-        joins = [
-            MsgRegisterProvider(provider, name)
-            for name, cluster in self.clusters.items()
-            for provider in cluster
-        ]
+        joins = [MsgRegisterProvider(provider, name) for name, cluster in self.clusters.items() for provider in cluster]
         admissions = [MsgAdmitProvider(join.validator, join.provider) for join in joins]
         self.chain.ok(*bonds, *joins, *admissions)
         for name in bidders:
@@ -482,9 +475,7 @@ class Market:
             return update_claim(trace.roots.update_root, trace.roots.local_out)
         return trace.leaves[place.segment].boundary_root
 
-    def answers(
-        self, order_id: bytes, round: int = 0, places: Sequence[int] | None = None
-    ) -> tuple[SeatAnswer, ...]:
+    def answers(self, order_id: bytes, round: int = 0, places: Sequence[int] | None = None) -> tuple[SeatAnswer, ...]:
         """Return the answers of a seat of the open stage who finds what the chain has."""
         panel = self.panel(order_id, round)
         found = []
@@ -513,9 +504,7 @@ class Market:
         self, order_id: bytes, round: int, auditor: str, answers: tuple[SeatAnswer, ...]
     ) -> MsgCommitAnswer:
         panel = self.panel(order_id, round)
-        made = answer_commitment(
-            CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers
-        )
+        made = answer_commitment(CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers)
         return MsgCommitAnswer(auditor, panel.order_id, panel.leg, panel.round, panel.stage, made)
 
     def reveal_answer(
@@ -547,19 +536,12 @@ class Market:
     ) -> None:
         """Let seats of the open stage commit and reveal; whoever is not named is silent. The stage is over then."""
         if said:
-            self.chain.ok(
-                *(self.commit_answer(order_id, round, name, found) for name, found in said.items())
-            )
+            self.chain.ok(*(self.commit_answer(order_id, round, name, found) for name, found in said.items()))
         panel = self.panel(order_id, round)
         if self.chain.clock < panel.commits_end:
             self.chain.pass_until(panel.commits_end)
         if said:
-            self.chain.ok(
-                *(
-                    self.reveal_answer(order_id, round, name, found, leaves)
-                    for name, found in said.items()
-                )
-            )
+            self.chain.ok(*(self.reveal_answer(order_id, round, name, found, leaves) for name, found in said.items()))
 
     def answer_all(self, order_id: bytes, round: int) -> None:
         """Let every seat of the first stage answer rightly."""
@@ -570,8 +552,7 @@ class Market:
     def unavailable(self, order_id: bytes, round: int = 0) -> tuple[SeatAnswer, ...]:
         """Return the answers of a seat of the open stage to whom nothing was served."""
         return tuple(
-            SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0)
-            for number in self.panel(order_id, round).undecided
+            SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0) for number in self.panel(order_id, round).undecided
         )
 
     def fault_round(self, order_id: bytes, round: int = 0) -> None:

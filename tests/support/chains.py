@@ -37,9 +37,7 @@ def random_chain(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
         row = ELEMENTWISE[rng.integers(len(ELEMENTWISE))]
         args = rng.choice(values, row.arity[0]).tolist()
         # one operand at least has the whole shape
-        args[-1] = int(
-            rng.choice([value for value in values if builder.type(value).shape == shape])
-        )
+        args[-1] = int(rng.choice([value for value in values if builder.type(value).shape == shape]))
         attrs = {"dtype": str(rng.choice(DTYPES))} if row.attributes else {}
         try:
             values.append(builder.node(row.name, *args, **attrs))

@@ -66,10 +66,7 @@ class Control:
 
 
 CONTROLS = (
-    *(
-        Control(NATIVE, SWITCH, name, threads, KERNELS[name])
-        for name, threads in product(INSTRUCTION_SETS, (1, 2, 3))
-    ),
+    *(Control(NATIVE, SWITCH, name, threads, KERNELS[name]) for name, threads in product(INSTRUCTION_SETS, (1, 2, 3))),
     *(Control(NUMPY, threads=threads) for threads in (1, 2)),
     *(
         Control(NUMPY, "OPENBLAS_CORETYPE", core, threads, needs)
@@ -90,10 +87,7 @@ FEW = tuple(
     control
     for control in CONTROLS
     if (control.executor == NATIVE and control.threads != 2)
-    or (
-        control.threads == 1
-        and control.value in ("", "Prescott", "Haswell", "default", "COMPATIBLE")
-    )
+    or (control.threads == 1 and control.value in ("", "Prescott", "Haswell", "default", "COMPATIBLE"))
 )
 """Those that ``make test`` has time for: the oldest and the newest of a library; all of them have the night."""
 
@@ -104,7 +98,5 @@ def _features() -> frozenset[str]:
     file = Path("/proc/cpuinfo")
     if platform.system() != "Linux" or not file.is_file():
         return frozenset()
-    lines = (
-        line for line in file.read_text().splitlines() if line.startswith(("flags", "Features"))
-    )
+    lines = (line for line in file.read_text().splitlines() if line.startswith(("flags", "Features")))
     return frozenset(next(lines, "").split())

@@ -60,9 +60,7 @@ FOUR_BYTES: Tier = replace(
 
 def within(root: bytes, name: bytes = b"") -> bytes:
     """Return another root that agrees with this one."""
-    return (
-        root[:COUNTS] + bytes(byte ^ 0xFF for byte in root[COUNTS : len(root) - len(name)]) + name
-    )
+    return root[:COUNTS] + bytes(byte ^ 0xFF for byte in root[COUNTS : len(root) - len(name)]) + name
 
 
 @contextmanager

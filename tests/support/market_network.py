@@ -48,7 +48,7 @@ from validator.decide.records import VerdictRow
 from validator.store import ValidatorStore
 
 JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
-"""2 rounds of 2 slots of 5 segments; built by ``python -m pol.tracing examples/tiny.py DIRECTORY``."""
+"""2 rounds of 2 slots of 5 segments; built by ``python -m pol.capture examples/tiny.py DIRECTORY``."""
 PRICE = 2 * 10**12
 """Two ``uassay`` for each 1,000 FLOPs: every sum of a job this small is worth looking at, and no bond too small."""
 TORCH = "torch"
@@ -116,9 +116,7 @@ class MarketOrder:
 
     def wait_state(self, state: OrderState, seconds: float) -> None:
         """Wait until the order has reached a state."""
-        self.wait(
-            lambda on_chain: on_chain.order.state >= state, f"the order to be {state.name}", seconds
-        )
+        self.wait(lambda on_chain: on_chain.order.state >= state, f"the order to be {state.name}", seconds)
 
     def wait_closed(self, seconds: float) -> OrderResponse:
         """Wait for the end."""
@@ -194,11 +192,7 @@ class MarketNetwork:
 
     def seats(self, order: MarketOrder) -> list[PanelSeat]:
         """Return the seats of all panels about an order's rounds."""
-        return [
-            seat
-            for panel in self.look(order).panels
-            for seat in self.client.query(SeatsRequest(*panel.key)).seats
-        ]
+        return [seat for panel in self.look(order).panels for seat in self.client.query(SeatsRequest(*panel.key)).seats]
 
     def operator(self, moniker: str) -> str:
         """Return a validator's operator address."""

@@ -7,14 +7,14 @@ from typing import Any
 from chain.state_machine.components import COMPONENTS
 from chain.state_machine.context import Context
 from chain.state_machine.legs.component import COMPONENT as LEGS
-from chain.state_machine.legs.opening import Extent, open_leg
+from chain.state_machine.legs.opening import LegExtent, open_leg
 from chain.state_machine.market.hooks import MATCHED, Match
 from chain.state_machine.rules import Rulebook, Rules
 from domain.genesis import Genesis
 from tests.support.chain_harness import Chain
 
 
-def partial_rules(make_extent: Callable[[Match], Extent]) -> Rulebook:
+def partial_rules(make_extent: Callable[[Match], LegExtent]) -> Rulebook:
     """Return rules by which each match opens a leg of the extent that ``make_extent`` returns."""
 
     def open_part(ctx: Context, match: Match) -> None:
@@ -26,7 +26,7 @@ def partial_rules(make_extent: Callable[[Match], Extent]) -> Rulebook:
     return Rulebook(Rules(1, components))
 
 
-def partial_chain(make_extent: Callable[[Match], Extent]) -> type[Chain]:
+def partial_chain(make_extent: Callable[[Match], LegExtent]) -> type[Chain]:
     """Return a chain on which each match opens a leg of the extent that ``make_extent`` returns."""
     rulebook = partial_rules(make_extent)
 

@@ -46,11 +46,7 @@ def attribute(rng: np.random.Generator, name: str, row: Attribute, operand: Tens
         return int(rng.integers(0, 5))
     if name == "dims":
         chosen = rng.permutation(rank)
-        return (
-            chosen.tolist()
-            if rng.random() < 0.5
-            else sorted(chosen[: rng.integers(0, rank + 1)].tolist())
-        )
+        return chosen.tolist() if rng.random() < 0.5 else sorted(chosen[: rng.integers(0, rank + 1)].tolist())
     if name == "shape":
         return _shape(rng, operand)
     if name == "stops":
@@ -83,11 +79,14 @@ def _windows_product(
     strides = [int(rng.integers(1, 3)) for _ in sizes]
     room = [size - k for size, k in zip(sizes, kernel, strict=True)]
     attrs: dict[str, Any] = {
-        "bits": int(rng.choice([8, 15, 22])), "transposed": bool(rng.random() < 0.5), "kernel": kernel,
-        "steps": steps, "strides": strides,
+        "bits": int(rng.choice([8, 15, 22])),
+        "transposed": bool(rng.random() < 0.5),
+        "kernel": kernel,
+        "steps": steps,
+        "strides": strides,
         "starts": [k - 1 if step < 0 else 0 for k, step in zip(kernel, steps, strict=True)],
         "counts": [left // stride + 1 for left, stride in zip(room, strides, strict=True)],
-    }  # fmt: skip
+    }
     groups = int(rng.choice([1, channels]))
     summed, columns = summed_and_columns(channels // groups, attrs)
     shape = (groups, int(rng.integers(1, 9)), summed)
@@ -102,16 +101,12 @@ def _windows_product(
     return 1
 
 
-def _one(
-    rng: np.random.Generator, builder: ProgramBuilder, name: str, values: list[int]
-) -> int | None:
+def _one(rng: np.random.Generator, builder: ProgramBuilder, name: str, values: list[int]) -> int | None:
     """Add a node of a primitive if it takes some of the values, and return its handle."""
     row = PRIMITIVES[name]
     args = rng.choice(values, rng.integers(row.arity[0], min(row.arity[1], 3) + 1)).tolist()
     first = builder.type(args[0]) if args else TensorType("f32", (2, 3))
-    attrs: dict[str, Any] = {
-        name: attribute(rng, name, kind, first) for name, kind in row.attributes.items()
-    }
+    attrs: dict[str, Any] = {name: attribute(rng, name, kind, first) for name, kind in row.attributes.items()}
     try:
         handle = builder.node(row.name, *args, **attrs)
     except JobError:
@@ -119,9 +114,7 @@ def _one(
     return handle if builder.type(handle).elements <= 50_000 else None
 
 
-def _repeat(
-    rng: np.random.Generator, builder: ProgramBuilder, values: list[int], depth: int = 0
-) -> int | None:
+def _repeat(rng: np.random.Generator, builder: ProgramBuilder, values: list[int], depth: int = 0) -> int | None:
     """Add a repeat of a random body, within which there may be another one."""
     dtype = str(rng.choice(["f32", "f32", "f32", "i64", "bool"]))
     small = [v for v in values if builder.type(v).elements <= 2_000]
@@ -146,9 +139,7 @@ def _repeat(
             inside.append(handle)
     for index, value in enumerate(carried):
         fitting = [v for v in inside if body.type(v) == builder.type(value)]
-        body.output(
-            f"carry.{index}", int(rng.choice(fitting[-2:] if rng.random() < 0.7 else fitting))
-        )
+        body.output(f"carry.{index}", int(rng.choice(fitting[-2:] if rng.random() < 0.7 else fitting)))
     stacked = _some(rng, [v for v in inside if body.type(v).dtype == dtype], 3)
     for index, value in enumerate(stacked):
         body.output(f"stacked.{index}", value)
@@ -180,11 +171,7 @@ def random_program(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]
         if chosen == "matmul_windows":
             made += _windows_product(rng, builder, inputs, values)
             continue
-        handle = (
-            _repeat(rng, builder, values)
-            if chosen == "repeat"
-            else _one(rng, builder, chosen, values)
-        )
+        handle = _repeat(rng, builder, values) if chosen == "repeat" else _one(rng, builder, chosen, values)
         if handle is None:
             continue
         values.append(handle)
@@ -205,9 +192,7 @@ def shown(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
     return make_program(program.inputs, program.constants, program.nodes, outputs), inputs
 
 
-def every_value(
-    executor: Backend, program: Program, inputs: dict[str, Array]
-) -> tuple[list[bytes], str]:
+def every_value(executor: Backend, program: Program, inputs: dict[str, Array]) -> tuple[list[bytes], str]:
     """The bits of every node, and how the run ended."""
     numbers = range(program.first_node, len(program.types))
     outputs = {f"global.v{number:05}": number for number in numbers}

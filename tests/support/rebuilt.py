@@ -525,9 +525,7 @@ class Rebuilt:
             left -= part
         assert left == 0, "a deposit pays more than it has"
         used = change.amount if change.kind in FROM_WITHHELD else 0
-        self.escrows[change.order] = replace(
-            escrow, depositors=tuple(rows), withheld=escrow.withheld - used
-        )
+        self.escrows[change.order] = replace(escrow, depositors=tuple(rows), withheld=escrow.withheld - used)
 
     def _withhold(self, order: bytes, amount: int) -> None:
         known = self.escrows[order]
@@ -640,8 +638,7 @@ class Rebuilt:
         accepted = sorted(
             share
             for share, found in self.shares.items()
-            if found.state is ShareState.ACCEPTED
-            and (share.order_id, share.leg, share.round) == tuple(key)
+            if found.state is ShareState.ACCEPTED and (share.order_id, share.leg, share.round) == tuple(key)
         )
         self.rounds[key] = Round(
             order_id=key.order_id,
@@ -749,9 +746,7 @@ class Rebuilt:
     @take.register
     def _(self, change: StageOpened) -> None:
         key = change.round
-        for number, (name, stake) in enumerate(
-            zip(change.seats, change.stakes, strict=True), change.first_seat
-        ):
+        for number, (name, stake) in enumerate(zip(change.seats, change.stakes, strict=True), change.first_seat):
             self.seats[key, number] = PanelSeat(
                 order_id=key.order_id,
                 leg=key.leg,

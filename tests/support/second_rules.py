@@ -9,14 +9,14 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import Rulebook, Rules
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Numbers, Values
+from chain.state_machine.tables import BytesTable, Numbers
 from domain.block import ValidatorUpdate
 from domain.genesis import Genesis, RulesFrom
 from domain.ledger.messages import MsgDepositBond
 from domain.registry.events import EndpointSet
 from domain.registry.messages import MsgSetEndpoint
 
-NICKNAMES = Values(0xF1, "nickname")
+NICKNAMES = BytesTable(0xF1, "nickname")
 """What version 1 keeps: a text for each validator."""
 LENGTHS = Numbers(0xF0, "length of a nickname")
 """What version 2 keeps in its place."""
@@ -63,9 +63,7 @@ def louder(component: Component) -> Component:
     if component.name != "registry":
         return component
     found = without(component, MsgSetEndpoint)
-    return replace(
-        found, handlers=(*found.handlers, Handler(MsgSetEndpoint, refuse_nothing, apply_loudly))
-    )
+    return replace(found, handlers=(*found.handlers, Handler(MsgSetEndpoint, refuse_nothing, apply_loudly)))
 
 
 FIRST = Rules(1, (*[without(component, MsgDepositBond) for component in COMPONENTS], NAMES))

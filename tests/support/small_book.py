@@ -21,9 +21,7 @@ _BOUNDS: dict[ModuleType, dict[str, int]] = {
 def small_bounds() -> Iterator[None]:
     """Let the book have small bounds meanwhile."""
     patches = [
-        patch.object(module, name, value)
-        for module, bounds in _BOUNDS.items()
-        for name, value in bounds.items()
+        patch.object(module, name, value) for module, bounds in _BOUNDS.items() for name, value in bounds.items()
     ]
     for each in patches:
         each.start()

@@ -44,9 +44,7 @@ def genesis(accounts: int = 4, validators: int = 1, chain_id: str = CHAIN_ID) ->
         chain_id,
         DENOM,
         local_params(),
-        tuple(
-            GenesisAccount(key(number).address, (Coin(DENOM, COINS),)) for number in range(accounts)
-        ),
+        tuple(GenesisAccount(key(number).address, (Coin(DENOM, COINS),)) for number in range(accounts)),
         tuple(
             GenesisValidator(
                 key(number).address,

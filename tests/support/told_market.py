@@ -8,7 +8,7 @@ from typing import Any
 from chain.state_machine.context import NS
 from chain.state_machine.ledger.tables import SUPPLY
 from console.index import BlockRow
-from console.known import Known
+from console.known import NodeState
 from console.records import VALIDATOR
 from domain.block import BlockResult
 from domain.events import to_event
@@ -70,9 +70,7 @@ class KindChain(LoggedChain):
 class ToldMarket(Market):
     """A market that can tell a console all that happened."""
 
-    def __init__(
-        self, began_at: float = 0.0, chain: type[LoggedChain] = LoggedChain, **more: Any
-    ) -> None:
+    def __init__(self, began_at: float = 0.0, chain: type[LoggedChain] = LoggedChain, **more: Any) -> None:
         """``began_at`` is when its second block was made, in seconds since the epoch, if that matters."""
         super().__init__(chain=chain, checked=False, **more)
         if began_at:
@@ -124,8 +122,7 @@ class ToldMarket(Market):
         local = replace(
             local,
             rounds=tuple(
-                LocalRound(round, _NOWHERE, tuple(works), None, (), 0, None)
-                for round, works in sorted(rounds.items())
+                LocalRound(round, _NOWHERE, tuple(works), None, (), 0, None) for round, works in sorted(rounds.items())
             ),
         )
         store = ValidatorStore(home / VALIDATOR)
@@ -135,20 +132,12 @@ class ToldMarket(Market):
     def _work(self, trace: Trace) -> SlotWork:
         claim, count = trace.claim, len(trace.leaves)
         _, right = make_work(self.order(claim.order_id), claim.round, claim.slot, "right")
-        same = [
-            leaf.boundary_root == honest.boundary_root
-            for leaf, honest in zip(trace.leaves, right, strict=True)
-        ]
+        same = [leaf.boundary_root == honest.boundary_root for leaf, honest in zip(trace.leaves, right, strict=True)]
         boundaries = tuple(
             TraceBoundary(
                 leaf.step,
                 leaf.boundary_root,
-                (
-                    _bits(
-                        loss_at(claim.slot, claim.round - 1 + leaf.index / count)
-                        * (1 + (not holds))
-                    ),
-                ),
+                (_bits(loss_at(claim.slot, claim.round - 1 + leaf.index / count) * (1 + (not holds))),),
             )
             for leaf, holds in zip(trace.leaves, same, strict=True)
         )
@@ -183,7 +172,7 @@ class ToldMarket(Market):
         logged: list[LoggedEvent] = chain.logged
         return logged
 
-    def tell(self, known: Known) -> None:
+    def tell(self, known: NodeState) -> None:
         """Let a console know what a follower of a node would have found out."""
         chain: Any = self.chain
         ask = chain.ask

@@ -23,22 +23,15 @@ def fitting(order: Asked, clock: int) -> Callable[[Standing], bool]:
 
 def failing(order: Asked, clock: int) -> Callable[[Standing], tuple[str, ...]]:
     """Return the function from a bid to the names of all conditions on which it fails ``order``."""
-    tests = [
-        (row.name, row.has, row.basis(order), row.test(row.want(order, clock)))
-        for row in CONDITIONS
-    ]
+    tests = [(row.name, row.has, row.basis(order), row.test(row.want(order, clock))) for row in CONDITIONS]
 
     def failed(standing: Standing) -> tuple[str, ...]:
-        return tuple(
-            [name for name, has, basis, accepts in tests if not accepts(has(standing, basis))]
-        )
+        return tuple([name for name, has, basis, accepts in tests if not accepts(has(standing, basis))])
 
     return failed
 
 
-def match(
-    orders: Iterable[Asked], bids: Sequence[Standing], seed: bytes, clock: int, orders_max: int
-) -> Matched:
+def match(orders: Iterable[Asked], bids: Sequence[Standing], seed: bytes, clock: int, orders_max: int) -> Matched:
     """Run the auction of a block as ``matching_engine.match.match`` does."""
     rows = list(bids)
     queue = sorted(

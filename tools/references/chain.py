@@ -75,18 +75,12 @@ def tiers_page() -> str:
 
 def messages_page() -> str:
     """Return the page of the messages that change the state."""
-    parts = [
-        "Each is part of an ordinary Cosmos transaction. The account in the field named first must sign."
-    ]
+    parts = ["Each is part of an ordinary Cosmos transaction. The account in the field named first must sign."]
     for found in _words("messages"):
         if "Message" not in found.bases:
             continue
         values = {line.name: line.value.strip("\"'") for line in found.lines}
-        rows = [
-            (code(line.name), code(line.hint), line.comment)
-            for line in found.lines
-            if "ClassVar" not in line.hint
-        ]
+        rows = [(code(line.name), code(line.hint), line.comment) for line in found.lines if "ClassVar" not in line.hint]
         parts += [
             f"## {found.name}",
             first_sentence(found.doc),
@@ -122,10 +116,7 @@ def reasons_page() -> str:
         " the network's."
     ]
     for found in _words("reasons"):
-        rows = [
-            (line.value.replace("_", ""), code(line.name.lower()), line.comment)
-            for line in found.lines
-        ]
+        rows = [(line.value.replace("_", ""), code(line.name.lower()), line.comment) for line in found.lines]
         parts += [
             f"## {found.name}",
             first_sentence(found.doc),

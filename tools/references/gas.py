@@ -57,9 +57,6 @@ def _weights() -> Iterator[tuple[str, str, str, str]]:
 def _messages() -> Iterator[tuple[str, str, str]]:
     for kind in MESSAGES:
         if kind.GAS_EXTRA or kind.GAS_ITEMS:
-            entries = [
-                f"{code(field)}: {items * gas.ITEM_GAS:,}"
-                for field, items in kind.GAS_ITEMS.items()
-            ]
+            entries = [f"{code(field)}: {items * gas.ITEM_GAS:,}" for field, items in kind.GAS_ITEMS.items()]
             total = gas.MESSAGE_GAS + kind.GAS_EXTRA * gas.ITEM_GAS
             yield code(kind.__name__), f"{total:,}", ", ".join(entries)

@@ -8,9 +8,7 @@ from tools.references.source import definition, methods
 
 def library_page(origins: dict[str, str]) -> str:
     """Return the page of the library's public names; ``origins`` is the table of them."""
-    parts = [
-        "`import assay` is all that a program needs; what is not here may change without a word."
-    ]
+    parts = ["`import assay` is all that a program needs; what is not here may change without a word."]
     for name, origin in sorted(origins.items(), key=lambda item: item[0].lower()):
         module, _, attribute = origin.partition(":")
         path = module.replace(".", "/") + ".py"
@@ -22,9 +20,7 @@ def library_page(origins: dict[str, str]) -> str:
             prose(doc),
             _methods(path, attribute),
         ]
-    return page(
-        "The library", *parts, source="assay/__init__.py and the docstrings of what it names"
-    )
+    return page("The library", *parts, source="assay/__init__.py and the docstrings of what it names")
 
 
 def _wrapped(call: str) -> str:

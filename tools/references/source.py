@@ -39,9 +39,7 @@ def classes(path: str) -> Iterator[Described]:
         if isinstance(node, ast.ClassDef):
             bases = tuple(ast.unparse(base) for base in node.bases)
             lines = tuple(_lines(node.body, comments, rows))
-            yield Described(
-                name=node.name, bases=bases, doc=ast.get_docstring(node) or "", lines=lines
-            )
+            yield Described(name=node.name, bases=bases, doc=ast.get_docstring(node) or "", lines=lines)
 
 
 def constants(path: str) -> Iterator[Line]:

@@ -34,7 +34,7 @@ PROGRAMS = (
     "validator.daemon",
 )
 TRACING = (
-    "pol.tracing.build",
+    "pol.capture.build",
     "sklearn.datasets",
     "mlxtend.data",
     "torchvision",

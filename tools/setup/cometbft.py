@@ -39,9 +39,7 @@ def cache_path() -> Path:
 def version_of(binary: Path) -> str | None:
     """What the binary calls itself, or None where it does not run."""
     try:
-        answer = subprocess.run(
-            [binary, "version"], capture_output=True, text=True, timeout=60, check=False
-        )
+        answer = subprocess.run([binary, "version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip()
@@ -86,9 +84,7 @@ def build(uv: Path, target: Path) -> None:
 def go_version(go: str) -> tuple[int, ...]:
     """The version of a Go tool; (0,) where it does not say."""
     env = {**os.environ, "GOTOOLCHAIN": "local"}
-    answer = subprocess.run(
-        [go, "env", "GOVERSION"], capture_output=True, text=True, env=env, check=False
-    )
+    answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=env, check=False)
     found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
     return tuple(int(part or 0) for part in found.groups()) if found else (0,)
 

@@ -28,9 +28,7 @@ UV = BIN / "uv"
 def main() -> None:
     """Bring the environment up to date, or stop with one sentence."""
     parser = argparse.ArgumentParser(prog="python -m tools.setup", description=__doc__)
-    parser.add_argument(
-        "--node", action="store_true", help="what a node needs, without torch and the tests"
-    )
+    parser.add_argument("--node", action="store_true", help="what a node needs, without torch and the tests")
     lock = NODE_LOCK if parser.parse_args().node else FULL_LOCK
     os.environ.setdefault("UV_SYSTEM_CERTS", "true")  # as pip and Go: also behind a company's proxy
     try:
@@ -84,9 +82,7 @@ def is_venv() -> bool:
 def make_venv(lock: Path) -> None:
     """A fresh `.venv` with the locked uv, which installs everything else."""
     check_disk(lock)
-    if subprocess.run(
-        [sys.executable, "-c", "import venv, ensurepip"], capture_output=True, check=False
-    ).returncode:
+    if subprocess.run([sys.executable, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode:
         name = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
         raise Stop(
             f"this Python cannot make virtual environments: install its venv module (on Debian "
@@ -107,8 +103,7 @@ def check_disk(lock: Path) -> None:
     free = shutil.disk_usage(ROOT).free // 10**9
     if free < needed:
         raise Stop(
-            f"the disk of {ROOT} has {free} GB free and {needed} GB are needed: free some space "
-            f"and run it again."
+            f"the disk of {ROOT} has {free} GB free and {needed} GB are needed: free some space and run it again."
         )
 
 

@@ -23,9 +23,15 @@ LOCK = Path(__file__).parent / "requirements-native.lock"
 
 # Contraction would fuse a product and a sum into one rounding; what else is off keeps no bit, only time.
 FLAGS = (
-    "-O3", "-std=c11", "-fPIC", "-pthread", "-fvisibility=hidden",
-    "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno",
-)  # fmt: skip
+    "-O3",
+    "-std=c11",
+    "-fPIC",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+)
 LINKED = ("-shared", "-pthread")
 PORTABLE = "portable"
 PRODUCTS = ("narrow_product.c", "wide_product.c", "windows.c")
@@ -77,20 +83,14 @@ def are_built() -> bool:
 def are_in(folder: Path) -> bool:
     """Whether a build is complete."""
     return all(
-        (folder / f"{name}.so").is_file() or (folder / f"{name}{LEFT_OUT}").is_file()
-        for name in instruction_sets()
+        (folder / f"{name}.so").is_file() or (folder / f"{name}{LEFT_OUT}").is_file() for name in instruction_sets()
     )
 
 
 def key() -> str:
     """Return what the libraries depend on."""
-    flags = [
-        f"{name} {' '.join(flags.all)}: {' '.join(flags.products)}"
-        for name, flags in instruction_sets().items()
-    ]
-    return digest(
-        [platform.machine(), *FLAGS, *flags, *[path.name for path in sources()], *sources()]
-    )
+    flags = [f"{name} {' '.join(flags.all)}: {' '.join(flags.products)}" for name, flags in instruction_sets().items()]
+    return digest([platform.machine(), *FLAGS, *flags, *[path.name for path in sources()], *sources()])
 
 
 def install(uv: Path) -> None:
@@ -145,9 +145,7 @@ def build(uv: Path, target: Path) -> None:
             place(out / f"{name}.so", target / f"{name}.so")
 
 
-def compiling(
-    compiler: Command, sets: Mapping[str, Flags], out: Path, *, products: bool
-) -> list[Command]:
+def compiling(compiler: Command, sets: Mapping[str, Flags], out: Path, *, products: bool) -> list[Command]:
     """Return what compiles the files of products for some instruction sets, or all others."""
     return [
         [*compiler, *FLAGS, *flags, "-c", "-o", compiled, source]
@@ -220,6 +218,5 @@ def for_zig(sets: Mapping[str, Flags]) -> dict[str, Flags]:
     """Return what that compiler has to be told, which has names of its own for processors."""
     said = {"-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod"}
     return {
-        name: Flags(flags.all, tuple(said.get(flag, flag) for flag in flags.products))
-        for name, flags in sets.items()
+        name: Flags(flags.all, tuple(said.get(flag, flag) for flag in flags.products)) for name, flags in sets.items()
     }

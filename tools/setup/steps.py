@@ -77,9 +77,7 @@ def run_all(commands: Sequence[Command], what: str, env: Mapping[str, str] | Non
             while not failed and (waiting or children):
                 while waiting and len(children) < (os.cpu_count() or 1):
                     command = waiting.pop()
-                    child = subprocess.Popen(
-                        command, cwd=ROOT, env=env, stdout=output, stderr=output
-                    )
+                    child = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
                     children.append(child)
                 time.sleep(0.02)
                 say(f"{what}: {time.monotonic() - start:.0f} s ...")

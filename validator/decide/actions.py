@@ -11,7 +11,7 @@ from domain.messages import Message
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import Place, Share
 from link.types import PayloadFile, StateRef
-from validator.decide.probe import Measured
+from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
 
 
@@ -157,7 +157,7 @@ class Tidy:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetLeg:
     """Forget a leg and all its blobs."""
 
     lane: ClassVar = Lane.HERE
@@ -250,7 +250,7 @@ class CheckProbe:
 
     lane: ClassVar = Lane.WORK
     key: str
-    measured: Measured
+    measured: ProbeResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ Action = (
     | Seal
     | NoteVerdicts
     | Tidy
-    | Forget
+    | ForgetLeg
     | AskOpening
     | LoadAudited
     | ReplayPlace

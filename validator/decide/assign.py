@@ -10,7 +10,7 @@ from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work
 from validator.decide.openings import opening_state
 from validator.decide.pace import paced, unshown
-from validator.decide.plan import Worker, plan_slots, spread_slots
+from validator.decide.plan import FreeProvider, plan_slots, spread_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 from validator.decide.view import View
 
@@ -43,7 +43,7 @@ def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
     return replace(local, rounds=(*local.rounds, planned))
 
 
-def _usable(local: LocalOrder, view: View) -> list[Worker]:
+def _usable(local: LocalOrder, view: View) -> list[FreeProvider]:
     """Return who is there and may have work of this order."""
     return [worker for worker in view.workers if worker.address not in local.excluded]
 
@@ -66,7 +66,7 @@ def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
     return view.clock >= max(work.missed_at, view.since) + patience
 
 
-def _least_failed(workers: Sequence[Worker], failures: Mapping[str, int]) -> list[Worker]:
+def _least_failed(workers: Sequence[FreeProvider], failures: Mapping[str, int]) -> list[FreeProvider]:
     """Return those that failed least often in this order: the others are tried when these are not there."""
     least = min((failures.get(worker.address, 0) for worker in workers), default=0)
     return [worker for worker in workers if failures.get(worker.address, 0) == least]
@@ -124,9 +124,7 @@ def new_work(
     )
 
 
-def _patience(
-    local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int
-) -> int:
+def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int) -> int:
     """Return the chain seconds in which a share has to be here.
 
     They follow its place in its provider's queue, what that has to fetch and its speed, and double with each issue, in
@@ -205,7 +203,7 @@ def give_out(
 
 def _room(
     view: View,
-    workers: Iterable[Worker],
+    workers: Iterable[FreeProvider],
     works: Iterable[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> dict[str, int]:

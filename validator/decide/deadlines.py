@@ -27,9 +27,7 @@ class OpenDuty:
     left: int | None
 
 
-def open_duties(
-    legs: Iterable[Leg], seats: Iterable[PanelDuty], clock: int, me: str
-) -> Iterator[OpenDuty]:
+def open_duties(legs: Iterable[Leg], seats: Iterable[PanelDuty], clock: int, me: str) -> Iterator[OpenDuty]:
     """Yield what ``me`` owes at second ``clock`` of the chain's clock; legs of others are nothing to it."""
     for leg in legs:
         if leg.validator != me or not leg.is_live:
@@ -44,9 +42,5 @@ def open_duties(
                 continue
         yield OpenDuty(kind, leg.order_id, ends - clock)
     for seat in seats:
-        kind, ends = (
-            (DutyKind.REVEAL, seat.reveals_end)
-            if seat.commitment
-            else (DutyKind.COMMIT, seat.commits_end)
-        )
+        kind, ends = (DutyKind.REVEAL, seat.reveals_end) if seat.commitment else (DutyKind.COMMIT, seat.commits_end)
         yield OpenDuty(kind, seat.order_id, ends - clock)

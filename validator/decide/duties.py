@@ -43,9 +43,7 @@ def duties(look: Look) -> Iterator[Duty]:
                 yield LegKey(order_id, leg.number)
 
 
-def decide(
-    duty: Duty, record: Record | None, look: Look
-) -> tuple[Record | None, tuple[Action, ...]]:
+def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None, tuple[Action, ...]]:
     """Return the record of a duty as it is now, and every action whose outcome is missing."""
     match duty, record:
         case LegKey(), LocalOrder():

@@ -7,7 +7,7 @@ from domain.measures import duration, speed
 from domain.proof.queries import OrderResponse
 from pol.rules.schedule import share_work
 from validator.decide.pace import paced
-from validator.decide.plan import Worker
+from validator.decide.plan import FreeProvider
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 ID_DIGITS = 12
@@ -17,7 +17,7 @@ NO_ORDER = "no order is being trained in this cluster now; the next one that a b
 def why_idle(
     provider: str,
     orders: Iterable[tuple[LocalOrder, OrderResponse]],
-    workers: Sequence[Worker],
+    workers: Sequence[FreeProvider],
     measuring: str,
 ) -> str:
     """Return why ``provider`` is given no share now, given the validator's open orders and who is there to train.
@@ -27,18 +27,14 @@ def why_idle(
     if all(worker.address != provider for worker in workers):
         waits = f": {measuring}" if measuring else ""
         return f"its speed is not certified yet{waits}; it gets work when it is measured"
-    reasons = [
-        reason for local, on_chain in orders if (reason := _of(provider, local, on_chain, workers))
-    ]
+    reasons = [reason for local, on_chain in orders if (reason := _of(provider, local, on_chain, workers))]
     if not reasons:
         return NO_ORDER
     more = len(reasons) - 1
     return reasons[0] + (f" (likewise in {more} other orders)" if more else "")
 
 
-def _of(
-    provider: str, local: LocalOrder, on_chain: OrderResponse, workers: Sequence[Worker]
-) -> str:
+def _of(provider: str, local: LocalOrder, on_chain: OrderResponse, workers: Sequence[FreeProvider]) -> str:
     """Return why an order has nothing for the provider; nothing where nobody trains it."""
     name = f"order {local.order_id.hex()[:ID_DIGITS]}"
     leg = on_chain.leg(local.leg)
@@ -60,7 +56,7 @@ def _of_round(
     on_chain: OrderResponse,
     leg: Leg,
     current: LocalRound,
-    workers: Sequence[Worker],
+    workers: Sequence[FreeProvider],
 ) -> str:
     where = f"round {leg.round} of order {local.order_id.hex()[:ID_DIGITS]}"
     own = [work for work in current.works if work.provider == provider]
@@ -75,10 +71,7 @@ def _of_round(
     if not missing:
         return f"all shares of {where} are handed in; the next round begins when it is closed"
     work = share_work(on_chain.order.terms)
-    speeds = {
-        worker.address: max(1, worker.speed)
-        for worker in paced(workers, local, on_chain.order.terms)
-    }
+    speeds = {worker.address: max(1, worker.speed) for worker in paced(workers, local, on_chain.order.terms)}
     mine = speeds[provider]
     others = max(work // speeds.get(each.provider, mine) for each in latest.values())
     return (

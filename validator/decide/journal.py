@@ -29,10 +29,7 @@ def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
 
 def _of_seat(before: LocalSeat | None, after: LocalSeat) -> Iterator[str]:
     duty = after.duty
-    name = (
-        f"seat for order {duty.order_id.hex()[:12]} leg {duty.leg} round {duty.round}"
-        f" stage {duty.stage}"
-    )
+    name = f"seat for order {duty.order_id.hex()[:12]} leg {duty.leg} round {duty.round} stage {duty.stage}"
     if before is None:
         yield f"{name}: {len(duty.places)} places, commit until {duty.commits_end} s"
     for index, (place, asked) in enumerate(zip(after.places, duty.places, strict=True)):

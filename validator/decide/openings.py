@@ -40,9 +40,7 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
                 yield StateRef(work.packet.roots.local_out, work.packet.local_out)
 
 
-def refusal(
-    local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]
-) -> str:
+def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]) -> str:
     """Return why this validator cannot serve a leg, or an empty string."""
     terms = on_chain.order.terms
     if leg.slots != terms.slots:
@@ -76,9 +74,7 @@ def opening_state(local: LocalOrder, leg: Leg) -> StateRef | None:
     return next((s for s in known if s is not None and s.root == leg.opening_root), None)
 
 
-def openings_taken(
-    local: LocalOrder, opening: StateRef | None, slots: tuple[SlotLocal, ...]
-) -> LocalOrder:
+def openings_taken(local: LocalOrder, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> LocalOrder:
     """Record the states of another leg that this one starts from, before it has a round of its own."""
     return local if local.rounds else replace(local, opening=opening, locals=slots)
 
@@ -89,8 +85,6 @@ def openings_from(
     """Return the held global state that a leg starts from, and the local states of its slots."""
     slots = {found.slot: found for found in on_chain.openings if found.leg == leg.number}
     locals_ = (
-        SlotLocal(slot, held[slots[slot].local_root])
-        for slot in sorted(slots)
-        if slots[slot].local_root in held
+        SlotLocal(slot, held[slots[slot].local_root]) for slot in sorted(slots) if slots[slot].local_root in held
     )
     return held.get(leg.opening_root), tuple(locals_)

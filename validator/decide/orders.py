@@ -11,7 +11,7 @@ from domain.messages import Message
 from pol.rules.schedule import trial_work
 from validator.decide.actions import (
     Action,
-    Forget,
+    ForgetLeg,
     NoteVerdicts,
     SendTx,
     TakeOpenings,
@@ -43,11 +43,9 @@ def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action,
     elif not local.closed_at:
         local = replace(local, closed_at=clock)
     elif clock - local.closed_at > KEEP_SECONDS:
-        return local, (Forget(f"{name}/forget", local.key),)
+        return local, (ForgetLeg(f"{name}/forget", local.key),)
     if look.chain.whole:
-        actions.append(
-            Tidy(f"{name}/tidy", local.key, needed_blobs(local, on_chain, look.chain.panels, clock))
-        )
+        actions.append(Tidy(f"{name}/tidy", local.key, needed_blobs(local, on_chain, look.chain.panels, clock)))
     return local, tuple(actions)
 
 
@@ -101,9 +99,7 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
         return SendTx(f"{prefix}/{name}", (message,), deadline)
 
     def decline(reason: int) -> SendTx:
-        message = MsgDeclineOrder(
-            validator=view.me, order_id=local.order_id, leg=local.leg, reason=reason
-        )
+        message = MsgDeclineOrder(validator=view.me, order_id=local.order_id, leg=local.leg, reason=reason)
         return send("decline", message)
 
     foreign = lacking(local, view.on_chain, leg)
@@ -114,17 +110,13 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
             return (decline(local.payload.decline),)
         case _ if foreign:
             opening, slots = openings_from(view.on_chain, leg, view.held)
-            return (
-                TakeOpenings(key=f"{prefix}/openings", leg=local.key, opening=opening, slots=slots),
-            )
+            return (TakeOpenings(key=f"{prefix}/openings", leg=local.key, opening=opening, slots=slots),)
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.COMPLETE:
             if view.clock >= deadline - margin:
                 return (decline(LegEnd.DECLINED_NO_CAPACITY),)
-            return (
-                TryJob(key=f"{prefix}/try", leg=local.key, order=order, matched=leg, ends=ends),
-            )
+            return (TryJob(key=f"{prefix}/try", leg=local.key, order=order, matched=leg, ends=ends),)
         case _:
             late = view.clock >= deliver_by
             return (decline(LegEnd.PAYLOAD_NOT_DELIVERED),) if late else ()

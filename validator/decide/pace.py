@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from domain.market.records import JobTerms
 from pol.rules.schedule import share_work
-from validator.decide.plan import Worker
+from validator.decide.plan import FreeProvider
 from validator.decide.records import LocalOrder, SlotWork
 from validator.decide.view import Member, View
 
@@ -53,7 +53,7 @@ def spans(local: LocalOrder) -> dict[str, int]:
     return found
 
 
-def paced(workers: Iterable[Worker], local: LocalOrder, terms: JobTerms) -> list[Worker]:
+def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -> list[FreeProvider]:
     """Return the workers with the speeds to plan with.
 
     A provider with results of this order has the speed that these show. The certificate of any other counts for no more
@@ -63,14 +63,11 @@ def paced(workers: Iterable[Worker], local: LocalOrder, terms: JobTerms) -> list
     shown = {name: max(1, work // (span + OVERHEAD_SECONDS)) for name, span in spans(local).items()}
     best = max(shown.values(), default=0)
     return [
-        replace(worker, speed=shown.get(worker.address, min(worker.speed, best or worker.speed)))
-        for worker in workers
+        replace(worker, speed=shown.get(worker.address, min(worker.speed, best or worker.speed))) for worker in workers
     ]
 
 
-def doubted(
-    local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], clock: int
-) -> set[str]:
+def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], clock: int) -> set[str]:
     """Return the providers whose last share does not fit what they are certified for."""
     given = {
         work.provider: work.given_at
@@ -93,7 +90,7 @@ def _fits(expected: int, span: int) -> bool:
     return span <= FIT * expected + FIT_SECONDS and expected <= FIT * (span + FIT_SECONDS)
 
 
-def unshown(workers: Iterable[Worker], local: LocalOrder) -> Collection[str]:
+def unshown(workers: Iterable[FreeProvider], local: LocalOrder) -> Collection[str]:
     """Return the workers whose speed no result of this order has shown."""
     known = spans(local)
     return {worker.address for worker in workers if worker.address not in known}

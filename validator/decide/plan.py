@@ -12,7 +12,7 @@ SPREAD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class FreeProvider:
     """A provider that may take work now, with its measured speed in FLOP/s; of a newcomer nothing was accepted yet."""
 
     address: str
@@ -22,7 +22,7 @@ class Worker:
 
 def plan_slots(
     slots: Sequence[int],
-    workers: Sequence[Worker],
+    workers: Sequence[FreeProvider],
     waiting: Mapping[str, int],
     last: Mapping[int, str],
     room: Mapping[str, int] = MappingProxyType({}),
@@ -69,7 +69,7 @@ def plan_slots(
 
 def spread_slots(
     plan: Mapping[int, str],
-    workers: Sequence[Worker],
+    workers: Sequence[FreeProvider],
     waiting: Mapping[str, int],
     unshown: Collection[str],
     room: Mapping[str, int] = MappingProxyType({}),

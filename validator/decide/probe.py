@@ -60,7 +60,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ProbeResult:
     """What a probe found; ``sample`` are drawn pieces with what was answered, and ``sure`` after they were compared."""
 
     provider: str
@@ -85,7 +85,7 @@ def begin(provider: str, data: bytes, now: int) -> tuple[Probe, ProbeTask]:
 
 def go_on(
     probe: Probe, digests: tuple[bytes, ...], now: int, fresh: bytes
-) -> tuple[Probe, ProbeTask] | Measured | Failed:
+) -> tuple[Probe, ProbeTask] | ProbeResult | Failed:
     """Take an answer, and return the next task or the end; ``fresh`` was drawn after the answer came."""
     if now >= probe.ends_at:
         return Failed("the answer came too late")
@@ -112,7 +112,7 @@ def go_on(
     middle = by_speed[(len(by_speed) - 1) // 2]
     drawn = sorted(draw(fresh, len(middle.digests), SAMPLED))
     sample = tuple((piece, middle.digests[piece]) for piece in drawn)
-    return Measured(
+    return ProbeResult(
         provider=probe.provider,
         speed=middle.speed,
         bandwidth=probe.bandwidth,

@@ -29,9 +29,7 @@ def payload_quota(on_chain: OrderResponse) -> int:
     return on_chain.order.terms.delivered_bytes
 
 
-def provider_quota(
-    local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str
-) -> Allowance:
+def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> Allowance:
     """Return the allowance of a provider for a leg; a provider that was given no share has none.
 
     It may send an update and a local state for each share that it has not delivered, both states of each boundary that

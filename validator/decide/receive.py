@@ -43,9 +43,7 @@ def payload_complete(local: LocalOrder) -> LocalOrder:
     return replace(local, payload=replace(local.payload, stage=PayloadStage.COMPLETE))
 
 
-def job_loaded(
-    local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, text: str
-) -> LocalOrder:
+def job_loaded(local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, text: str) -> LocalOrder:
     """Record what loading found: the job agrees with the order, or the reason to decline."""
     payload = local.payload
     if terms == ordered:
@@ -64,9 +62,7 @@ def job_loaded(
             text=text[:512],
         )
     else:
-        odd = [
-            name for name in JobTerms.__slots__ if getattr(terms, name) != getattr(ordered, name)
-        ]
+        odd = [name for name in JobTerms.__slots__ if getattr(terms, name) != getattr(ordered, name)]
         payload = replace(
             payload,
             stage=PayloadStage.BAD,
@@ -82,9 +78,7 @@ def job_tried(local: LocalOrder, ordered: JobTerms, trial: Trial) -> LocalOrder:
         return local
     if not trial.decline:
         return job_loaded(local, ordered, trial.terms, trial.text)
-    payload = replace(
-        local.payload, stage=PayloadStage.BAD, decline=int(trial.decline), text=trial.text[:512]
-    )
+    payload = replace(local.payload, stage=PayloadStage.BAD, decline=int(trial.decline), text=trial.text[:512])
     return replace(local, payload=payload)
 
 
@@ -225,9 +219,7 @@ def _with_opening(work: SlotWork, opening: Opening) -> SlotWork:
 
 
 def _with_verified(work: SlotWork, index: int) -> SlotWork:
-    openings = tuple(
-        replace(held, verified=True) if held.index == index else held for held in work.openings
-    )
+    openings = tuple(replace(held, verified=True) if held.index == index else held for held in work.openings)
     return replace(work, openings=openings)
 
 

@@ -129,7 +129,7 @@ class SlotLocal:
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
+class PastFailures:
     """How often a provider failed in rounds that are over and not kept any more."""
 
     provider: str
@@ -168,7 +168,7 @@ class LocalOrder:
     rounds: tuple[LocalRound, ...]
     locals: tuple[SlotLocal, ...]
     excluded: tuple[str, ...]  # providers that failed in this order
-    failures: tuple[Failures, ...]
+    failures: tuple[PastFailures, ...]
     # Chain clock when this daemon first saw that the order is closed; 0 before.
     closed_at: int
     # The global state that the leg starts from, if it is of another leg.
@@ -359,9 +359,7 @@ class VerdictRow:
     @property
     def key(self) -> ShareKey:
         """The share."""
-        return ShareKey(
-            order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue
-        )
+        return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
 
 
 EMPTY_PAYLOAD = Payload(

@@ -12,9 +12,9 @@ from link.types import BlobRef
 from pol.rules.panels import STAGE_TIMES, commit_seconds
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (
-    Failures,
     LocalOrder,
     LocalRound,
+    PastFailures,
     SlotWork,
 )
 from validator.decide.view import OwnPanel, View
@@ -53,7 +53,7 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
         for work in known.works:
             if work.verdict:
                 counts[work.provider] = counts.get(work.provider, 0) + 1
-    failures = tuple(Failures(provider, counts[provider]) for provider in sorted(counts))
+    failures = tuple(PastFailures(provider, counts[provider]) for provider in sorted(counts))
     kept = tuple(known for known in local.rounds if known not in over)
     return replace(local, rounds=kept, failures=failures)
 
@@ -71,23 +71,18 @@ def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRoun
     known = [
         (found, closed)
         for found in local.rounds
-        if found.sealed is not None
-        and (closed := on_chain.round(local.leg, found.round)) is not None
+        if found.sealed is not None and (closed := on_chain.round(local.leg, found.round)) is not None
     ]
     newest = max((found.round for found, closed in known if closed.verified), default=0)
     return tuple(found for found, _ in known if found.round >= newest)
 
 
-def needed_blobs(
-    local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int
-) -> frozenset[bytes]:
+def needed_blobs(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> frozenset[bytes]:
     """Return the blobs that a leg still has to hold."""
     return frozenset(blob.sha256 for blob in _needed(local, on_chain, panels, clock))
 
 
-def _needed(
-    local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int
-) -> Iterator[BlobRef]:
+def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> Iterator[BlobRef]:
     leg = on_chain.leg(local.leg)
     if leg is None:
         return

@@ -56,9 +56,7 @@ PRESSED_PART = 4
 Shares = dict[tuple[int, int], Share]
 
 
-def decide_round(
-    local: LocalOrder, view: View, leg: Leg, prefix: str
-) -> tuple[LocalOrder, list[Action]]:
+def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[LocalOrder, list[Action]]:
     """Plan the open round if need be, move every share on, and close the round when all hold."""
     local = open_round(local, view, leg)
     current = local.find(leg.round)
@@ -76,9 +74,7 @@ def decide_round(
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
     local = exclude(local.put(replace(current, works=tuple(works))), *bad)
     proven = {
-        (work.slot, work.issue)
-        for work in works
-        if is_verified(current, work, shares.get((work.slot, work.issue)))
+        (work.slot, work.issue) for work in works if is_verified(current, work, shares.get((work.slot, work.issue)))
     }
     works += give_out(local, view, leg, works, proven)
     current = replace(current, works=tuple(works))
@@ -108,9 +104,7 @@ def _advance(
     if work.signed is None:
         work = note_presence(work, view)
         # Nobody could answer while this daemon was down.
-        late = view.clock >= max(work.answer_by, view.since + PATIENCE) or is_gone(
-            local, work, view
-        )
+        late = view.clock >= max(work.answer_by, view.since + PATIENCE) or is_gone(local, work, view)
         return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
     if share is not None and share.state != ShareState.COMMITTED:
         # Ended by a message that this record does not know of.
@@ -162,11 +156,7 @@ def _verify(
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
-            actions.append(
-                CheckSegment(
-                    key=name, share=share_key(local, current, work), segment=segment, tier=tier
-                )
-            )
+            actions.append(CheckSegment(key=name, share=share_key(local, current, work), segment=segment, tier=tier))
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
@@ -224,13 +214,9 @@ def _told(verdict: int) -> int:
     return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
 
 
-def _commit(
-    local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
-) -> list[Action]:
+def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
     """Send all rejections and all shares that the chain has not heard of, in one message: rejections come first."""
-    open_verdicts = [
-        w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares
-    ]
+    open_verdicts = [w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares]
     rejected = open_verdicts[:COMMIT_MAX]
     blocked = {w.slot for w in open_verdicts[COMMIT_MAX:]}
     signed = [
@@ -259,20 +245,14 @@ def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
     accepted = accepted_works(current)
     found = ((work, shares.get((work.slot, work.issue))) for work in accepted)
     every = tuple(work.slot for work in accepted) == tuple(leg.served_slots)
-    return every and all(
-        share and _holds(work, share, duty_of(work, share)) for work, share in found
-    )
+    return every and all(share and _holds(work, share, duty_of(work, share)) for work, share in found)
 
 
 def _first_stop(current: LocalRound, view: View) -> Place:
     """Return where the job stops by the shares of a round that has no next state."""
     return find_stop(
         view.on_chain.order.terms,
-        (
-            (work.slot, work.issue, work.packet.roots)
-            for work in accepted_works(current)
-            if work.packet is not None
-        ),
+        ((work.slot, work.issue, work.packet.roots) for work in accepted_works(current) if work.packet is not None),
     )
 
 
@@ -291,8 +271,7 @@ def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
     if refs == current.suspects:
         return current
     works = tuple(
-        replace(work, open_by=0) if ShareRef(work.slot, work.issue) in refs else work
-        for work in current.works
+        replace(work, open_by=0) if ShareRef(work.slot, work.issue) in refs else work for work in current.works
     )
     return replace(current, suspects=refs, works=works)
 
@@ -337,16 +316,12 @@ def _close(
     if current.next_global is None:
         return [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
     order, where = view.on_chain.order, local.key.round(current.round)
-    if current.sealed is None and is_handover(
-        order.terms, order.params.handover_every, current.round
-    ):
+    if current.sealed is None and is_handover(order.terms, order.params.handover_every, current.round):
         return [Seal(f"{key}/seal", where, order.order_key)]
     return _send_close(local, view, current, key, None)
 
 
-def _send_close(
-    local: LocalOrder, view: View, current: LocalRound, key: str, stop: Place | None
-) -> list[Action]:
+def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, stop: Place | None) -> list[Action]:
     """Close a round with its next state, or with the place at which the job stops."""
     if not _has_room(local, view):
         return []

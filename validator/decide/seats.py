@@ -65,9 +65,7 @@ way and a block that nobody made; a third of the commitment part where that is l
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
     """Return the record of a seat that this validator was just drawn for."""
-    return LocalSeat(
-        duty=duty, begun=clock, looked=clock, places=tuple(SeatPlace() for _ in duty.places)
-    )
+    return LocalSeat(duty=duty, begun=clock, looked=clock, places=tuple(SeatPlace() for _ in duty.places))
 
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
@@ -81,9 +79,7 @@ def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
     return commit_by(duty, subject) - ceil_div(subject.commit_seconds, STAGE_TIMES)
 
 
-def decide_seat(
-    key: SeatKey, seat: LocalSeat | None, look: Look
-) -> tuple[LocalSeat | None, tuple[Action, ...]]:
+def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[LocalSeat | None, tuple[Action, ...]]:
     """Return the record as it is now, and every action whose outcome is missing."""
     duty, subject = look.chain.duties.get(key), look.chain.subjects.get(key)
     if duty is None:
@@ -121,11 +117,7 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
             stage=key.stage,
             commitment=sealed.commitment,
         )
-        return (
-            SendAnswer(
-                key=f"{key}/commit", message=message, agreed=sealed.agreed, by=duty.commits_end
-            ),
-        )
+        return (SendAnswer(key=f"{key}/commit", message=message, agreed=sealed.agreed, by=duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
         return ()
     message = MsgRevealAnswer(
@@ -138,14 +130,10 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
         answers=sealed.answers,
         leaves=sealed.leaves,
     )
-    return (
-        SendAnswer(key=f"{key}/reveal", message=message, agreed=sealed.agreed, by=duty.reveals_end),
-    )
+    return (SendAnswer(key=f"{key}/reveal", message=message, agreed=sealed.agreed, by=duty.reveals_end),)
 
 
-def _steps(
-    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int
-) -> list[Action]:
+def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int) -> list[Action]:
     """Return what is to be done for the places that are open."""
     winner, terms = subject.validator, subject.terms
     steps: list[Action] = []
@@ -163,11 +151,7 @@ def _steps(
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
-            steps.append(
-                AskOpening(
-                    key=f"{name}/ask", seat=key, index=index, number=asked.number, winner=winner
-                )
-            )
+            steps.append(AskOpening(key=f"{name}/ask", seat=key, index=index, number=asked.number, winner=winner))
         elif place.accepted and place.is_open and seat.sizes is not None:
             shares = _shares(subject, asked.place)
             replay = ReplayPlace(
@@ -201,18 +185,14 @@ def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:
     return replace(seat, lacking=blob)
 
 
-def job_loaded(
-    seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes: Sizes | None, text: str
-) -> LocalSeat:
+def job_loaded(seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes: Sizes | None, text: str) -> LocalSeat:
     """Record what loading the job found: its sizes, or why no place can be replayed."""
     if terms == ordered:
         return replace(seat, sizes=sizes, lacking=b"")
     why = text or "a job with other terms"
     return replace(
         seat,
-        places=tuple(
-            replace(place, unavailable=why) if place.is_open else place for place in seat.places
-        ),
+        places=tuple(replace(place, unavailable=why) if place.is_open else place for place in seat.places),
     )
 
 
@@ -248,9 +228,7 @@ def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSea
 
 def _with(seat: LocalSeat, index: int, **changes: object) -> LocalSeat:
     changed: SeatPlace = replace(seat.places[index], **changes)  # type: ignore[arg-type]
-    return replace(
-        seat, places=tuple(changed if i == index else p for i, p in enumerate(seat.places))
-    )
+    return replace(seat, places=tuple(changed if i == index else p for i, p in enumerate(seat.places)))
 
 
 # What the winner sent against what is on chain
@@ -275,9 +253,7 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
     return seat
 
 
-def _fault(
-    seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse
-) -> str:
+def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse) -> str:
     """Return what is wrong with an opening, or nothing."""
     terms, place = subject.terms, asked.place
     files = {file.path: file.blob for file in opening.payload}
@@ -310,8 +286,7 @@ def _fault(
 
 def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
     states = all(
-        state.global_state.size == sizes.global_state
-        and state.local_state.size == sizes.local_state
+        state.global_state.size == sizes.global_state and state.local_state.size == sizes.local_state
         for state in opening.states
     )
     return states and all(item.update.blob.size == sizes.update for item in opening.updates)
@@ -322,9 +297,7 @@ def _shares(subject: PanelResponse, place: Place) -> tuple[Share, ...]:
     if place.kind == AuditKind.AGGREGATION:
         return subject.shares
     return tuple(
-        share
-        for share in subject.shares
-        if (share.claim.slot, share.claim.issue) == (place.slot, place.issue)
+        share for share in subject.shares if (share.claim.slot, share.claim.issue) == (place.slot, place.issue)
     )
 
 
@@ -337,9 +310,7 @@ def _roots(share: Share) -> ShareRoots:
 # The answers
 
 
-def _seal(
-    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look
-) -> SealedAnswers:
+def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look) -> SealedAnswers:
     """Return what the seat says of each place, as far as it has something to say, with the commitment to it."""
     found: list[SeatAnswer] = []
     leaves: list[ShownLeaf] = []
@@ -362,16 +333,12 @@ def _seal(
     answers = tuple(found)
     commit = tier_named(subject.tier).commitment
     commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, answers)
-    return SealedAnswers(
-        salt=salt, answers=answers, leaves=tuple(leaves), commitment=commitment, agreed=agreed
-    )
+    return SealedAnswers(salt=salt, answers=answers, leaves=tuple(leaves), commitment=commitment, agreed=agreed)
 
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
     """Return the salt of a seat: nobody else can know it, and a daemon that lost its records makes it again."""
-    name = hash_fields(
-        "assay/seat/salt", chain_id, key.order_id, u32(key.leg), u32(key.round), u32(key.stage)
-    )
+    name = hash_fields("assay/seat/salt", chain_id, key.order_id, u32(key.leg), u32(key.round), u32(key.stage))
     return hmac(secret, name, sha256)
 
 
@@ -389,12 +356,8 @@ def _answer(
     """
     if place.found is not None:
         found = place.found
-        return SeatAnswer(
-            place=number, kind=found.kind, root=found.root, digest=found.digest, step=found.step
-        )
-    unavailable = SeatAnswer(
-        place=number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0
-    )
+        return SeatAnswer(place=number, kind=found.kind, root=found.root, digest=found.digest, step=found.step)
+    unavailable = SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
     if place.unavailable:
         return unavailable
     ends, could_come = serving
@@ -418,9 +381,7 @@ def _stops(subject: PanelResponse, asked: NumberedPlace) -> bool:
     return subject.panel.places[asked.number].stops
 
 
-def agrees(
-    asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse
-) -> bool:
+def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse) -> bool:
     """Tell whether an answer rules for what the chain has, by the leg's tier."""
     stops = _stops(subject, asked)
     claim = b"" if stops else _claim(asked.place, known, subject)

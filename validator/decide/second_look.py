@@ -45,9 +45,7 @@ def second_looks(
         if before.measured_at != member.measured_at:
             before = Suspect(member.measured_at, min(2 * before.pause, LONGEST_SECONDS))
         suspects[name] = before
-    due = frozenset(
-        name for name, each in suspects.items() if clock >= each.measured_at + each.pause
-    )
+    due = frozenset(name for name, each in suspects.items() if clock >= each.measured_at + each.pause)
     return suspects, due
 
 

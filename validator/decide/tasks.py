@@ -28,9 +28,7 @@ from validator.decide.traces import leaf_with_path, metrics_at
 RETRY_MS = 500
 
 
-def train_tasks(
-    local: LocalOrder, on_chain: OrderResponse, provider: str, clock: int
-) -> list[TrainTask]:
+def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock: int) -> list[TrainTask]:
     """Return the shares that ``provider`` has to train now."""
     leg = on_chain.leg(local.leg)
     if leg is None or leg.state != LegState.RUNNING:
@@ -51,9 +49,7 @@ def train_tasks(
     ]
 
 
-def open_tasks(
-    local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str
-) -> list[OpenTask]:
+def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> list[OpenTask]:
     """Return the boundaries whose states ``provider`` has to upload; what draws them is not told."""
     wanted = wanted_of_provider(local, panels)
     for share in on_chain.shares:
@@ -125,11 +121,7 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
         retry_after_ms=0,
         payload=local.payload.files,
         leaves=(),
-        states=(
-            OpenedState(
-                index=0, global_state=current.global_in.blob, local_state=initial.blob, metrics=()
-            ),
-        ),
+        states=(OpenedState(index=0, global_state=current.global_in.blob, local_state=initial.blob, metrics=()),),
         updates=tuple(
             UpdateRef(work.slot, StateRef(packet.roots.update_root, packet.update))
             for work, packet in packets
@@ -139,13 +131,9 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
     )
 
 
-def _opened(
-    current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int
-) -> OpenedState | None:
+def _opened(current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int) -> OpenedState | None:
     if index == 0:
-        return OpenedState(
-            index=0, global_state=current.global_in.blob, local_state=work.local_in.blob, metrics=()
-        )
+        return OpenedState(index=0, global_state=current.global_in.blob, local_state=work.local_in.blob, metrics=())
     opening = next((held for held in work.openings if held.index == index and held.verified), None)
     if opening is None:
         return None

@@ -24,8 +24,7 @@ _EXPONENT = 0x7F800000  # an FP32 bit pattern with all exponent bits set is NaN 
 def leaves_of(packet: ShareDelivery) -> list[TraceLeaf]:
     """Return the leaves of a trace, boundaries 1 to n, without paths."""
     return [
-        TraceLeaf(index, boundary.step, boundary.boundary_root)
-        for index, boundary in enumerate(packet.boundaries, 1)
+        TraceLeaf(index, boundary.step, boundary.boundary_root) for index, boundary in enumerate(packet.boundaries, 1)
     ]
 
 
@@ -60,9 +59,7 @@ def check_packet(
     provider committed to alone.
     """
     roots = packet.roots
-    made = share_commitment(
-        chain_id, claim.key, claim.provider, opening, terms.executor_version, roots
-    )
+    made = share_commitment(chain_id, claim.key, claim.provider, opening, terms.executor_version, roots)
     if made != claim.commitment:
         return ShareReason.TRACE_NOT_BOUND
     if not _is_finite(roots.metrics):

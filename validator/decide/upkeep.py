@@ -15,9 +15,7 @@ CLEAN_SECONDS = 60
 
 def decide_upkeep(standing: LocalUpkeep, look: Look) -> tuple[LocalUpkeep, tuple[Action, ...]]:
     """Return what was seen to, and every action whose outcome is missing; all that is sent rests on whole looks."""
-    actions: list[Action] = [
-        CheckProbe(f"probe/{found.provider}", found) for found in look.measured if not found.sure
-    ]
+    actions: list[Action] = [CheckProbe(f"probe/{found.provider}", found) for found in look.measured if not found.sure]
     if not look.chain.whole:
         return standing, tuple(actions)
     if not standing.published:
@@ -28,9 +26,7 @@ def decide_upkeep(standing: LocalUpkeep, look: Look) -> tuple[LocalUpkeep, tuple
     actions += _certificates(look)
     if look.chain.clock >= standing.clean_at:
         standing = replace(standing, clean_at=look.chain.clock + CLEAN_SECONDS)
-        actions.append(
-            Clean("clean", tuple(sorted(look.chain.providers.keys() | look.chain.applicants)))
-        )
+        actions.append(Clean("clean", tuple(sorted(look.chain.providers.keys() | look.chain.applicants))))
     return standing, tuple(actions)
 
 

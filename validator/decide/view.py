@@ -8,8 +8,8 @@ from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.records import Validator
 from link.types import Machine, StateRef
-from validator.decide.plan import Worker
-from validator.decide.probe import Measured
+from validator.decide.plan import FreeProvider
+from validator.decide.probe import ProbeResult
 from validator.decide.records import SeatKey
 
 
@@ -70,7 +70,7 @@ class View:
     since: int
     me: str
     chain_id: str
-    workers: tuple[Worker, ...]
+    workers: tuple[FreeProvider, ...]
     secret: bytes
     panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
@@ -91,12 +91,12 @@ class Look:
     chain_id: str
     secret: bytes
     since: int = 0
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[FreeProvider, ...] = ()
     machines: Mapping[str, Machine] = field(default_factory=dict)
     endpoint: str = ""
     certificate: bytes = b""
     seats: tuple[SeatKey, ...] = ()
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[ProbeResult, ...] = ()
     doubted: frozenset[str] = frozenset()
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from os import urandom
 from threading import Lock
 
 from link.types import ProbeTask
-from validator.decide.probe import WAY_BYTES, Failed, Measured, Probe, begin, go_on
+from validator.decide.probe import WAY_BYTES, Failed, Probe, ProbeResult, begin, go_on
 
 PAUSE_NS = 2 * 10**9
 """After a probe that failed; twice as long after each further one."""
@@ -18,7 +18,7 @@ _SEED_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
+class ProbeFailures:
     """How often a provider failed, why it did last, and until when it is not measured."""
 
     count: int
@@ -39,8 +39,8 @@ class Prober:
         self._lock = Lock()
         self._wanted: frozenset[str] = frozenset()
         self._active: dict[str, Probe] = {}
-        self._measured: dict[str, Measured] = {}
-        self._failures: dict[str, Failures] = {}
+        self._measured: dict[str, ProbeResult] = {}
+        self._failures: dict[str, ProbeFailures] = {}
 
     def want(self, names: Collection[str]) -> None:
         """Say who is to be measured, and forget what is known of all others."""
@@ -55,7 +55,7 @@ class Prober:
         with self._lock:
             return self._why_not(name)
 
-    def failing(self, name: str) -> Failures | None:
+    def failing(self, name: str) -> ProbeFailures | None:
         """Return the failures of somebody who has to wait because of them."""
         with self._lock:
             failures = self._failures.get(name)
@@ -73,7 +73,7 @@ class Prober:
             if isinstance(found, Failed):
                 self._fail(name, found.reason)
                 return ProbeTask(text=found.reason)
-            if isinstance(found, Measured):
+            if isinstance(found, ProbeResult):
                 del self._active[name]
                 self._measured[name] = found
                 return ProbeTask()
@@ -85,12 +85,12 @@ class Prober:
         with self._lock:
             self._active.pop(name, None)
 
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[ProbeResult, ...]:
         """Return what was found of those who are to be measured."""
         with self._lock:
             return tuple(self._measured[name] for name in sorted(self._measured))
 
-    def judge(self, measured: Measured, right: bool) -> None:
+    def judge(self, measured: ProbeResult, right: bool) -> None:
         """Take note of whether the pieces that were drawn are right."""
         with self._lock:
             if self._measured.get(measured.provider) != measured:
@@ -129,6 +129,6 @@ class Prober:
         known = self._failures.get(name)
         count = known.count + 1 if known else 1
         pause = PAUSE_NS << min(count - 1, DOUBLINGS_MAX)
-        self._failures[name] = Failures(count, reason, self._now() + pause)
+        self._failures[name] = ProbeFailures(count, reason, self._now() + pause)
         self._measured.pop(name, None)
         self._active.pop(name, None)

@@ -16,7 +16,7 @@ from pol.rules.commitment import share_sign_bytes
 from validator.decide.admission import Admission
 from validator.decide.idle import why_idle
 from validator.decide.pace import doubted
-from validator.decide.plan import Worker
+from validator.decide.plan import FreeProvider
 from validator.decide.quotas import Allowance, payload_quota, provider_quota
 from validator.decide.receive import (
     late_share,
@@ -87,9 +87,7 @@ class Service:
             for local, on_chain in self._records()
             for name in doubted(local, on_chain.order.terms, view.providers, view.clock)
         )
-        self._suspects, again = second_looks(
-            self._suspects, view.providers, self.presence.speeds(), view.clock
-        )
+        self._suspects, again = second_looks(self._suspects, view.providers, self.presence.speeds(), view.clock)
         self.doubted |= again
         self.prober.want(due | allowed | self.doubted)
 
@@ -109,11 +107,11 @@ class Service:
             roles.add(t.Role.CONSUMER)
         return frozenset(roles)
 
-    def workers(self) -> tuple[Worker, ...]:
+    def workers(self) -> tuple[FreeProvider, ...]:
         """Return the providers that poll and have a certified speed, by address."""
         known = self.view.providers
         return tuple(
-            Worker(address, known[address].speed, known[address].newcomer)
+            FreeProvider(address, known[address].speed, known[address].newcomer)
             for address in self.presence.live()
             if address in known and known[address].speed
         )
@@ -233,9 +231,7 @@ class Service:
 
     def _has_work(self, address: str) -> bool:
         clock = self.view.clock
-        return any(
-            train_tasks(local, on_chain, address, clock) for local, on_chain in self._records()
-        )
+        return any(train_tasks(local, on_chain, address, clock) for local, on_chain in self._records())
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
         """Tell a provider everything it has to do now."""
@@ -269,9 +265,7 @@ class Service:
             return
         if address not in self._warned:
             self._warned.add(address)
-            _log.warning(
-                "two daemons use the key of provider %s: the one that came first is served", address
-            )
+            _log.warning("two daemons use the key of provider %s: the one that came first is served", address)
         raise ClusterError(
             ClusterErrorKind.TAKEN,
             "another daemon with this provider's key is joined here and polls",
@@ -285,11 +279,7 @@ class Service:
         """
         if address not in self._idle:
             known = self.view.providers
-            certified = [
-                Worker(name, each.speed, each.newcomer)
-                for name, each in known.items()
-                if each.speed
-            ]
+            certified = [FreeProvider(name, each.speed, each.newcomer) for name, each in known.items() if each.speed]
             why = why_idle(address, self._records(), certified, self.prober.why_not(address))
             again = MEASURED_AGAIN if address in self._suspects else ""
             self._idle[address] = (why + again)[: t.SENTENCE_MAX]
@@ -345,10 +335,7 @@ class Service:
 
         def take(now: LocalOrder) -> LocalOrder:
             nonlocal verdict
-            wanted = {
-                task.key: task.indices
-                for task in open_tasks(now, on_chain, self.view.panels, caller.address)
-            }
+            wanted = {task.key: task.indices for task in open_tasks(now, on_chain, self.view.panels, caller.address)}
             if request.index not in wanted.get(key, ()):
                 return now
             after = opening_received(now, request)
@@ -422,9 +409,7 @@ class Service:
                 field="files",
             )
 
-    def _check_room(
-        self, caller: t.Caller, on_chain: OrderResponse, files: tuple[t.PayloadFile, ...]
-    ) -> None:
+    def _check_room(self, caller: t.Caller, on_chain: OrderResponse, files: tuple[t.PayloadFile, ...]) -> None:
         """Refuse a payload before it is sent where it cannot come to its end."""
         size, most = payload_quota(on_chain), self.blobs.owner_quota
         if size > most:
@@ -467,8 +452,7 @@ class Service:
         self._grants.give(caller.address, (result.blob,))
         last = min(request.first + request.limit, len(result.points))
         leaves = tuple(
-            t.ResultLeaf(result.points[i], result.lengths[i], result.hashes[i])
-            for i in range(request.first, last)
+            t.ResultLeaf(result.points[i], result.lengths[i], result.hashes[i]) for i in range(request.first, last)
         )
         return t.ResultManifest(
             order_id=local.order_id,
@@ -489,9 +473,7 @@ class Service:
         if (
             local is None
             or about is None
-            or not any(
-                seat.validator == caller.address and number in seat.places for seat in about.seats
-            )
+            or not any(seat.validator == caller.address and number in seat.places for seat in about.seats)
         ):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
@@ -552,9 +534,7 @@ class Service:
         with self.ledger.lock:
             local = self.ledger.load(order_id, leg)
             if local is None:  # _find saw it: it was forgotten in this moment
-                raise ClusterError(
-                    ClusterErrorKind.NOT_FOUND, "no such order here", "", field="order_id"
-                )
+                raise ClusterError(ClusterErrorKind.NOT_FOUND, "no such order here", "", field="order_id")
             blobs, sender = [file.blob for file in local.payload.files], caller.address
             offered = local.payload.stage == PayloadStage.OFFERED
             if not offered or not all(self.blobs.sent(blob, sender) for blob in blobs):

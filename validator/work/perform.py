@@ -21,7 +21,7 @@ from domain.proof.messages import MsgCommitTraces
 from domain.proof.queries import OrderRequest
 from domain.vocabulary import changes_of
 from host.files import plain_pieces
-from host.lanes import Work
+from host.lanes import Task
 from link.blobs import BlobStore
 from link.handover import HandoverId
 from link.types import BlobRef, ShareDelivery, StateRef
@@ -68,7 +68,7 @@ Table = Mapping[type, Callable[[Any], float | None]]
 """How each kind of action is carried out."""
 
 
-def work_of(table: Table, action: do.Action) -> Work:
+def work_of(table: Table, action: do.Action) -> Task:
     """Return what carries an action out."""
     return partial(table[type(action)], action)
 
@@ -175,9 +175,7 @@ class Performer:
         if outcome is None:
             return
         checked = CheckedSegment(action.segment, int(outcome.reason), outcome.root)
-        self._change(
-            found.at.local.key, partial(receive.segment_checked, key=action.share, checked=checked)
-        )
+        self._change(found.at.local.key, partial(receive.segment_checked, key=action.share, checked=checked))
 
     def _checked(self, share: _HeldShare, segment: int, checks: Checks) -> ReplayOutcome | None:
         """Return what replaying a segment of a share finds; None if its opening states are no longer held."""
@@ -233,9 +231,7 @@ class Performer:
         opened = self._opened(share, action.index) if share else None
         if share is None or opened is None:
             return
-        holds = self.run(
-            numerics.opening_holds, OpeningCheck(self._directory(share.at.local), opened)
-        )
+        holds = self.run(numerics.opening_holds, OpeningCheck(self._directory(share.at.local), opened))
         if not holds:
             _log.warning("%s sent other states than it committed to", share.at.work.provider)
         self._change(
@@ -272,9 +268,7 @@ class Performer:
                 states = first, second
         if states is None:
             _log.error("%s: wrong outside what was drawn, boundary %d", action.key, action.index)
-        keep = partial(
-            receive.state_recomputed, key=action.share, index=action.index, states=states
-        )
+        keep = partial(receive.state_recomputed, key=action.share, index=action.index, states=states)
         self._change(share.at.local.key, keep, *(states or ()))
 
     def aggregate(self, action: do.Aggregate) -> None:
@@ -319,9 +313,7 @@ class Performer:
         left = (packet.local_out for packet in packets if packet is not None)
         blobs = [blob for blob in (current.next_global.blob, *left) if blob is not None]
         chunks = (chunk for blob in blobs for chunk in self._chunks(blob))
-        handover = HandoverId(
-            chain_id=self.chain_id, order_id=leg.order_id, leg=leg.leg, round=round
-        )
+        handover = HandoverId(chain_id=self.chain_id, order_id=leg.order_id, leg=leg.leg, round=round)
         result = seal_into(self.blobs, handover, chunks, action.order_key, self.secret)
         self._change(leg, lambda now: receive.sealed(now, round, result), result.blob)
 

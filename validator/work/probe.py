@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from validator.decide import actions as do
-from validator.decide.probe import Measured
+from validator.decide.probe import ProbeResult
 from validator.work import numerics
 from validator.work.perform import Table
 from validator.work.requests import ProbeSample
@@ -22,7 +22,7 @@ class ProbeChecker:
 
     run: RunProbe
     backend: str
-    judge: Callable[[Measured, bool], None]
+    judge: Callable[[ProbeResult, bool], None]
 
     def table(self) -> Table:
         """Return how these actions are carried out."""

@@ -67,7 +67,7 @@ class Run(Protocol):
         ...
 
 
-class Turns:
+class SeatQueues:
     """How many threads wait for each winner."""
 
     def __init__(self, most: int = CALLS_MAX) -> None:
@@ -104,7 +104,7 @@ class Auditor:
     backend: str
     connect: Callable[[str], ClusterClient]
     clock: Callable[[], int]  # the chain's, as it was seen last
-    turns: Turns = field(default_factory=Turns)
+    turns: SeatQueues = field(default_factory=SeatQueues)
     # Actions of each seat that failed when they were tried last.
     failing: dict[SeatKey, set[str]] = field(default_factory=dict)
 
@@ -125,9 +125,7 @@ class Auditor:
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
         seat = action.seat
-        request = OpeningRequest(
-            order_id=seat.order_id, leg=seat.leg, round=seat.round, place_index=action.number
-        )
+        request = OpeningRequest(order_id=seat.order_id, leg=seat.leg, round=seat.round, place_index=action.number)
         opening = self.connect(action.winner).call(GET_OPENING, request)
         if not opening.ready:
             least, most = ASK_SECONDS
@@ -142,9 +140,7 @@ class Auditor:
         loaded = self._run(action, numerics.load, directory)
         same = loaded.terms == action.terms
         sizes = self._run(action, numerics.sizes, directory) if same else None
-        self.ledger.change_seat(
-            seat, lambda now: job_loaded(now, action.terms, loaded.terms, sizes, loaded.text)
-        )
+        self.ledger.change_seat(seat, lambda now: job_loaded(now, action.terms, loaded.terms, sizes, loaded.text))
 
     def replay(self, action: do.ReplayPlace) -> None:
         """Fetch what a place needs and replay it."""
@@ -174,9 +170,7 @@ class Auditor:
         message = action.message
         _log.info("%s: %s at height %d", action.key, type(message).__name__, receipt.height)
         if isinstance(message, MsgRevealAnswer):
-            self.ledger.store.save_answered(
-                message.order_id, message.leg, message.round, action.agreed
-            )
+            self.ledger.store.save_answered(message.order_id, message.leg, message.round, action.agreed)
 
     # Replaying
 
@@ -195,9 +189,7 @@ class Auditor:
                 UpdateAudit(
                     directory=directory,
                     round_opening=RootedFile(states[0].global_state, action.global_in),
-                    closing=OpenedStates(
-                        states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root
-                    ),
+                    closing=OpenedStates(states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root),
                     seed=action.seed,
                 ),
             )
@@ -218,9 +210,7 @@ class Auditor:
             ),
         )
 
-    def _aggregation(
-        self, action: do.ReplayPlace, directory: Path, start: Path, sent: dict[int, Path]
-    ) -> Recomputed:
+    def _aggregation(self, action: do.ReplayPlace, directory: Path, start: Path, sent: dict[int, Path]) -> Recomputed:
         updates = tuple(
             RootedFile(sent[share.claim.slot], share.roots.update_root)
             for share in action.shares

@@ -33,7 +33,7 @@ class Keeper:
         return {
             do.NoteVerdicts: self.note,
             do.Tidy: lambda action: self.ledger.tidy(action.leg, action.needed),
-            do.Forget: self.forget,
+            do.ForgetLeg: self.forget,
             do.TakeOpenings: self.take_openings,
             do.Clean: self.clean,
         }
@@ -50,7 +50,7 @@ class Keeper:
         """Hold the states of another leg that a leg starts from."""
         self.ledger.take_openings(action.leg, action.opening, action.slots)
 
-    def forget(self, action: do.Forget) -> None:
+    def forget(self, action: do.ForgetLeg) -> None:
         """Forget a leg."""
         self.ledger.forget(action.leg)
         self._written.pop(action.leg, None)

@@ -5,7 +5,7 @@ one that passes pays its fee and uses up its sequence, whatever its messages do.
 Cosmos clients look for.
 """
 
-from chain.state_machine.context import Context, Sender
+from chain.state_machine.context import Context, TxOrigin
 from chain.state_machine.gas import check_gas, gas_of
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.tables import ACCOUNTS, BALANCES
@@ -42,7 +42,7 @@ def apply_ante(
     min_gas_price_millionths: int,
     check_signature: bool = True,
     simulate: bool = False,
-) -> Sender:
+) -> TxOrigin:
     """Check a transaction, take its fee and advance its sequence; return who sent it.
 
     ``check_signature`` is off where the same bytes were checked before (a recheck). A simulation has no fee, gas limit
@@ -72,7 +72,7 @@ def apply_ante(
     )
     if not ctx.is_check:
         note_tx(ctx, account, fee)
-    return Sender(account.address, account.sequence, gas)
+    return TxOrigin(account.address, account.sequence, gas)
 
 
 def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
@@ -102,9 +102,7 @@ def check_signer(tx: Tx) -> SignerInfo:
             raise Refusal(UNAUTHORIZED, "signers", reason, "send them in separate transactions")
     if signer.address and signer.address != needed:
         reason = f"pubKey does not match signer address {needed}: unauthorized"
-        raise Refusal(
-            UNAUTHORIZED, f"messages.{tx.messages[0].SIGNER}", reason, "sign with its key"
-        )
+        raise Refusal(UNAUTHORIZED, f"messages.{tx.messages[0].SIGNER}", reason, "sign with its key")
     if tx.fee_payer not in ("", needed):
         raise Refusal(UNAUTHORIZED, "fee.payer", "is not the signer", "leave it out")
     return signer
@@ -114,17 +112,13 @@ def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
     """Check the fee against the larger of the chain's and the node's gas price, and return it."""
     denom = ctx.block.denom
     if tx.fee and (len(tx.fee) > 1 or tx.fee[0].denom != denom or tx.fee[0].amount < 0):
-        raise Refusal(
-            INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom
-        )
+        raise Refusal(INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom)
     fee = tx.fee[0].amount if tx.fee else 0
     consensus = ctx.block.params.of(LedgerParams).min_gas_price_millionths
     price = max(min_gas_price_millionths, consensus)
     required = ceil_div(tx.gas_limit * price, MILLION)
     if fee < required:
-        reason = (
-            f"insufficient fees; got: {fee}{denom} required: {required}{denom}: insufficient fee"
-        )
+        reason = f"insufficient fees; got: {fee}{denom} required: {required}{denom}: insufficient fee"
         raise Refusal(INSUFFICIENT_FEE, "fee.amount", reason, "pay more or ask for less gas")
     return fee
 
@@ -138,20 +132,15 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
         raise Refusal(UNKNOWN_ADDRESS, "signers", reason, "send coins to it first")
     if not signer.pub_key and not account.pub_key:
         reason = "the account has never signed"
-        raise Refusal(
-            INVALID_PUBKEY, "signers.public_key", reason, "put the key into the transaction"
-        )
+        raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the key into the transaction")
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
         reason = "differs from the account's key"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "sign with the account's key")
     if not 0 <= signer.sequence < SEQUENCE_MAX:
-        raise Refusal(
-            INVALID_SEQUENCE, "signers.sequence", "is out of range", "ask for the account's"
-        )
+        raise Refusal(INVALID_SEQUENCE, "signers.sequence", "is out of range", "ask for the account's")
     if signer.sequence != account.sequence and not simulate:
         reason = (
-            f"account sequence mismatch, expected {account.sequence}, got {signer.sequence}: "
-            "incorrect account sequence"
+            f"account sequence mismatch, expected {account.sequence}, got {signer.sequence}: incorrect account sequence"
         )
         raise Refusal(WRONG_SEQUENCE, "signers.sequence", reason, "sign with the expected sequence")
     return account

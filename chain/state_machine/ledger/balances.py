@@ -17,7 +17,7 @@ from chain.state_machine.ledger.tables import (
     SUPPLY,
     get_bond_account,
 )
-from chain.state_machine.queue import Entry
+from chain.state_machine.queue import QueueEntry
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers
 from domain.amount import in_assay
@@ -109,7 +109,7 @@ def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
         apply_transfer(ctx, Transfer(move=FEE, source=address, target="", amount=fee))
 
 
-def on_withdrawal(ctx: Context, entry: Entry) -> None:
+def on_withdrawal(ctx: Context, entry: QueueEntry) -> None:
     """Pay out what waited long enough of a bond account's withdrawals."""
     owner = entry.text(0)
     account = get_bond_account(ctx.store, owner)

@@ -19,9 +19,7 @@ def write_ledger(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate, .
     for name in ALL_POTS:
         POTS.set(overlay, 0, name)
     for account in genesis.accounts:
-        check_genesis(
-            not is_module(account.address), "accounts", f"{account.address} is a module's"
-        )
+        check_genesis(not is_module(account.address), "accounts", f"{account.address} is a module's")
         for coin in account.coins:
             known = coin.denom == genesis.denom
             check_genesis(known, "accounts.coins", f"{coin.denom} is not {genesis.denom}")

@@ -69,8 +69,6 @@ def apply_withdraw_bond(ctx: Context, message: MsgWithdrawBond, account: BondAcc
 
 
 HANDLERS = (
-    Handler(
-        message=MsgSend, check_state=check_send, apply=apply_send, check_fields=check_send_fields
-    ),
+    Handler(message=MsgSend, check_state=check_send, apply=apply_send, check_fields=check_send_fields),
     Handler(MsgWithdrawBond, check_withdraw_bond, apply_withdraw_bond),
 )

@@ -66,9 +66,7 @@ def apply_payments(
     return paid
 
 
-def pay_from_deposits(
-    ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND
-) -> int:
+def pay_from_deposits(ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND) -> int:
     """Pay out of what depositors locked, first in, first out, and return the sum.
 
     What is withheld is left, but by the moves that use it up.
@@ -128,9 +126,7 @@ def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Tr
     pay_from_bond(ctx, order_id, row, moves)
 
 
-def pay_from_bond(
-    ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]
-) -> None:
+def pay_from_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:
     """Pay out of a bond, whose row is changed by the caller."""
     moves = list(transfers)
     if any(transfer.move.uses is not Uses.BOND for transfer in moves):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Index, Numbers, Table
+from chain.state_machine.tables import KeySet, Numbers, Table
 from domain.ledger.records import Account, BondAccount, BondRow, Escrow, Payment
 
 
@@ -41,7 +41,7 @@ ACCOUNTS = Table(0x10, "account", Account, lambda r: (r.address,), remembered=Tr
 BALANCES = Numbers(0x11, "balance", remembered=True)
 BOND_ACCOUNTS = Table(0x12, "bond account", BondAccount, lambda r: (r.owner,))
 # Shares whose bond is locked: provider, order, leg, round, slot, issue.
-BONDED_SHARES = Index(0x1E, "bonded share")
+BONDED_SHARES = KeySet(0x1E, "bonded share")
 TALLIES = Table(0x2E, "tally", Tally, lambda r: (r.order_id,))
 ESCROWS = Table(0x40, "escrow", Escrow, lambda r: (r.order_id,))
 # Order, leg, kind, round, slot, issue.

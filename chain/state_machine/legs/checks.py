@@ -10,9 +10,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import Order
 
 
-def get_assigned(
-    ctx: Context, order_id: bytes, number: int, validator: str, state: LegState
-) -> tuple[Order, Leg]:
+def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, state: LegState) -> tuple[Order, Leg]:
     """Return an order and its current leg, which must be the validator's, in ``state``, before its deadlines."""
     order = ORDERS.need(ctx.store, order_id)
     if number != order.legs or number == 0:
@@ -29,8 +27,7 @@ def get_assigned(
     check_before(
         ctx,
         "accept deadline" if matched else "progress deadline",
-        (leg.accept_deadline if matched else leg.progress_deadline)
-        + get_held_seconds(ctx, order_id),
+        (leg.accept_deadline if matched else leg.progress_deadline) + get_held_seconds(ctx, order_id),
     )
     check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
     return order, leg
@@ -40,9 +37,7 @@ def check_open_round(leg: Leg, round: int) -> None:
     """Refuse a round that is not the open one of the leg."""
     if round != leg.round or round >= leg.end_round:
         last = leg.end_round - 1
-        reason = (
-            f"the open round is {leg.round}, and the leg serves rounds {leg.first_round} to {last}"
-        )
+        reason = f"the open round is {leg.round}, and the leg serves rounds {leg.first_round} to {last}"
         raise Refusal(WRONG_STATE, "round", reason, "read the order again")
 
 

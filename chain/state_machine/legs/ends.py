@@ -12,7 +12,7 @@ from chain.state_machine.market.book import close_bid, release
 from chain.state_machine.market.holds import stands_still
 from chain.state_machine.market.orders import end_order, exclude, open_order
 from chain.state_machine.market.tables import BIDS, ORDERS
-from chain.state_machine.queue import Entry, cancel
+from chain.state_machine.queue import QueueEntry, cancel
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
 from domain.legs.moves import BURN, DECLINE_FEE, DEPOSIT_BURN
@@ -95,11 +95,7 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = exclude(ctx, order, leg.validator)
-    ctx.emit(
-        OrderDeclined(
-            order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)
-        )
-    )
+    ctx.emit(OrderDeclined(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     source = order.id.hex()
     if reason in BLAMES_JOB:
         order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
@@ -128,9 +124,7 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
     reason = LegEnd.NOT_ACCEPTED
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-    ctx.emit(
-        LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason))
-    )
+    ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     compensate(ctx, order, ended, leg.job_bond)
     _close_bid_of(ctx, leg, "not accepted")
     reopen_or_end(ctx, order, ended)
@@ -141,9 +135,7 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     ROUND_DROPPED(ctx, leg.open_round)
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-    ctx.emit(
-        LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason))
-    )
+    ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     cut = job_bond_cut(leg.job_bond, leg.rounds, leg.closed)
     compensate(ctx, order, ended, cut)
     ROUND_LEFT(ctx, order)
@@ -158,11 +150,7 @@ def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
         if leg.state is LegState.RUNNING:
             ROUND_DROPPED(ctx, leg.open_round)
         ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
-        ctx.emit(
-            LegFailed(
-                order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)
-            )
-        )
+        ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
         if reason is LegEnd.WRONG_ROUND:
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
         else:
@@ -170,7 +158,7 @@ def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     ROUND_LEFT(ctx, order)
 
 
-def on_accept(ctx: Context, entry: Entry) -> None:
+def on_accept(ctx: Context, entry: QueueEntry) -> None:
     """End a match that was not accepted in time."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
@@ -180,7 +168,7 @@ def on_accept(ctx: Context, entry: Entry) -> None:
         miss_accept(ctx, order, leg)
 
 
-def on_progress(ctx: Context, entry: Entry) -> None:
+def on_progress(ctx: Context, entry: QueueEntry) -> None:
     """End a running leg that made no progress."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
@@ -195,7 +183,7 @@ def on_progress(ctx: Context, entry: Entry) -> None:
         fail_leg(ctx, order, leg, LegEnd.NO_PROGRESS)
 
 
-def weigh_progress(ctx: Context, entry: Entry) -> int:
+def weigh_progress(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of a failure: what stands in the open round."""
     return weigh_failure(ctx, LEGS.must(ctx.store, entry.parts[0], entry.number(1)))
 

@@ -31,6 +31,4 @@ def compute_audit_fee(order: Order, leg: Leg, work: int | None = None) -> int:
     """
     if not order.params.auditors:
         return 0
-    return tier_of(leg).fee(
-        order, leg, round_work(served_terms(order.terms, leg)) if work is None else work
-    )
+    return tier_of(leg).fee(order, leg, round_work(served_terms(order.terms, leg)) if work is None else work)

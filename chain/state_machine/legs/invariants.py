@@ -62,9 +62,7 @@ def check_capacity(store: Overlay, _: Running) -> None:
             value[name] = value.get(name, 0) + worth
             sold[leg.bid_id] = sold.get(leg.bid_id, 0) + leg.work
     for load in LOADS.scan(store):
-        ensure(
-            load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount"
-        )
+        ensure(load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount")
         same = load.value == value.pop(load.validator, 0)
         ensure(same, f"{load.validator} reserves a wrong value")
     ensure(not work, "a running leg reserves nothing")

@@ -93,9 +93,7 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
     row = get_job_bond(ctx, order.id, leg.number)
     of_bond = min(taken, row.amount if row else 0)
     if row is not None:
-        move = Transfer(
-            move=COMPENSATION, source=order.id.hex(), target=order.consumer, amount=of_bond
-        )
+        move = Transfer(move=COMPENSATION, source=order.id.hex(), target=order.consumer, amount=of_bond)
         cut_bond(ctx, order.id, row, (move,))
     of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
     cut_stake(ctx, leg.validator, of_stake, STAKE_COMPENSATION, order.consumer)

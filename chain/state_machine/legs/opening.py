@@ -22,7 +22,7 @@ from pol.rules.schedule import served_terms, total_work
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class LegExtent:
     """The rounds and slots that a leg serves, and the states that it starts from.
 
     ``local_roots`` has the slots that start from another local state than that of the order's terms.
@@ -36,9 +36,9 @@ class Extent:
     local_roots: Mapping[int, bytes] = field(default_factory=dict)
 
 
-def get_whole(terms: JobTerms) -> Extent:
+def get_whole(terms: JobTerms) -> LegExtent:
     """Return the extent of a leg that serves a whole order from its payload."""
-    return Extent(
+    return LegExtent(
         first_round=0,
         rounds=terms.rounds,
         first_slot=0,
@@ -52,7 +52,7 @@ def open_whole(ctx: Context, match: Match) -> None:
     open_leg(ctx, match, get_whole(match.order.terms))
 
 
-def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
+def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     """Open a leg: the job bond moves, the bid's capacity is reserved, the time to accept runs.
 
     Raises ValueError for an extent that is not inside the order: no message names one, so it is a bug.
@@ -82,7 +82,7 @@ def open_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
     return leg
 
 
-def _make_leg(ctx: Context, match: Match, extent: Extent) -> Leg:
+def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     """Return the leg of a match as it begins."""
     order, bid, terms = match.order, match.bid, match.order.terms
     asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
@@ -150,7 +150,7 @@ def _put_openings(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> N
         ctx.emit(SlotOpened(order=leg.order_id, leg=leg.number, slot=slot, local_root=root))
 
 
-def _check_extent(terms: JobTerms, extent: Extent) -> None:
+def _check_extent(terms: JobTerms, extent: LegExtent) -> None:
     """Check that an extent has rounds and slots, all of them the order's, and openings of its own slots alone."""
     rounds = range(extent.first_round, extent.first_round + extent.rounds)
     slots = range(extent.first_slot, extent.first_slot + extent.slots)

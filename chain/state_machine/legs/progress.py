@@ -46,11 +46,7 @@ def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
         progress += seconds
         schedule(ctx, progress, PROGRESS_DUE, order.id, leg.number)
     LEGS.update(ctx.store, order.id, leg.number, accept_deadline=accept, progress_deadline=progress)
-    ctx.emit(
-        LegDeadlinesMoved(
-            order=order.id, leg=leg.number, accept_deadline=accept, progress_deadline=progress
-        )
-    )
+    ctx.emit(LegDeadlinesMoved(order=order.id, leg=leg.number, accept_deadline=accept, progress_deadline=progress))
 
 
 def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, stops: bool) -> Leg:

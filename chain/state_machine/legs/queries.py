@@ -13,10 +13,7 @@ from domain.legs.queries import DutiesRequest, DutiesResponse
 
 def _duties(store: Overlay, request: DutiesRequest) -> DutiesResponse:
     name = request.validator
-    legs = [
-        LEGS.must(store, order_id, number_of(leg))
-        for _, order_id, leg in LIVE_LEGS.keys(store, name)
-    ]
+    legs = [LEGS.must(store, order_id, number_of(leg)) for _, order_id, leg in LIVE_LEGS.keys(store, name)]
     head = HEAD.must(store)
     return DutiesResponse(tuple(legs), head.clock_ns // NS, head.height)
 

@@ -41,7 +41,7 @@ from pol.rules.schedule import share_work, trial_work
 from pol.rules.tiers.table import highest_floor, tier_named
 
 
-class Share(NamedTuple):
+class AuctionBudget(NamedTuple):
     """How many orders a block tries and matches, and what it may read beyond that."""
 
     tries: int
@@ -49,10 +49,10 @@ class Share(NamedTuple):
     reads: int
 
 
-def share_of(due_gas: int) -> Share:
+def share_of(due_gas: int) -> AuctionBudget:
     """Return the auction's share: a half for tries, three eighths for matches, an eighth for reads."""
     gas = due_gas * AUCTION_PERCENT // 100
-    return Share(
+    return AuctionBudget(
         tries=max(1, gas // 2 // TRY_GAS),
         fills=max(1, gas * 3 // 8 // FILL_GAS),
         reads=max(1, gas // 8 // BOOK_READ_GAS),
@@ -111,9 +111,7 @@ def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:
 
 def _still_open(ctx: Context, order_ids: list[bytes]) -> list[Order]:
     orders = (ORDERS.must(ctx.store, order_id) for order_id in sorted(order_ids))
-    return [
-        order for order in orders if order.state is OrderState.OPEN and ctx.clock < order.expires_at
-    ]
+    return [order for order in orders if order.state is OrderState.OPEN and ctx.clock < order.expires_at]
 
 
 def _new_orders(ctx: Context) -> Iterator[tuple[bytes, ...]]:
@@ -132,9 +130,7 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
         return []
     after = (sweep.below, sweep.height, sweep.order_id) if sweep.order_id else ()
     lowest = MONEY_MAX - sweep.price
-    keys = takewhile(
-        lambda key: number_of(key[0]) <= lowest, OPEN_ORDERS.keys(ctx.store, after=after)
-    )
+    keys = takewhile(lambda key: number_of(key[0]) <= lowest, OPEN_ORDERS.keys(ctx.store, after=after))
     found = list(islice((key for key in keys if number_of(key[1]) < ctx.height), limit))
     if len(found) == limit:
         below, opened, order_id = found[-1]
@@ -166,9 +162,7 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     )
 
 
-def make_asked(
-    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
-) -> Asked:
+def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int) -> Asked:
     """Return what the auction reads of terms, conditions, parameters, audit time and window.
 
     The rest is the caller's to fill in. Of rounds that are closed and not verified there is a bounded number: further
@@ -227,9 +221,7 @@ class Auditors:
                 self._promised = get_promised(self._ctx.store)
             may_sit = tier_named(tier).may_sit
             self._eligible[key] = [
-                found.operator
-                for found in self._promised
-                if may_sit(order, found.speed, found.rate)
+                found.operator for found in self._promised if may_sit(order, found.speed, found.rate)
             ]
         return self._eligible[key]
 
@@ -243,6 +235,4 @@ def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
-    MATCHED(
-        ctx, Match(order=order, bid=bid, price=fill.price, job_bond=fill.job_bond, tier=fill.tier)
-    )
+    MATCHED(ctx, Match(order=order, bid=bid, price=fill.price, job_bond=fill.job_bond, tier=fill.tier))

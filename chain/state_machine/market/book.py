@@ -9,7 +9,7 @@ from chain.state_machine.context import HEAD, Context
 from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
-from chain.state_machine.queue import Entry, cancel
+from chain.state_machine.queue import QueueEntry, cancel
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
@@ -123,7 +123,7 @@ def version_of(reader: Reader) -> Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BookStep:
     """A commit as the book sees it: from which state to which, and the keys that changed of those it is made of."""
 
     before: Version
@@ -131,9 +131,9 @@ class Step:
     keys: tuple[bytes, ...]
 
 
-def book_step(before: Version, after: Version, changes: Iterable[bytes]) -> Step:
+def book_step(before: Version, after: Version, changes: Iterable[bytes]) -> BookStep:
     """Return the step of a commit that changed ``changes`` of the state's keys."""
-    return Step(before, after, tuple([key for key in changes if key[0] in _PREFIXES]))
+    return BookStep(before, after, tuple([key for key in changes if key[0] in _PREFIXES]))
 
 
 class LivingBook:
@@ -150,9 +150,9 @@ class LivingBook:
         self._words: dict[Any, Any] = {}
         self._version: Version | None = None
         self._unsure: dict[bytes, None] = {}
-        self._steps: deque[Step] = deque(maxlen=STEPS_KEPT)
+        self._steps: deque[BookStep] = deque(maxlen=STEPS_KEPT)
 
-    def follow(self, step: Step) -> None:
+    def follow(self, step: BookStep) -> None:
         """Take note of a commit; safe while another thread asks."""
         self._steps.append(step)
         if sum(len(kept.keys) for kept in list(self._steps)) > KEYS_KEPT:
@@ -191,9 +191,7 @@ class LivingBook:
         return True
 
 
-def _read_again(
-    book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]
-) -> None:
+def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]) -> None:
     """Bring the rows up to date that are made of what is stored under ``changed``: validators first, then bids."""
     bids: dict[bytes, None] = {}
     validators: dict[str, None] = {}
@@ -300,7 +298,7 @@ def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
     ctx.emit(BidClosed(bid.id, bid.validator, reason))
 
 
-def on_bid(ctx: Context, entry: Entry) -> None:
+def on_bid(ctx: Context, entry: QueueEntry) -> None:
     """Take an expired bid out of the book."""
     bid = BIDS.get(ctx.store, entry.parts[0])
     if bid is not None and ctx.clock >= bid.expires_at:

@@ -23,7 +23,7 @@ from chain.state_machine.market.tables import (
     HeldTime,
     Hold,
 )
-from chain.state_machine.queue import Entry, cancel, schedule
+from chain.state_machine.queue import QueueEntry, cancel, schedule
 from domain.errors import LIMIT_REACHED, WRONG_STATE, Refusal
 from domain.keys import RoundKey
 from domain.market.events import DeadlineMoved, OrderHeld, OrderReleased
@@ -116,9 +116,7 @@ def release(ctx: Context, subject: Subject, reason: str) -> None:
     cancel(ctx, found.until, HOLD_DUE, *found.key)
     time = _get_time(ctx, found.order_id)
     HELD_TIMES.put(ctx.store, replace(time, holds=time.holds - 1))
-    ctx.emit(
-        OrderReleased(order=found.order_id, leg=found.leg, round=found.round, reason=found.reason)
-    )
+    ctx.emit(OrderReleased(order=found.order_id, leg=found.leg, round=found.round, reason=found.reason))
     if time.holds == 1:
         HELD_TIMES.put(ctx.store, replace(time, holds=0, total=time.total + ctx.clock - time.since))
         move_deadlines(ctx, ORDERS.must(ctx.store, found.order_id), time.since)
@@ -133,15 +131,11 @@ def drop_holds(ctx: Context, order_id: bytes) -> None:
     for found in HOLDS.scan(ctx.store, order_id):
         HOLDS.delete(ctx.store, *found.key)
         cancel(ctx, found.until, HOLD_DUE, *found.key)
-        ctx.emit(
-            OrderReleased(
-                order=found.order_id, leg=found.leg, round=found.round, reason=found.reason
-            )
-        )
+        ctx.emit(OrderReleased(order=found.order_id, leg=found.leg, round=found.round, reason=found.reason))
     HELD_TIMES.delete(ctx.store, order_id)
 
 
-def on_hold(ctx: Context, entry: Entry) -> None:
+def on_hold(ctx: Context, entry: QueueEntry) -> None:
     """Take off a hold whose end has come."""
     key = entry.round_key
     found = HOLDS.get(ctx.store, *key, entry.text(3))

@@ -19,7 +19,7 @@ from chain.state_machine.market.tables import (
     TIME_TO_LIVE_DUE,
     open_key,
 )
-from chain.state_machine.queue import Entry, cancel, schedule
+from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.errors import DEADLINE_PASSED, Refusal
 from domain.ledger.records import BondRow
@@ -101,9 +101,7 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
         return
     order = ORDERS.update(ctx.store, order_id, state=OrderState.CLOSED, close_reason=int(reason))
     refunded = sum(row.refunded for row in escrow.depositors)
-    ctx.emit(
-        OrderClosed(order=order_id, reason=int(reason), refunded=refunded, failed=order.unmatched)
-    )
+    ctx.emit(OrderClosed(order=order_id, reason=int(reason), refunded=refunded, failed=order.unmatched))
 
 
 def return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:
@@ -114,7 +112,7 @@ def return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:
     return len(found) <= BONDS_PER_CALL
 
 
-def weigh_end(ctx: Context, entry: Entry) -> int:
+def weigh_end(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of what may end an order: the bonds that return at once, and its depositors."""
     return weigh_close(ctx, entry.parts[0])
 
@@ -141,7 +139,7 @@ def get_waited(ctx: Context, order: Order) -> int:
     return max(waited, get_held_seconds(ctx, order.id))
 
 
-def on_time_to_live(ctx: Context, entry: Entry) -> None:
+def on_time_to_live(ctx: Context, entry: QueueEntry) -> None:
     """End an order that found no match in time."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is not OrderState.OPEN or ctx.clock < order.expires_at or is_ending(ctx, order):
@@ -152,7 +150,7 @@ def on_time_to_live(ctx: Context, entry: Entry) -> None:
     end_order(ctx, order, CloseReason.DEADLINE if late else CloseReason.EXPIRED)
 
 
-def on_order(ctx: Context, entry: Entry) -> None:
+def on_order(ctx: Context, entry: QueueEntry) -> None:
     """The order's last deadline: nothing new begins. What is proven runs through its windows all the same."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
@@ -169,7 +167,7 @@ def on_order(ctx: Context, entry: Entry) -> None:
         OVERDUE(ctx, order)
 
 
-def weigh_order(ctx: Context, entry: Entry) -> int:
+def weigh_order(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of an order's deadline: of what serves it, or of the bonds that an end returns."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is OrderState.RUNNING:
@@ -177,7 +175,7 @@ def weigh_order(ctx: Context, entry: Entry) -> int:
     return weigh_end(ctx, entry)
 
 
-def on_close(ctx: Context, entry: Entry) -> None:
+def on_close(ctx: Context, entry: QueueEntry) -> None:
     """Go on with the return of bonds, and close the order when the last has returned."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     tally = TALLIES.must(ctx.store, order.id)

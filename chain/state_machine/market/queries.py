@@ -72,9 +72,7 @@ def _fits(store: Overlay, order: Order, request: OrdersRequest) -> bool:
     return known and request.state in (0, order.state)
 
 
-def simulate_match(
-    reader: Reader, request: SimulateMatchRequest, book: LivingBook
-) -> SimulateMatchResponse:
+def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBook) -> SimulateMatchResponse:
     """Tell what the next auction would do with such an order: the same function with the same book."""
     check_terms(request.terms)
     store = Overlay(reader)

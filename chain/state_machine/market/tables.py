@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Index, Table
+from chain.state_machine.tables import KeySet, Table
 from domain.amount import MONEY_MAX
 from domain.market.records import Bid, Order
 
@@ -67,18 +67,18 @@ class HeldTime:
 LOADS = Table(0x1B, "load", Load, lambda r: (r.validator,))
 BIDS = Table(0x20, "bid", Bid, lambda r: (r.id,))
 # Validator, bid.
-BIDS_OF = Index(0x21, "bid of a validator")
+BIDS_OF = KeySet(0x21, "bid of a validator")
 HOLDS = Table(0x24, "hold", Hold, lambda r: r.key)
 HELD_TIMES = Table(0x25, "held time", HeldTime, lambda r: (r.order_id,))
 ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
 # Consumer, order.
-ORDERS_OF_CONSUMER = Index(0x29, "order of a consumer")
+ORDERS_OF_CONSUMER = KeySet(0x29, "order of a consumer")
 # Validator, order: those that it had a leg of.
-ORDERS_OF_VALIDATOR = Index(0x2A, "order of a validator")
+ORDERS_OF_VALIDATOR = KeySet(0x2A, "order of a validator")
 # What its price limit lacks of the highest, the height that opened it, order.
-OPEN_ORDERS = Index(0x2B, "open order")
+OPEN_ORDERS = KeySet(0x2B, "open order")
 # Open orders that the auction has not tried yet: the height that opened it, order.
-DIRTY_ORDERS = Index(0x2C, "order that was not tried")
+DIRTY_ORDERS = KeySet(0x2C, "order that was not tried")
 SWEEP = Table(0x2D, "sweep", Sweep, lambda _: ())
 
 # Order.
@@ -98,6 +98,4 @@ def open_key(order: Order) -> tuple[int, int, bytes]:
 
 def get_load(store: Overlay, validator: str) -> Load:
     """Return what a validator's live legs take."""
-    return LOADS.get(store, validator) or Load(
-        validator=validator, work=0, value=0, worsened_height=0
-    )
+    return LOADS.get(store, validator) or Load(validator=validator, work=0, value=0, worsened_height=0)

@@ -171,10 +171,7 @@ def check_shares(store: Overlay, order: Order) -> None:
         standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
         slots = [share.claim.slot for share in standing]
         ensure(len(set(slots)) == len(slots), "a slot has two shares in a round")
-    indexed = {
-        (key[0], *map(number_of, key[1:]), issue)
-        for key, issue in STANDING_ISSUES.scan(store, order.id)
-    }
+    indexed = {(key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store, order.id)}
     committed = (share for share in shares if share.state is ShareState.COMMITTED)
     marked = {tuple(share.claim.key) for share in committed}
     ensure(indexed == marked, "the index of standing shares is wrong")
@@ -231,8 +228,7 @@ def check_room(store: Overlay, _: Running) -> None:
     total = sum(panel.load for panel in panels)
     ensure(total == AUDIT_LOAD.get(store), "the load of auditors is counted wrong")
     waiting = sorted(
-        RoundKey(order_id, number_of(leg), number_of(round))
-        for _, order_id, leg, round in WAITING_PANELS.keys(store)
+        RoundKey(order_id, number_of(leg), number_of(round)) for _, order_id, leg, round in WAITING_PANELS.keys(store)
     )
     for key in waiting:
         panel = PANELS.must(store, *key)

@@ -31,7 +31,7 @@ from chain.state_machine.proof.tables import (
     LotKey,
     lot_key,
 )
-from chain.state_machine.queue import Entry, cancel, schedule
+from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import LAST_REVEALS, VALIDATORS
 from chain.state_machine.tables import number_of
@@ -121,7 +121,7 @@ def _get_weight(ctx: Context, key: LotKey, lot: Lot) -> int:
     return draw.weight(ctx, lot.subject.unpack(draw.subject))
 
 
-def on_lot(ctx: Context, entry: Entry) -> None:
+def on_lot(ctx: Context, entry: QueueEntry) -> None:
     """Draw with the beacon that there is, because the lot has waited long enough; without any it goes on waiting."""
     key = LotKey(entry.text(0), entry.parts[1])
     lot = LOTS.get(ctx.store, *key)
@@ -134,7 +134,7 @@ def on_lot(ctx: Context, entry: Entry) -> None:
         put_off_lot(ctx, key, lot)
 
 
-def weigh_lot(ctx: Context, entry: Entry) -> int:
+def weigh_lot(ctx: Context, entry: QueueEntry) -> int:
     """Return what the draw weighs."""
     key = LotKey(entry.text(0), entry.parts[1])
     lot = LOTS.get(ctx.store, *key)
@@ -188,11 +188,7 @@ def get_late_beacon(ctx: Context, lot: Lot) -> bytes:
     That of the last block since the commitment whose proposer is no party, else this block's own.
     """
     parties = LOT_GROUPS.must(ctx.store, lot.group_id).parties
-    since = [
-        last
-        for last in LAST_REVEALS.scan(ctx.store)
-        if last.height > lot.height and last.operator not in parties
-    ]
+    since = [last for last in LAST_REVEALS.scan(ctx.store) if last.height > lot.height and last.operator not in parties]
     return max(since, key=lambda last: last.height).beacon if since else ctx.revealed
 
 

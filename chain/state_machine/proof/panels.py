@@ -42,7 +42,7 @@ from chain.state_machine.proof.tables import (
     STAGE_DUE,
     PanelSubject,
 )
-from chain.state_machine.queue import Entry, cancel, schedule
+from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import BPS
@@ -77,7 +77,7 @@ from pol.rules.commitment import update_claim
 from pol.rules.lots import draw, draw_weighted, duty_segments, seed
 from pol.rules.panels import (
     STAGES,
-    Extent,
+    ShareExtent,
     commit_seconds,
     next_seats,
     reveal_seconds,
@@ -240,18 +240,14 @@ def _get_left(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> l
     ]
 
 
-def _draw_seats(
-    subject: PanelSubject, beacon: bytes, left: list[Validator], count: int
-) -> list[Validator]:
+def _draw_seats(subject: PanelSubject, beacon: bytes, left: list[Validator], count: int) -> list[Validator]:
     """Return who sits in a stage; load never changes who is drawn."""
     lot = seed("panel/seats", subject.id, beacon)
     drawn = draw_weighted(lot, [validator.stake for validator in left], count)
     return [left[index] for index in drawn]
 
 
-def _draw_places(
-    ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg
-) -> tuple[PanelPlace, ...]:
+def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), served_terms(order.terms, leg)
     fee = compute_audit_fee(order, leg, closed.work)
     segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
@@ -288,15 +284,15 @@ def _draw_places(
     return drawn
 
 
-def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[Extent]:
+def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[ShareExtent]:
     """Return how far the accepted shares go; only where the job stopped they have to be read for that."""
     if closed.stopped is None:
-        return [Extent(ref.slot, ref.issue, share_segments(terms)) for ref in closed.shares]
+        return [ShareExtent(ref.slot, ref.issue, share_segments(terms)) for ref in closed.shares]
     extents = []
     for key in closed.share_keys:
         roots = _get_roots(ctx, key)
         stop = stop_of(terms, key.slot, key.issue, roots)
-        extents.append(Extent(slot=key.slot, issue=key.issue, segments=roots.segments, stop=stop))
+        extents.append(ShareExtent(slot=key.slot, issue=key.issue, segments=roots.segments, stop=stop))
     return extents
 
 
@@ -342,7 +338,7 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator) -> None
 # --- a stage ends --------------------------------------------------------------------------------
 
 
-def on_stage(ctx: Context, entry: Entry) -> None:
+def on_stage(ctx: Context, entry: QueueEntry) -> None:
     """Go on from commitments to answers, or end the stage."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open or ctx.clock < panel.commits_end:
@@ -353,7 +349,7 @@ def on_stage(ctx: Context, entry: Entry) -> None:
         schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
 
 
-def weigh_stage(ctx: Context, entry: Entry) -> int:
+def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of a stage's end: every answer of the panel, its seats, and the leg that may fail by it."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open:
@@ -428,17 +424,10 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
     if not silent:
         return False
     tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
-    costs = (
-        tier.cost(order.terms, panel.places[place].place.kind, order.price_limit)
-        for place in silent
-    )
+    costs = (tier.cost(order.terms, panel.places[place].place.kind, order.price_limit) for place in silent)
     cut = cut_seat(ctx, panel.key, seat.validator, tier.penalty * sum(costs))
     halve_promise(ctx, seat.validator)
-    ctx.emit(
-        SeatSilent(
-            round=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut
-        )
-    )
+    ctx.emit(SeatSilent(round=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut))
     return True
 
 
@@ -455,9 +444,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     wrong = [place for place in panel.places if place.ruling is Ruling.WRONG]
     shares = {
-        share.claim.key: share
-        for place in wrong
-        if (share := _get_wrong_share(ctx, order, panel, place)) is not None
+        share.claim.key: share for place in wrong if (share := _get_wrong_share(ctx, order, panel, place)) is not None
     }
     by_validator = any(_get_wrong_share(ctx, order, panel, place) is None for place in wrong)
     job_bond = get_job_bond(ctx, order.id, key.leg) if by_validator else None
@@ -494,7 +481,7 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
     return None if where.segment in duty else share
 
 
-def on_void(ctx: Context, entry: Entry) -> None:
+def on_void(ctx: Context, entry: QueueEntry) -> None:
     """Go on with voiding, or with the order behind the last round."""
     if not void_round(ctx, entry.round_key):
         advance(ctx, ORDERS.must(ctx.store, entry.parts[0]))

@@ -69,9 +69,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         commit_seconds=commit_seconds(order.params, order.audit_ms),
         round=closed,
         panel=panel,
-        shares=tuple(
-            SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))
-        ),
+        shares=tuple(SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))),
         accept_rate=order.params.accept_rate,
         tier=leg.tier,
     )

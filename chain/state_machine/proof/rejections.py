@@ -74,9 +74,7 @@ def _compare(
     accepted = SHARES.must(ctx.store, *closed.share_keys[claim.slot - leg.first_slot])
     if accepted.roots is None:
         raise LookupError("an accepted share has no roots")
-    made = make_commitment(
-        ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots
-    )
+    made = make_commitment(ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots)
     if not tier_of(leg).is_same_share(claim.commitment, made):
         change_share(ctx, claim.key, state=ShareState.WRONG)
         cut_bond(ctx, order.id, bond, wrong_share(order.id, bond.amount))

@@ -22,7 +22,7 @@ from chain.state_machine.proof.tables import (
     WAITING_PANELS,
     PanelSubject,
 )
-from chain.state_machine.queue import Entry, cancel, schedule
+from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
@@ -72,7 +72,7 @@ def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
     take_room(ctx, order, panel, 0)
 
 
-def on_room(ctx: Context, _: Entry) -> None:
+def on_room(ctx: Context, _: QueueEntry) -> None:
     """Let the first panel begin that waits, if there is room for it, and look again."""
     for turn in WAITING_PANELS.keys(ctx.store):
         order = ORDERS.must(ctx.store, turn[1])
@@ -84,7 +84,7 @@ def on_room(ctx: Context, _: Entry) -> None:
         return
 
 
-def weigh_room(ctx: Context, _: Entry) -> int:
+def weigh_room(ctx: Context, _: QueueEntry) -> int:
     """Return the gas of letting one panel begin."""
     return SEAT_GAS + weigh_ask(ctx)
 
@@ -114,8 +114,7 @@ def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
     """Return how many validators of the set promise enough for the order."""
     may_sit = tier_of(LEGS.must(ctx.store, order.id, panel.leg)).may_sit
     return sum(
-        is_active(found) and may_sit(order, found.audit_speed, found.audit_rate)
-        for found in VALIDATORS.scan(ctx.store)
+        is_active(found) and may_sit(order, found.audit_speed, found.audit_rate) for found in VALIDATORS.scan(ctx.store)
     )
 
 

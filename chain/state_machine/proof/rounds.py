@@ -7,7 +7,7 @@ from chain.state_machine.legs.progress import count_void
 from chain.state_machine.market.holds import is_held
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, VOID_DUE
-from chain.state_machine.queue import Entry, schedule
+from chain.state_machine.queue import QueueEntry, schedule
 from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.proof.events import RoundVoid
@@ -49,7 +49,7 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
     return True
 
 
-def weigh_void(ctx: Context, entry: Entry) -> int:
+def weigh_void(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of one step: the seats of the round's panel."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     return 0 if panel is None else weigh_panel(panel)

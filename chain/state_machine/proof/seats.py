@@ -47,7 +47,7 @@ from domain.proof.events import (
 from domain.proof.moves import AUDITOR, CUT, CUT_BURN, CUT_SHARE, POOL_SHARE, PROTOCOL
 from domain.proof.records import Panel, PanelSeat, SeatAnswer
 from pol.rules.tiers.table import tier_of
-from pol.rules.tiers.tier import Tier, Verdict, Vote
+from pol.rules.tiers.tier import AnswerVerdict, Tier, Vote
 
 # --- commitments and answers ---------------------------------------------------------------------
 
@@ -113,9 +113,7 @@ def apply_reveal(
 
 def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
     """Return what the seats said that were asked about a place, in their order."""
-    return [
-        Vote(seat.stage, seat.stake, seat.answer(place)) for seat in seats if place in seat.places
-    ]
+    return [Vote(seat.stage, seat.stake, seat.answer(place)) for seat in seats if place in seat.places]
 
 
 # --- money ---------------------------------------------------------------------------------------
@@ -158,9 +156,7 @@ _FIRST = ("fee", "pot", "bond", "pool")
 _FURTHER = ("pot", "fee", "bond", "pool")
 
 
-def settle_panel(
-    ctx: Context, order: Order, panel: Panel, fee: int = 0, losers: tuple[BondRow, ...] = ()
-) -> None:
+def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers: tuple[BondRow, ...] = ()) -> None:
     """Pay the seats of a panel that is over, once, and let those pay who differ from a ruling.
 
     ``fee`` is the audit fee of a round that is verified, which is paid from the deposit whoever earns it: what nobody
@@ -174,11 +170,7 @@ def settle_panel(
         debt = owed[seat.number]
         if debt:
             cut = cut_seat(ctx, key, seat.validator, debt[0])
-            ctx.emit(
-                SeatDiffered(
-                    round=key, auditor=seat.validator, stage=seat.stage, places=debt[1], cut=cut
-                )
-            )
+            ctx.emit(SeatDiffered(round=key, auditor=seat.validator, stage=seat.stage, places=debt[1], cut=cut))
             # What the stake lacks is kept of what it earned.
             earned[seat.number] = max(0, earned[seat.number] - (debt[0] - cut))
         elif seat.answers:
@@ -196,9 +188,7 @@ def settle_panel(
         parts = purse.take(due, *(_FIRST if seat.stage == 1 else _FURTHER))
         name = seat.validator
         from_fee.append(Transfer(move=AUDITOR, source=source, target=name, amount=parts["fee"]))
-        from_bonds.append(
-            Transfer(move=COMPENSATION, source=source, target=name, amount=parts["bond"])
-        )
+        from_bonds.append(Transfer(move=COMPENSATION, source=source, target=name, amount=parts["bond"]))
         apply_transfer(ctx, Transfer(move=CUT_SHARE, source="", target=name, amount=parts["pot"]))
         apply_transfer(ctx, Transfer(move=POOL_SHARE, source="", target=name, amount=parts["pool"]))
         paid = sum(parts.values())
@@ -235,27 +225,22 @@ def _judge_seats(
         asked = [seat for seat in seats if number in seat.places]
         verdicts = tier.judge(get_votes(asked, number), place.found)
         for seat, verdict in zip(asked, verdicts, strict=True):
-            if verdict in (Verdict.RIGHT, Verdict.UNKNOWN):
+            if verdict in (AnswerVerdict.RIGHT, AnswerVerdict.UNKNOWN):
                 was_right[seat.number] = True
-            if verdict is Verdict.RIGHT:
+            if verdict is AnswerVerdict.RIGHT:
                 earned[seat.number] += cost
-            elif verdict is Verdict.DIFFERENT:
+            elif verdict is AnswerVerdict.DIFFERENT:
                 debts[seat.number] += tier.penalty * cost
                 differed[seat.number].append(number)
     for seat in seats:
         # Where nothing was decided nobody earns by it.
         if was_right[seat.number] and not differed[seat.number]:
             earned[seat.number] += order.params.answer_fee
-    owed = [
-        (debt, tuple(places)) if places else None
-        for debt, places in zip(debts, differed, strict=True)
-    ]
+    owed = [(debt, tuple(places)) if places else None for debt, places in zip(debts, differed, strict=True)]
     return earned, owed
 
 
-def _pay_from_bonds(
-    ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], moves: list[Transfer]
-) -> None:
+def _pay_from_bonds(ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], moves: list[Transfer]) -> None:
     """Pay seats out of bonds, one bond after the other."""
     left = [move for move in moves if move.amount]
     for row in rows:

@@ -23,7 +23,7 @@ from chain.state_machine.proof.rejections import compare_rejected, count_rejecte
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE
-from chain.state_machine.queue import Entry, schedule
+from chain.state_machine.queue import QueueEntry, schedule
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
@@ -48,7 +48,7 @@ def on_released(ctx: Context, order_id: bytes) -> None:
         advance(ctx, order)
 
 
-def on_window(ctx: Context, entry: Entry) -> None:
+def on_window(ctx: Context, entry: QueueEntry) -> None:
     """Verify the leg's next round if it is ready, and see how it goes on."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
@@ -66,7 +66,7 @@ def on_window(ctx: Context, entry: Entry) -> None:
         _end_if_decided(ctx, order.id, leg)
 
 
-def weigh_window(ctx: Context, entry: Entry) -> int:
+def weigh_window(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of a window: the shares of a round that is ready, and the bonds that it or an end returns."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
@@ -101,11 +101,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     panel = PANELS.get(ctx.store, *closed.key)
     earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
     fee = compute_audit_fee(order, leg, closed.work) if panel is not None else 0
-    ctx.emit(
-        RoundVerified(
-            round=closed.key, price=earnings.total, withheld=earnings.validator, audit_fee=fee
-        )
-    )
+    ctx.emit(RoundVerified(round=closed.key, price=earnings.total, withheld=earnings.validator, audit_fee=fee))
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
     if panel is not None:
@@ -121,7 +117,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     return leg
 
 
-def on_bonds(ctx: Context, entry: Entry) -> None:
+def on_bonds(ctx: Context, entry: QueueEntry) -> None:
     """Return the next bonds of a verified round's shares; an end may have returned them before."""
     closed, done = ROUNDS.must(ctx.store, *entry.round_key), entry.number(3)
     for key in closed.share_keys[done : done + BONDS_PER_CALL]:
@@ -132,7 +128,7 @@ def on_bonds(ctx: Context, entry: Entry) -> None:
         schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, done + BONDS_PER_CALL)
 
 
-def weigh_bonds(ctx: Context, entry: Entry) -> int:
+def weigh_bonds(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of one step."""
     left = len(ROUNDS.must(ctx.store, *entry.round_key).shares) - entry.number(3)
     return BOND_GAS * min(left, BONDS_PER_CALL)
@@ -160,10 +156,7 @@ def compute_earnings(
 def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
     source = order_id.hex()
     return [
-        *(
-            Transfer(move=PROVIDER, source=source, target=name, amount=amount)
-            for name, amount in earnings.providers
-        ),
+        *(Transfer(move=PROVIDER, source=source, target=name, amount=amount) for name, amount in earnings.providers),
         Transfer(move=PROTOCOL, source=source, target="", amount=earnings.protocol),
     ]
 

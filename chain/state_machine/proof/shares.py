@@ -73,10 +73,7 @@ def get_live_issue(ctx: Context, key: RoundKey, slot: int) -> int:
 
 def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
     """Return the shares of a round that stand, by slot."""
-    found = [
-        key.share(number_of(slot), issue)
-        for (*_, slot), issue in STANDING_ISSUES.scan(ctx.store, *key)
-    ]
+    found = [key.share(number_of(slot), issue) for (*_, slot), issue in STANDING_ISSUES.scan(ctx.store, *key)]
     return [SHARES.must(ctx.store, *share) for share in found]
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from chain.state_machine.context import LotSubject
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Index, Numbers, Table, Values
+from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.codec import Packed
 from domain.hashing import u64
 from domain.keys import RoundKey
@@ -111,22 +111,22 @@ PANEL_DUTIES = Numbers(0x37, "duty of a seat")
 # What panels take of the auditors' time (ten-thousandths of a validator).
 AUDIT_LOAD = Numbers(0x43, "load of auditors")
 # Panels without room: rank by fee, order, leg, round.
-WAITING_PANELS = Index(0x44, "panel that waits")
+WAITING_PANELS = KeySet(0x44, "panel that waits")
 # What silent and differing seats of a round lost and is not paid out yet: order, leg, round.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot)
 LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
 # Group, height of the commitment, purpose, id of the subject.
-WAITING_LOTS = Index(0x3D, "lot of a group")
+WAITING_LOTS = KeySet(0x3D, "lot of a group")
 # The group that a block looked at last.
-LAST_GROUP = Values(0x3E, "last group")
+LAST_GROUP = BytesTable(0x3E, "last group")
 # The issue number of the share that stands in a slot of the open round: order, leg, round, slot.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
 # What a slot committed last.
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
 # Slots in which a rejected share was right, and the first one was paid: order, leg, round, slot.
-RIGHTED = Index(0x39, "righted slot")
+RIGHTED = KeySet(0x39, "righted slot")
 
 
 # Purpose, id of the subject.

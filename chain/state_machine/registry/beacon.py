@@ -64,9 +64,7 @@ def apply_reveal(ctx: Context, block: Block) -> TxResult | None:
     LAST_REVEALS.put(ctx.store, LastReveal(duty.operator, block.height, beacon))
     ctx.revealed = beacon
     ctx.note("beacon", ("operator", duty.operator), ("beacon", beacon.hex()))
-    return TxResult(
-        code=0, codespace="", log="", gas_wanted=0, gas_used=0, events=(ctx.events.pop(),)
-    )
+    return TxResult(code=0, codespace="", log="", gas_wanted=0, gas_used=0, events=(ctx.events.pop(),))
 
 
 def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, tuple[bytes, ...]]:

@@ -24,9 +24,7 @@ def write_registry(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate,
 
 def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
     cons_address = sha256(genesis.cons_key).digest()[:20]
-    check_genesis(
-        VALIDATORS.get(overlay, genesis.operator) is None, "validators", "an operator comes twice"
-    )
+    check_genesis(VALIDATORS.get(overlay, genesis.operator) is None, "validators", "an operator comes twice")
     check_genesis(not OPERATORS.has(overlay, cons_address), "validators", "a key comes twice")
     known = BEACON_KEYS.has(overlay, genesis.beacon_key)
     check_genesis(not known, "validators.beacon_key", "a key comes twice")

@@ -102,9 +102,7 @@ def check_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey) -> None:
     """The key is one of the signer's."""
     validator = VALIDATORS.need(ctx.store, message.operator)
     if message.beacon_key not in [beacon.key for beacon in validator.beacon_keys]:
-        raise Refusal(
-            NOT_FOUND, "beacon_key", "is none of yours", "`assay status --output json` lists them"
-        )
+        raise Refusal(NOT_FOUND, "beacon_key", "is none of yours", "`assay status --output json` lists them")
 
 
 def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) -> None:
@@ -229,9 +227,7 @@ def _of_validator(ctx: Context, address: str, validator: str) -> Provider:
     """Return a provider that is in the validator's cluster, or asked to be."""
     provider = PROVIDERS.need(ctx.store, address)
     if provider.validator != validator:
-        raise Refusal(
-            NOT_YOURS, "provider", "did not ask you", "it names you with `assay provider join`"
-        )
+        raise Refusal(NOT_YOURS, "provider", "did not ask you", "it names you with `assay provider join`")
     return provider
 
 
@@ -242,9 +238,7 @@ def check_certify_provider(ctx: Context, message: MsgCertifyProvider) -> Provide
     """The provider is in the signer's cluster; returns its record."""
     provider = PROVIDERS.need(ctx.store, message.provider)
     if not provider.is_in(message.validator):
-        raise Refusal(
-            NOT_YOURS, "provider", "is not in your cluster", "only its validator measures it"
-        )
+        raise Refusal(NOT_YOURS, "provider", "is not in your cluster", "only its validator measures it")
     return provider
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Index, Numbers, Table, Values
+from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.registry.records import Provider, Validator
 
 
@@ -18,15 +18,15 @@ class LastReveal:
 
 VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
 # The operator of a consensus address.
-OPERATORS = Values(0x19, "operator")
+OPERATORS = BytesTable(0x19, "operator")
 # The stake before the block's first change, of the validators whose stake changed in it.
 STAKES_BEFORE = Numbers(0x1A, "stake before the block")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
 # Validator, provider that it admitted.
-CLUSTERS = Index(0x1D, "member of a cluster")
+CLUSTERS = KeySet(0x1D, "member of a cluster")
 LAST_REVEALS = Table(0x1F, "last reveal", LastReveal, lambda r: (r.operator,))
 # Every key that was ever registered: no key comes back.
-BEACON_KEYS = Index(0x17, "beacon key")
+BEACON_KEYS = KeySet(0x17, "beacon key")
 
 
 def get_operator(store: Overlay, cons_address: bytes) -> str:

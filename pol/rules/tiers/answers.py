@@ -8,9 +8,7 @@ from domain.keys import RoundKey
 from domain.proof.records import AnswerKind, Finding, SeatAnswer
 
 
-def answer_digest(
-    seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]
-) -> bytes:
+def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]) -> bytes:
     """Return the digest of an answer: of the stage's seed, the roots inside the place, and what was recomputed.
 
     ``inner_roots`` are the boundary roots behind each inner step of a segment; none for an update or aggregation.

@@ -51,9 +51,7 @@ def check_names(names: Iterable[str], field: str) -> None:
             raise Refusal(UNSUPPORTED, f"{field}[{at}]", reason, remedy)
 
 
-def highest_floor(
-    names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams
-) -> int:
+def highest_floor(names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams) -> int:
     """Return the least audit fee of a round in the dearest of some tiers; none named: of all."""
     tiers = [TIERS[name] for name in names] or all_tiers()
     return max(tier.floor(terms, price_limit, params) for tier in tiers)

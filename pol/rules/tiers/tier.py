@@ -14,7 +14,7 @@ from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.order_params import OrderParams
 from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Round, Ruling, SeatAnswer
-from pol.rules.panels import Extent
+from pol.rules.panels import ShareExtent
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Quorum:
     is_last: bool
 
 
-class Verdict(Enum):
+class AnswerVerdict(Enum):
     """What the ruling of a place makes of a seat's answer."""
 
     RIGHT = 1
@@ -82,13 +82,13 @@ class Tier:
     name: str
     description: Description
     rate: Callable[[Order, Leg, Round], int]
-    draw_places: Callable[[bytes, Sequence[Extent], int, Place | None], tuple[Place, ...]]
+    draw_places: Callable[[bytes, Sequence[ShareExtent], int, Place | None], tuple[Place, ...]]
     draw_duty: Callable[[bytes, int, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
     digest: Callable[[bytes, Iterable[bytes], Iterable[bytes | memoryview]], bytes]
     commitment: Callable[[str, RoundKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
     decide: Callable[[Sequence[Vote], Quorum], Finding | None]
-    judge: Callable[[Sequence[Vote], Finding], tuple[Verdict, ...]]
+    judge: Callable[[Sequence[Vote], Finding], tuple[AnswerVerdict, ...]]
     differ: Callable[[Sequence[Vote]], bool]
     rule: Callable[[Finding | None, bytes, bool], Ruling]
     is_same_share: Callable[[bytes, bytes], bool]

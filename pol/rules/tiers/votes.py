@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from domain.proof.records import AnswerKind, Finding, Ruling, SeatAnswer
 from pol.rules.tiers.answers import finding_of
-from pol.rules.tiers.tier import Quorum, Verdict, Vote
+from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
     )
 
 
-def judge(counted: Counted, votes: Sequence[Vote], found: Finding) -> tuple[Verdict, ...]:
+def judge(counted: Counted, votes: Sequence[Vote], found: Finding) -> tuple[AnswerVerdict, ...]:
     """Return what a ruling makes of each seat's answer.
 
     Of seats of one stage that gave the ruling's root those are right whose digest more than two thirds of them share:
@@ -75,15 +75,15 @@ def _verdict(
     found: Finding,
     right: set[tuple[int, bytes]],
     settled: set[int],
-) -> Verdict:
+) -> AnswerVerdict:
     if vote.answer is None:
-        return Verdict.SILENT
+        return AnswerVerdict.SILENT
     finding, digest = counted.of(vote.answer)
     if finding != counted.finding(found):
-        return Verdict.DIFFERENT
+        return AnswerVerdict.DIFFERENT
     if (vote.stage, digest) in right:
-        return Verdict.RIGHT
-    return Verdict.DIFFERENT if vote.stage in settled else Verdict.UNKNOWN
+        return AnswerVerdict.RIGHT
+    return AnswerVerdict.DIFFERENT if vote.stage in settled else AnswerVerdict.UNKNOWN
 
 
 def differ(counted: Counted, votes: Sequence[Vote]) -> bool:

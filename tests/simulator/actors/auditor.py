@@ -68,9 +68,7 @@ class Auditor:
         self._subjects = {key: known.get(key) or ask(PanelRequest(*key.panel)) for key in seats}
         return self._subjects
 
-    def own_panels(
-        self, orders: Mapping[bytes, OrderResponse], clock: int
-    ) -> Mapping[RoundKey, OwnPanel]:
+    def own_panels(self, orders: Mapping[bytes, OrderResponse], clock: int) -> Mapping[RoundKey, OwnPanel]:
         """Return the panels about own rounds that are not over; of decided ones what was read last."""
         known, self._panels = self._panels, {}
         for order_id, on_chain in orders.items():

@@ -71,9 +71,7 @@ class Numerics:
         job = world.job(action.leg.order_id)
         if job.breaks(0):
             return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text="no number")
-        segment, outer = (
-            work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work)
-        )
+        segment, outer = (work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work))
         trial = Trial(job.terms, TrialTimes(segment, outer, speed))
         return judged(trial, action.order, action.matched, world.chain_clock, PROCESSES)
 
@@ -119,17 +117,13 @@ class Numerics:
                 if index not in {opening.index for opening in work.openings}:
                     return
                 holds = self._root(work, index) == self._leaf(work, index)
-                daemon.change(
-                    leg, partial(receive.opening_verified, key=key, index=index, holds=holds)
-                )
+                daemon.change(leg, partial(receive.opening_verified, key=key, index=index, holds=holds))
             case do.Recompute(index=index):
                 states = self._recompute(job, work, index)
                 blobs = (job.blob(states[0]), job.local_blob(states[1]))
                 right = root_of(states) == self._leaf(work, index)
                 found = blobs if right else None
-                daemon.change(
-                    leg, partial(receive.state_recomputed, key=key, index=index, states=found)
-                )
+                daemon.change(leg, partial(receive.state_recomputed, key=key, index=index, states=found))
 
     def _states(self, work: SlotWork, index: int) -> States:
         assert work.packet is not None

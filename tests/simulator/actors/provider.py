@@ -11,7 +11,7 @@ from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import Shares, ShareWork, Stage
-from compute_provider.decide.view import Look, Picture
+from compute_provider.decide.view import Look, ValidatorView
 from domain.codec import decode, encode
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
@@ -163,7 +163,7 @@ class ProviderActor:
                 case do.Train(task):
                     self.look = replace(self.look, training=task.key)
                     self._train(task)
-                case do.Forget(key):
+                case do.ForgetShare(key):
                     self.traces.pop(key, None)
                 case do.Status():
                     pass
@@ -194,9 +194,7 @@ class ProviderActor:
             case do.Poll():
                 link = self.world.validators[self.validator].service
                 began = self.world.clock.seconds
-                self.world.network.call(
-                    lambda: link.poll(self.me), self._answer(partial(self._polled, name, began))
-                )
+                self.world.network.call(lambda: link.poll(self.me), self._answer(partial(self._polled, name, began)))
             case do.Watch():
                 self._end(name, *self._watched(), pause=500)
             case do.CheckTask(task):
@@ -236,9 +234,7 @@ class ProviderActor:
             return
         link = self.world.validators[self.validator].service
         machine = Machine("cpu", 10**9)
-        self.world.network.call(
-            lambda: link.join(self.me, machine), self._answer(partial(self._joined, name))
-        )
+        self.world.network.call(lambda: link.join(self.me, machine), self._answer(partial(self._joined, name)))
 
     def _joined(self, name: str, accepted: bool | None) -> None:
         if accepted:
@@ -246,16 +242,14 @@ class ProviderActor:
         else:
             self._end(name, pause=RETRY_MS)
 
-    def _polled(
-        self, name: str, began: float, reply: tuple[list[TrainTask], list[OpenTask]] | None
-    ) -> None:
+    def _polled(self, name: str, began: float, reply: tuple[list[TrainTask], list[OpenTask]] | None) -> None:
         if reply is None:
             # Nobody there, or nobody who knows this provider: joining again tells.
             self._end(name, seen=Look(), pause=RETRY_MS)
             return
         train, opening = reply
         self.asked.update((task.key.order_id, task.key.leg) for task in train)
-        picture = Picture(tuple(train), tuple(opening), began)
+        picture = ValidatorView(tuple(train), tuple(opening), began)
         self._end(name, seen=Look(joined=True, picture=picture), pause=POLL_MS)
 
     def _watched(self) -> list[Change]:
@@ -410,9 +404,7 @@ class ProviderActor:
             opening = self.opening(key, index)
             if opening is None:
                 continue
-            self.world.network.call(
-                partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore))
-            )
+            self.world.network.call(partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore)))
         self._end(name, pause=RETRY_MS)
 
     def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:

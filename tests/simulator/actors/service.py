@@ -25,8 +25,8 @@ from link.types import (
 )
 from tests.support.chain_harness import CHAIN_ID
 from validator.decide import receive
-from validator.decide.plan import Worker
-from validator.decide.probe import Measured
+from validator.decide.plan import FreeProvider
+from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
 from validator.decide.tasks import open_tasks, train_tasks
 from validator.serve.callers import Asking, Presence
@@ -50,15 +50,15 @@ class Service:
         clock = self.daemon.world.clock
         self.presence = Presence(lambda: clock.seconds)
         self.asking = Asking(now=lambda: clock.seconds)
-        self._measured: dict[str, Measured] = {}
+        self._measured: dict[str, ProbeResult] = {}
 
     # Who is there
 
-    def workers(self) -> tuple[Worker, ...]:
+    def workers(self) -> tuple[FreeProvider, ...]:
         """Return the providers that poll and have a certified speed, as the service does."""
         known = self.daemon.view.providers
         return tuple(
-            Worker(address, known[address].speed, known[address].newcomer)
+            FreeProvider(address, known[address].speed, known[address].newcomer)
             for address in self.presence.live()
             if address in known and known[address].speed
         )
@@ -67,7 +67,7 @@ class Service:
         """Return who asked lately, here and on chain, and is not admitted."""
         return frozenset(name for name in self.asking.names() if self._asks(name))
 
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[ProbeResult, ...]:
         """Return what probes found that the chain does not know yet."""
         return tuple(found for name, found in sorted(self._measured.items()) if self._is_due(name))
 
@@ -102,7 +102,7 @@ class Service:
 
     def _probed(self, provider: str, key: str) -> None:
         speed = self.daemon.world.providers[provider].speed
-        self._measured[provider] = Measured(provider, speed, 10**8, b"", (), sure=True)
+        self._measured[provider] = ProbeResult(provider, speed, 10**8, b"", (), sure=True)
         self.daemon.finished(key)
         self.daemon.wake()
 
@@ -195,7 +195,5 @@ class Service:
         if local is None or current.state is not LegState.MATCHED:
             return None
         if local.payload.stage in (PayloadStage.ABSENT, PayloadStage.OFFERED):
-            daemon.change(
-                key, lambda now: receive.payload_complete(receive.payload_offered(now, files))
-            )
+            daemon.change(key, lambda now: receive.payload_complete(receive.payload_offered(now, files)))
         return True

@@ -36,9 +36,7 @@ GAP_MS = 150
 class ValidatorActor:
     """A validator's daemon, from crash to crash."""
 
-    def __init__(
-        self, world: "World", me: str, behaviour: HonestValidator, speed: int = 10**9
-    ) -> None:
+    def __init__(self, world: "World", me: str, behaviour: HonestValidator, speed: int = 10**9) -> None:
         self.world, self.me, self.behaviour, self.speed = world, me, behaviour, speed
         self.secret = sha256(me.encode()).digest()
         self.records: dict[Duty, Record] = {}
@@ -175,7 +173,7 @@ class ValidatorActor:
                 pass
             case do.TakeOpenings(leg=leg, opening=opening, slots=slots):
                 self.change(leg, lambda now: openings_taken(now, opening, slots))
-            case do.Forget(leg=leg):
+            case do.ForgetLeg(leg=leg):
                 self.records.pop(leg, None)
             case do.EndSeat(seat=seat):
                 self.records.pop(seat, None)

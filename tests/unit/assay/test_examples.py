@@ -17,10 +17,30 @@ from tools.exports import origins
 from tools.references.source import definition
 
 GIVEN = {
-    "Event", "Path", "assay", "cell", "classes", "client", "critic_loss", "first_hidden", "generator_loss", "getpass",
-    "job", "key", "make_model", "model", "network", "np", "order", "order_id", "other_classes", "other_points",
-    "points", "tokens", "torch",
-}  # fmt: skip
+    "Event",
+    "Path",
+    "assay",
+    "cell",
+    "classes",
+    "client",
+    "critic_loss",
+    "first_hidden",
+    "generator_loss",
+    "getpass",
+    "job",
+    "key",
+    "make_model",
+    "model",
+    "network",
+    "np",
+    "order",
+    "order_id",
+    "other_classes",
+    "other_points",
+    "points",
+    "tokens",
+    "torch",
+}
 """What the reader of an example has."""
 OBJECTS: dict[str, Any] = {"assay": assay, "network": Session, "order": PlacedOrder}
 METHODS = [
@@ -87,9 +107,7 @@ def _has(holder: str, name: str) -> bool:
 
 
 def _refused(call: ast.Call, name: str, called: Any) -> Iterator[str]:
-    given = [
-        each for each in call.args if not (isinstance(each, ast.Constant) and each.value is ...)
-    ]
+    given = [each for each in call.args if not (isinstance(each, ast.Constant) and each.value is ...)]
     is_method = not name.startswith("assay.")
     taken = signature(called)
     for last in taken.parameters.values():

@@ -49,9 +49,7 @@ def error_object(text: str) -> dict[str, object]:
         (CliError("it is open", "look again", field="order"), "cli", 1),
     ],
 )
-def test_errors_as_json(
-    capsys: pytest.CaptureFixture[str], error: Expected, kind: str, code: int
-) -> None:
+def test_errors_as_json(capsys: pytest.CaptureFixture[str], error: Expected, kind: str, code: int) -> None:
     assert run(command(error), ["--output", "json"]) == code
     assert error_object(capsys.readouterr().err) == {
         "kind": kind,
@@ -82,9 +80,7 @@ def test_what_is_no_error_of_ours_as_json(capsys: pytest.CaptureFixture[str]) ->
         (["keys", "add"], "NAME"),
     ],
 )
-def test_wrong_usage_as_json(
-    capsys: pytest.CaptureFixture[str], words: list[str], field: str
-) -> None:
+def test_wrong_usage_as_json(capsys: pytest.CaptureFixture[str], words: list[str], field: str) -> None:
     assert run(root, [*words, "--output", "json"]) == Exit.USAGE
     told = error_object(capsys.readouterr().err)
     assert (told["kind"], told["field"], told["exit_code"]) == ("wrong_usage", field, 2)
@@ -97,9 +93,7 @@ def test_an_error_is_red_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> 
         screen = StringIO()
         system: Literal["standard", "auto"] = "standard" if is_terminal else "auto"
         no_color = not is_terminal
-        console = Console(
-            file=screen, force_terminal=is_terminal, color_system=system, no_color=no_color
-        )
+        console = Console(file=screen, force_terminal=is_terminal, color_system=system, no_color=no_color)
         monkeypatch.setattr(main, "stderr", console)
         run(command(CliError("it is open")), [])
         told = "\x1b[1;31merror:\x1b[0m it is open\n" if is_terminal else "error: it is open\n"

@@ -11,9 +11,7 @@ STATEMENTS_MAX = 10
 def test_from_a_model_to_weights_in_ten_statements() -> None:
     body = ast.parse(SCRIPT.read_text()).body
     begin = next(i for i, part in enumerate(body) if ast.unparse(part).startswith("model ="))
-    counted = [
-        node for part in body[begin:] for node in ast.walk(part) if isinstance(node, ast.stmt)
-    ]
+    counted = [node for part in body[begin:] for node in ast.walk(part) if isinstance(node, ast.stmt)]
     assert len(counted) <= STATEMENTS_MAX
     assert {name.name for part in body if isinstance(part, ast.Import) for name in part.names} == {
         "assay",

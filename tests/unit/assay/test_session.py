@@ -91,9 +91,7 @@ class Node(ChainClient):
 
 LOG: list[Change] = [
     OrderClosed(OTHER, CloseReason.SETTLED, 0, ()),
-    OrderMatched(
-        s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, "exact", 0, 1, 0, 1, bytes(32), 8, 9
-    ),
+    OrderMatched(s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, "exact", 0, 1, 0, 1, bytes(32), 8, 9),
     RoundVerified(RoundKey(OTHER, 1, 0), 5, 1, 0),
     RoundVerified(RoundKey(s.ORDER_ID, 1, 0), 5, 1, 0),
     OrderClosed(s.ORDER_ID, CloseReason.SETTLED, 3, ()),
@@ -125,9 +123,15 @@ def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
         " --time-to-live 90s --no-rematch"
     )
     asked = request_of(
-        device_class="cpu", memory=8 << 30, regions=["fr", "de"], tiers=("exact",),
-        price_limit=7, deadline=7200, time_to_live=90, rematch=False,
-    )  # fmt: skip
+        device_class="cpu",
+        memory=8 << 30,
+        regions=["fr", "de"],
+        tiers=("exact",),
+        price_limit=7,
+        deadline=7200,
+        time_to_live=90,
+        rematch=False,
+    )
     assert asked == run(condition_options, read_request, *given.split())
 
 
@@ -177,10 +181,13 @@ def test_each_option_is_a_keyword_with_the_same_default(name: str) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"price_limit": "5ASSAY"}, {"memory": "8GiB"}, {"deadline": 3600.5},
-        {"time_to_live": None}, {"regions": "eu"},
+        {"price_limit": "5ASSAY"},
+        {"memory": "8GiB"},
+        {"deadline": 3600.5},
+        {"time_to_live": None},
+        {"regions": "eu"},
     ],
-)  # fmt: skip
+)
 def test_what_is_of_another_kind_is_named(tmp_path: Path, asked: dict[str, Any]) -> None:
     write_mlp_job(tmp_path)
     network = session(Node([], [OrderState.OPEN]), tmp_path)
@@ -239,9 +246,7 @@ def test_who_follows_for_too_long_is_told(tmp_path: Path) -> None:
         list(order.events(seconds=0.01))
 
 
-def test_an_order_knows_those_of_the_same_job_that_live(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_order_knows_those_of_the_same_job_that_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_mlp_job(tmp_path / "job")
     document = consumer.jobs.read_job(tmp_path / "job")
     terms = replace(s.order().order.terms, job_id=document.id)
@@ -276,17 +281,11 @@ def test_an_order_knows_those_of_the_same_job_that_live(
     assert network.order(order.id).others == ()
 
 
-def test_a_session_and_the_command_line_place_an_order_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_and_the_command_line_place_an_order_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placed: list[tuple[Any, ...]] = []
 
-    def place_order(
-        client: ChainClient, sender: Any, key: Key, job: Any, request: Any, **kept: Any
-    ) -> Any:
-        placed.append(
-            (client.address, key.address, job.id, request, kept["directory"], kept["home"])
-        )
+    def place_order(client: ChainClient, sender: Any, key: Key, job: Any, request: Any, **kept: Any) -> Any:
+        placed.append((client.address, key.address, job.id, request, kept["directory"], kept["home"]))
         raise assay.ConsumerError("not placed in this test")
 
     monkeypatch.setattr(consumer.submit, "place_order", place_order)
@@ -320,9 +319,7 @@ def test_an_order_of_the_command_line_is_known(tmp_path: Path) -> None:
         _ = order.job
 
 
-def test_connect_takes_home_and_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connect_takes_home_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.toml").write_text('keyring = "test"\nfrom = "bob"\n')
     monkeypatch.setenv("ASSAY_NODE", "127.0.0.1:9")
     for name in ("alice", "bob"):
@@ -387,18 +384,21 @@ def test_a_job_in_numbers(made: Path) -> None:
 def test_a_saved_result_is_what_a_command_writes(tmp_path: Path, made: Path) -> None:
     ran = assay.run_locally(made, out=tmp_path)
     result = assay.Result(
-        state=ran.state, locals=ran.locals, root=b"", leg=1, round=0, validator="assay1v",
+        state=ran.state,
+        locals=ran.locals,
+        root=b"",
+        leg=1,
+        round=0,
+        validator="assay1v",
         position=ran.position,
-    )  # fmt: skip
+    )
     digest = result.save(tmp_path / "again.safetensors")
     written = (tmp_path / "again.safetensors").read_bytes()
     assert written == (tmp_path / "model.safetensors").read_bytes()
     assert sha256(written).digest() == digest
     ours, theirs = tmp_path / "again.training", tmp_path / "model.training"
     names = sorted(path.name for path in theirs.iterdir())
-    assert [(ours / name).read_bytes() for name in names] == [
-        (theirs / name).read_bytes() for name in names
-    ]
+    assert [(ours / name).read_bytes() for name in names] == [(theirs / name).read_bytes() for name in names]
     with pytest.raises(assay.ConsumerError, match="name another file"):
         result.save(tmp_path)
 
@@ -415,9 +415,7 @@ NETWORK = [Session, PlacedOrder]
 
 @pytest.mark.parametrize("kind", NETWORK)
 def test_what_needs_a_network_shows_how_it_is_called(kind: type) -> None:
-    methods = [
-        value for name, value in vars(kind).items() if callable(value) and not name.startswith("_")
-    ]
+    methods = [value for name, value in vars(kind).items() if callable(value) and not name.startswith("_")]
     assert methods
     for shown in (kind, *methods):
         if shown.__name__ != "balance":
@@ -428,7 +426,7 @@ def test_examples_that_need_no_network_run() -> None:
     """All that is public and can be tried without torch."""
     modules = {origin.partition(":")[0] for origin in origins().values()}
     tried = 0
-    for name in sorted(modules - {"pol.tracing.build", "pol.tracing.loading"}):
+    for name in sorted(modules - {"pol.capture.build", "pol.capture.loading"}):
         failed, count = doctest.testmod(import_module(name))
         assert not failed, name
         tried += count

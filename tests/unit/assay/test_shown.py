@@ -34,9 +34,7 @@ CLASSES = {
 
 
 def is_readable(line: str) -> bool:
-    return (
-        len(line) <= LINE_MAX and line.isprintable() and " at 0x" not in line and "\\x" not in line
-    )
+    return len(line) <= LINE_MAX and line.isprintable() and " at 0x" not in line and "\\x" not in line
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -65,10 +65,23 @@ def signatures(name: str) -> Iterator[tuple[str, Any]]:
 
 
 RECORDS = {
-    "AccountResponse", "Bid", "ClusterError", "Dataset", "JobDocument", "JobTerms", "LoadedJob", "Order",
-    "OrderResponse", "Params", "ShareKey", "ShareRecord", "SimulateMatchResponse", "StatusResponse", "TensorSpec",
+    "AccountResponse",
+    "Bid",
+    "ClusterError",
+    "Dataset",
+    "JobDocument",
+    "JobTerms",
+    "LoadedJob",
+    "Order",
+    "OrderResponse",
+    "Params",
+    "ShareKey",
+    "ShareRecord",
+    "SimulateMatchResponse",
+    "StatusResponse",
+    "TensorSpec",
     "TxReceipt",
-}  # fmt: skip
+}
 """What comes of a chain, a job, a trace or a link: whoever reads their fields names no type of them."""
 
 
@@ -81,9 +94,7 @@ def test_each_type_that_a_signature_mentions_is_public(name: str) -> None:
         for argument, hint in hints(of).items()
         if not argument.startswith("_")
         for kind in mentioned(hint)
-        if kind.__module__.partition(".")[0] in OWN
-        and kind not in public
-        and not issubclass(kind, WITHIN)
+        if kind.__module__.partition(".")[0] in OWN and kind not in public and not issubclass(kind, WITHIN)
     }
     assert not private
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import exactness
-from benchmarks.exactness import Outcome, build_jobs, measure
+from benchmarks.exactness import ControlOutcome, build_jobs, measure
 from pol.executor.names import BACKENDS, NUMPY, TORCH
 from tests.support.controls import CONTROLS, FEW, Control
 
 PROGRAMS = 5
-Outcomes = dict[Control, Outcome]
+Outcomes = dict[Control, ControlOutcome]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,7 @@ def test_plain_fp32_differs_somewhere(library: str, outcomes: Outcomes) -> None:
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("most stand-ins are those of x86-64")
     found = {
-        outcome.plain
-        for control, outcome in outcomes.items()
-        if control.executor == library and not outcome.missing
+        outcome.plain for control, outcome in outcomes.items() if control.executor == library and not outcome.missing
     }
     assert len(found) > 1
 
@@ -53,7 +51,7 @@ def test_every_executor_has_controls() -> None:
 
 def test_another_hash_fails_and_what_is_missing_is_said() -> None:
     one, two, three = CONTROLS[:3]
-    same = {one: Outcome("a", "p", 1.0), two: Outcome("a", "q", 1.0), three: Outcome(missing="no")}
+    same = {one: ControlOutcome("a", "p", 1.0), two: ControlOutcome("a", "q", 1.0), three: ControlOutcome(missing="no")}
     found = exactness.figures(same)
     assert not found.failed
     assert found.notes == [f"{three}: no"]
@@ -63,4 +61,4 @@ def test_another_hash_fails_and_what_is_missing_is_said() -> None:
 
 
 def test_nothing_that_could_be_done_is_no_success() -> None:
-    assert exactness.figures({CONTROLS[0]: Outcome(missing="no")}).failed
+    assert exactness.figures({CONTROLS[0]: ControlOutcome(missing="no")}).failed

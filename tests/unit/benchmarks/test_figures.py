@@ -21,9 +21,7 @@ def test_benchmarks_are_found_by_module_name() -> None:
         assert "\ndef run(" in (folder / f"{name}.py").read_text(), name
 
 
-def test_json_is_one_object_with_ratios(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_one_object_with_ratios(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     module = SimpleNamespace(run=lambda: FIGURES)
     monkeypatch.setattr("importlib.import_module", lambda _name: module)
     assert runner.main(["exact_step", "--output", "json"]) == 0
@@ -50,9 +48,7 @@ def test_json_is_one_object_with_ratios(
     ]
 
 
-def test_what_must_not_be_ends_with_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_must_not_be_ends_with_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     bad = replace(FIGURES, notes=["what: not here"], failed=True)
     monkeypatch.setattr("importlib.import_module", lambda _name: SimpleNamespace(run=lambda: bad))
     assert runner.main(["exactness"]) == 1

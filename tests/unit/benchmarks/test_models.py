@@ -40,9 +40,7 @@ def test_the_page_has_each_row_of_the_catalogue_and_counts_them() -> None:
     assert f"**{fine} of {len(rows)} rows**" in page
     assert fine / len(rows) >= 0.95
     others = page.partition("## What the others need")[2]
-    assert re.findall(r"^- \*\*(.+?)\*\*:", others, re.MULTILINE) == [
-        name for name, ok in rows.items() if ok == "no"
-    ]
+    assert re.findall(r"^- \*\*(.+?)\*\*:", others, re.MULTILINE) == [name for name, ok in rows.items() if ok == "no"]
     index = (PAGE.parent / "index.md").read_text()
     assert f"[{fine} of {len(rows)} rows tried](models.md)" in index
 

@@ -19,14 +19,20 @@ from pol.job.dataset import batch_at
 STEPS = 12
 TINY = {
     "gpt": replace(
-        parity.MODELS["gpt"], corpus=lambda: corpora.text(8), steps=STEPS, batch=4, rates=(1e-2,),
+        parity.MODELS["gpt"],
+        corpus=lambda: corpora.text(8),
+        steps=STEPS,
+        batch=4,
+        rates=(1e-2,),
         model=lambda corpus: GPT(8, 1, 8, corpus.classes),
     ),
     "digits": replace(
-        parity.MODELS["digits"], steps=STEPS, rates=(3e-3,),
+        parity.MODELS["digits"],
+        steps=STEPS,
+        rates=(3e-3,),
         model=lambda corpus: parity.Classifier(64, 16, corpus.classes),
     ),
-}  # fmt: skip
+}
 
 
 def _trained(name: str, precisions: Sequence[str]) -> dict[str, Trained]:

@@ -30,9 +30,7 @@ def test_a_machine_without_a_compiler_loses_one_row(monkeypatch: pytest.MonkeyPa
     baselines = {row.baseline for row in figures.rows if row.unit == "ms/step"}
     # none for eager itself, and eager with either optimizer
     assert len(baselines) == 3
-    assert [row.case for row in figures.rows if row.unit == "MiB" and row.goal] == [
-        "digits, memory, native"
-    ]
+    assert [row.case for row in figures.rows if row.unit == "MiB" and row.goal] == ["digits, memory, native"]
 
 
 def test_both_sides_are_held_to_the_instructions_that_are_named() -> None:
@@ -43,9 +41,7 @@ def test_both_sides_are_held_to_the_instructions_that_are_named() -> None:
         "print(computing('native'), torch.backends.cpu.get_cpu_capability(), sep='; ')"
     )
     env = {name: value for name, value in os.environ.items() if name != SWITCH}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     native, plain = done.stdout.strip().split("; ")
     if native == "numpy: this processor has no avx2" or native.startswith("numpy: no native"):
         pytest.skip(native)

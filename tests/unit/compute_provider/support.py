@@ -10,7 +10,7 @@ from typing import Any
 
 from chain.client.errors import ChainError, ErrorKind
 from compute_provider.interfaces import ProviderConfig
-from compute_provider.store import Measured, Store
+from compute_provider.store import MachineSpeed, Store
 from compute_provider.work.bench import limits_here, within
 from domain import codec
 from domain.keys import ShareKey
@@ -75,19 +75,55 @@ def order() -> OrderResponse:
 
     params = local_params().for_order()
     record = Order(
-        id=ORDER_ID, consumer="c", order_key=b"", terms=terms(),
-        conditions=Conditions(), price_limit=PRICE, time_to_live=100, deadline=10_000,
-        rematch=True, state=OrderState.RUNNING, legs=1, failures=0, opened_at=0,
-        opened_height=1, expires_at=100, excluded=(), close_reason=0, unmatched=(),
-        work_verified=0, params=params,
-    )  # fmt: skip
+        id=ORDER_ID,
+        consumer="c",
+        order_key=b"",
+        terms=terms(),
+        conditions=Conditions(),
+        price_limit=PRICE,
+        time_to_live=100,
+        deadline=10_000,
+        rematch=True,
+        state=OrderState.RUNNING,
+        legs=1,
+        failures=0,
+        opened_at=0,
+        opened_height=1,
+        expires_at=100,
+        excluded=(),
+        close_reason=0,
+        unmatched=(),
+        work_verified=0,
+        params=params,
+    )
     leg = Leg(
-        order_id=ORDER_ID, number=1, bid_id=bytes(32), validator=VALIDATOR, price=PRICE, tier="exact",
-        first_round=0, rounds=record.terms.rounds, first_slot=0, slots=record.terms.slots,
-        work=1, job_bond=1, providers_bps=8000, slot_speed=10**9, slots_at_once=2,
-        state=LegState.RUNNING, end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
-        verified=0, void=0, opening_root=record.terms.global_root, global_in=record.terms.global_root, settles_at=0,
-    )  # fmt: skip
+        order_id=ORDER_ID,
+        number=1,
+        bid_id=bytes(32),
+        validator=VALIDATOR,
+        price=PRICE,
+        tier="exact",
+        first_round=0,
+        rounds=record.terms.rounds,
+        first_slot=0,
+        slots=record.terms.slots,
+        work=1,
+        job_bond=1,
+        providers_bps=8000,
+        slot_speed=10**9,
+        slots_at_once=2,
+        state=LegState.RUNNING,
+        end_reason=0,
+        matched_at=0,
+        accept_deadline=0,
+        progress_deadline=0,
+        round=0,
+        verified=0,
+        void=0,
+        opening_root=record.terms.global_root,
+        global_in=record.terms.global_root,
+        settles_at=0,
+    )
     escrow = Escrow(ORDER_ID, (Depositor("c", 10**15, 0, 0),), ())
     return OrderResponse(record, (leg,), (), (), (), (), escrow, ())
 
@@ -169,10 +205,19 @@ class FolderChain:
 
 def validator_record(endpoint: str, certificate: bytes) -> Validator:
     return Validator(
-        operator=VALIDATOR, moniker="v", cons_key=bytes(32), cons_address=bytes(20), stake=1,
-        jailed=False, endpoint=endpoint, certificate=certificate, orders_settled=0,
-        legs_failed=0, audits_answered=0, audits_missed=0,
-    )  # fmt: skip
+        operator=VALIDATOR,
+        moniker="v",
+        cons_key=bytes(32),
+        cons_address=bytes(20),
+        stake=1,
+        jailed=False,
+        endpoint=endpoint,
+        certificate=certificate,
+        orders_settled=0,
+        legs_failed=0,
+        audits_answered=0,
+        audits_missed=0,
+    )
 
 
 def config(home: Path) -> ProviderConfig:
@@ -180,11 +225,9 @@ def config(home: Path) -> ProviderConfig:
     home.mkdir(exist_ok=True)
     store = Store(home)
     computing = within("numpy", limits_here())
-    store.put_measured("numpy", Measured(10**9, 1 << 30, at=10**11, computing=computing))
+    store.put_measured("numpy", MachineSpeed(10**9, 1 << 30, at=10**11, computing=computing))
     store.close()
-    return ProviderConfig(
-        home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, memory_bytes=8 << 30
-    )
+    return ProviderConfig(home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, memory_bytes=8 << 30)
 
 
 def main() -> None:
@@ -218,7 +261,17 @@ if __name__ == "__main__":
 
 # What a daemon writes into its status file.
 STATUS: dict[str, Any] = {
-    "provider": "assay1p", "validator": "assay1v", "node": "127.0.0.1:9", "joined": True, "admitted": True, "speed": 9,
-    "newcomer": False, "note": "", "shares": [], "orders": [], "earned": 12_345, "workers": [],
+    "provider": "assay1p",
+    "validator": "assay1v",
+    "node": "127.0.0.1:9",
+    "joined": True,
+    "admitted": True,
+    "speed": 9,
+    "newcomer": False,
+    "note": "",
+    "shares": [],
+    "orders": [],
+    "earned": 12_345,
+    "workers": [],
     "computing": "native avx2",
-}  # fmt: skip
+}

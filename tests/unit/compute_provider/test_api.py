@@ -68,9 +68,7 @@ def config(tmp_path: Path) -> ProviderConfig:
     return ProviderConfig(tmp_path / "home", "node:1", VALIDATOR, PROVIDER)
 
 
-def test_a_dry_run_forecasts_and_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_forecasts_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "ChainClient", Node)
     monkeypatch.setattr(api, "measure_speed", lambda backend: Speed(backend, 10**9, 1 << 30))
     with running(tmp_path) as up:
@@ -86,9 +84,7 @@ def test_a_dry_run_forecasts_and_changes_nothing(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_dry_run_without_an_answer_or_a_bid_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_without_an_answer_or_a_bid_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "ChainClient", Node)
     monkeypatch.setattr(api, "measure_speed", lambda backend: Speed(backend, 10**9, 1 << 30))
     with running(tmp_path) as up:
@@ -110,9 +106,7 @@ def test_a_provider_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> 
 def test_leaving_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[object] = []
     monkeypatch.setattr(api, "ChainClient", Node)
-    monkeypatch.setattr(
-        api, "TxSender", lambda client, key: SimpleNamespace(send=lambda *m: sent.extend(m))
-    )
+    monkeypatch.setattr(api, "TxSender", lambda client, key: SimpleNamespace(send=lambda *m: sent.extend(m)))
     api.leave(config(tmp_path))
     assert sent == [MsgLeaveCluster(PROVIDER.address)]
 
@@ -157,9 +151,7 @@ def test_what_computes_is_asked_of_the_process_that_computes(
     assert measure_speed("native", seconds=0.1).backend.startswith("numpy: ASSAY_NATIVE=0")
     assert what_computes("numpy") == "numpy"
     monkeypatch.setenv("ASSAY_NATIVE", "avx3")
-    with pytest.raises(
-        ProviderError, match=r"'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
-    ):
+    with pytest.raises(ProviderError, match=r"'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable"):
         what_computes("native")
 
 

@@ -11,15 +11,15 @@ from compute_provider.decide import receive
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import Shares, ShareWork, Stage
-from compute_provider.decide.view import Look, Picture
-from compute_provider.metrics import METRICS, Counts
+from compute_provider.decide.view import Look, ValidatorView
+from compute_provider.metrics import METRICS, ProviderCounts
 from host.metrics import Meters
 from tests.support.scraped import values
 from tests.unit.compute_provider.support import CHAIN, FolderChain, config, task
 
 ONE = task()
 KEY = ONE.key
-LISTED, UNLISTED = Look(picture=Picture((ONE,), ())), Look(picture=Picture((), ()))
+LISTED, UNLISTED = Look(picture=ValidatorView((ONE,), ())), Look(picture=ValidatorView((), ()))
 TRAINED = partial(receive.trained, key=KEY, update_root=b"\x01" * 32, local_out_root=b"\x02" * 32)
 WAY: tuple[Change, ...] = (
     partial(receive.checked, key=KEY),
@@ -35,7 +35,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.meters, self.clock = Meters(METRICS), 0.0
-        self.counts = Counts(self.meters, lambda: self.clock)
+        self.counts = ProviderCounts(self.meters, lambda: self.clock)
         self.shares = Shares()
         self.look()
 
@@ -82,9 +82,7 @@ def test_shares_that_end_otherwise() -> None:
     counted.take(*WAY)
     dropped = counted.look(UNLISTED)
     assert dropped["assay_provider_shares_total", "dropped"] == 1
-    refused = Counted().take(
-        *WAY, TRAINED, partial(receive.submitted, key=KEY, accepted=False, text="late")
-    )
+    refused = Counted().take(*WAY, TRAINED, partial(receive.submitted, key=KEY, accepted=False, text="late"))
     assert refused["assay_provider_shares_total", "refused"] == 1
 
 
@@ -92,7 +90,7 @@ def test_a_share_of_before_the_start_has_no_seconds() -> None:
     """Nobody knows when its stage began."""
     counted = Counted()
     counted.shares = Shares((ShareWork(ONE, Stage.TRAINING),))
-    counted.counts = Counts(counted.meters, lambda: counted.clock)
+    counted.counts = ProviderCounts(counted.meters, lambda: counted.clock)
     found = counted.take(partial(receive.trained, key=KEY))
     assert ("assay_provider_stage_seconds_count", "training") not in found
 

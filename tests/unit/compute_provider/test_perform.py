@@ -27,9 +27,7 @@ def performer(tmp_path: Path) -> Iterator[Performer]:
         account=lambda address: SimpleNamespace(bond=SimpleNamespace(free=10**15), balance=0),
     )
     config, store = s.config(tmp_path), Store(tmp_path)
-    made = Performer(
-        config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), shares=Shares, stop=Event()
-    )
+    made = Performer(config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), shares=Shares, stop=Event())
     yield made
     made.close()
     made.blobs.close()

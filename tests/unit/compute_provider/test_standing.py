@@ -222,9 +222,7 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
         return t.Verdict(True)
 
     monkeypatch.setattr(Validator, "submit_share", submit_share)
-    monkeypatch.setattr(
-        api.NodeChain, "order", lambda self, order_id: replace(order, shares=tuple(committed))
-    )
+    monkeypatch.setattr(api.NodeChain, "order", lambda self, order_id: replace(order, shares=tuple(committed)))
     answers.tasks = (s.task(),)
     with node(tmp_path / "chain") as solo:
         publish(solo, validator)
@@ -237,9 +235,7 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
             answers.release.set()
             shares = Queue[t.ShareDelivery]()
 
-            def deliver_share(
-                self: Validator, caller: t.Caller, request: t.ShareDelivery
-            ) -> t.Verdict:
+            def deliver_share(self: Validator, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
                 shares.put(request)
                 return t.Verdict(True)
 
@@ -262,9 +258,7 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address)
         with making_blocks(solo.engine), provider(settings) as running:
-            while not any(
-                doing.phase is t.Phase.TRAINING for doing in answers.polls.get(timeout=WAIT).doing
-            ):
+            while not any(doing.phase is t.Phase.TRAINING for doing in answers.polls.get(timeout=WAIT).doing):
                 pass
             children = psutil.Process().children()
             workers = [c for c in children if "compute_provider.work.worker" in c.cmdline()]
@@ -290,9 +284,7 @@ def test_it_stops_while_it_measures_itself(validator: Running, tmp_path: Path) -
         ({"validator": s.VALIDATOR}, "no validator is called assay1"),
     ],
 )
-def test_an_unknown_validator_ends_it_at_once(
-    tmp_path: Path, changes: dict[str, str], sentence: str
-) -> None:
+def test_an_unknown_validator_ends_it_at_once(tmp_path: Path, changes: dict[str, str], sentence: str) -> None:
     with (
         node(tmp_path / "chain") as solo,
         provider(config(tmp_path / "home", solo.address, **changes)) as running,
@@ -324,9 +316,7 @@ def spoil_owner(home: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_chain, spoil_owner])
-def test_a_home_of_another_chain_or_key_ends_it_at_once(
-    tmp_path: Path, spoil: Callable[[Path], None]
-) -> None:
+def test_a_home_of_another_chain_or_key_ends_it_at_once(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     settings = config(tmp_path / "home", "")
     spoil(settings.home)
     with (
@@ -365,9 +355,7 @@ def test_two_providers_do_not_share_a_home(validator: Running, tmp_path: Path) -
     assert "runs in" in str(error)
 
 
-def test_two_providers_of_one_machine_do_not_share_a_key(
-    validator: Running, tmp_path: Path
-) -> None:
+def test_two_providers_of_one_machine_do_not_share_a_key(validator: Running, tmp_path: Path) -> None:
     """As in a copy of a home: it is another folder and another number of a process, and the same key."""
     with node(tmp_path / "chain") as solo:
         publish(solo, validator)
@@ -390,9 +378,7 @@ def test_a_provider_whose_key_another_machine_uses_waits_and_says_so(
     def join(self: Validator, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
         sessions.add(request.session)
         if taken.is_set():
-            raise ClusterError(
-                ClusterErrorKind.TAKEN, "another daemon is joined", "end one of both"
-            )
+            raise ClusterError(ClusterErrorKind.TAKEN, "another daemon is joined", "end one of both")
         return super(Validator, self).join(caller, request)
 
     monkeypatch.setattr(Validator, "join", join)

@@ -10,7 +10,7 @@ import pytest
 
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import ProviderError
-from compute_provider.store import Measured, Store, locked, runs_as
+from compute_provider.store import MachineSpeed, Store, locked, runs_as
 from domain.keys import ShareKey
 from pol.work.records import Boundary
 from tests.unit.compute_provider.support import ORDER_ID, task
@@ -45,9 +45,7 @@ def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> No
 
 def test_a_save_that_fails_changes_nothing_and_the_next_one_is_taken(store: Store) -> None:
     one = Shares((ShareWork(task(), Stage.READY),))
-    store._records._sql(
-        "CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END"
-    )
+    store._records._sql("CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END")
     with pytest.raises(sqlite3.Error, match="full"):
         store.save(Shares(), one)
     assert store.load() == Shares()
@@ -95,12 +93,14 @@ def test_a_home_belongs_to_the_first_who_uses_it(store: Store, tmp_path: Path) -
 
 def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> None:
     assert store.measured("numpy") is None
-    measured = Measured(10**9, 1 << 30, 1, "native avx2")
+    measured = MachineSpeed(10**9, 1 << 30, 1, "native avx2")
     store.put_measured("numpy", measured)
     for order_id, amount, day in (
-        (ORDER_ID, 1, "2026-01-30"), (bytes(32), 5, "2026-01-31"), (ORDER_ID, 2, "2026-01-31"),
+        (ORDER_ID, 1, "2026-01-30"),
+        (bytes(32), 5, "2026-01-31"),
+        (ORDER_ID, 2, "2026-01-31"),
         (ORDER_ID, 2, "2026-02-01"),
-    ):  # fmt: skip
+    ):
         store.put_earned(order_id, amount, day)
     again = Store(tmp_path)
     assert again.measured("numpy") == measured

@@ -135,9 +135,7 @@ def test_rounds_are_counted_from_one_in_words_and_tables(told: Told) -> None:
 def test_lines_of_a_chart_have_colours_of_their_own(dark: bool) -> None:
     """Also where the theme gives two names one colour."""
     light, _, rest = CSS.partition("@media (prefers-color-scheme: dark)")
-    theme = dict(
-        re.findall(r"(--[a-z-]+): (#[0-9a-f]+);", rest.partition("\n}\n")[0] if dark else light)
-    )
+    theme = dict(re.findall(r"(--[a-z-]+): (#[0-9a-f]+);", rest.partition("\n}\n")[0] if dark else light))
     (mean,) = re.findall(r'const MEAN = "([^"]+)"', CHARTS)
     (names,) = re.findall(r"const PALETTE = \[([^\]]+)\]", CHARTS)
     lines = [theme[mean], *(theme[name] for name in re.findall(r'"([^"]+)"', names))]

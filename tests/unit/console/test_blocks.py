@@ -16,8 +16,8 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console import blocks
-from console.index import Index
-from console.node import Node
+from console.index import EventIndex
+from console.node import ConsoleNode
 from console.server import Console
 from domain.beacon import REVEAL_BYTES
 from domain.ledger.messages import MsgDepositBond
@@ -107,14 +107,10 @@ def test_a_full_block_is_turned_page_by_page(told: Told) -> None:
 
 
 def test_counting_the_events_of_a_block_reads_none_of_them() -> None:
-    index = Index()
+    index = EventIndex()
     index.add([LoggedEvent(n, 7 if n > 3 else 6, "transfer", ()) for n in range(1, 10)])
     assert (index.events_at(6), index.events_at(7), index.events_at(8)) == ((1, 3), (4, 6), (0, 0))
-    plan = str(
-        index._all(
-            "EXPLAIN QUERY PLAN SELECT number FROM events WHERE height = 7 ORDER BY number LIMIT 1"
-        )
-    )
+    plan = str(index._all("EXPLAIN QUERY PLAN SELECT number FROM events WHERE height = 7 ORDER BY number LIMIT 1"))
     assert "events_of_height" in plan
     assert "TEMP B-TREE" not in plan
     index.close()
@@ -152,16 +148,11 @@ def test_transactions_of_a_real_node_are_shown_by_block_and_by_hash(tmp_path: Pa
         found = client.tx_with_bytes(done.hash)
         assert found is not None
         raw, height = found[1], done.height
-        txs = [
-            b64encode(each).decode()
-            for each in (encode_reveal(bytes(REVEAL_BYTES)), raw, b"\x01" * 9)
-        ]
+        txs = [b64encode(each).decode() for each in (encode_reveal(bytes(REVEAL_BYTES)), raw, b"\x01" * 9)]
         block = {"block": {"data": {"txs": txs}}}
         with comet({f"/block?height={height}": block}) as rpc, Console(0, probe=False) as console:
             console.follow(node.address, rpc)
-            assert console.known.wait_until(
-                lambda s: s.status is not None and s.status.height >= height, 20.0
-            )
+            assert console.known.wait_until(lambda s: s.status is not None and s.status.height >= height, 20.0)
             page = ask(console, f"/api/blocks/{height}").json()
             assert [tx["kinds"] for tx in page["sent"]] == [["beacon"], ["deposit bond"], []]
             assert page["sent"][1]["hash"] == done.hash.hex()
@@ -174,25 +165,19 @@ def test_transactions_of_a_real_node_are_shown_by_block_and_by_hash(tmp_path: Pa
             assert "bond.deposited" in {event["kind"] for event in shown["events"]}
             text = ask(console, f"/transactions/{done.hash.hex()}").text
             assert "MsgDepositBond" in text
-            assert ask(console, f"/find?q={done.hash.hex()}").url.endswith(
-                f"/transactions/{done.hash.hex()}"
-            )
+            assert ask(console, f"/find?q={done.hash.hex()}").url.endswith(f"/transactions/{done.hash.hex()}")
             assert ask(console, f"/transactions/{'0' * 64}").status_code == 404
             # A block that its CometBFT does not tell is shown with its events all the same.
             other = ask(console, f"/blocks/{height - 1 or 1}")
             assert "only CometBFT tells" in other.text or height == 1
 
 
-@pytest.mark.parametrize(
-    "answer", [{"block": {"data": []}}, {"block": {"data": {"txs": ["%"]}}}, {"block": 3}, []]
-)
-def test_a_comet_that_answers_something_else_tells_no_transactions(
-    told: Told, answer: object
-) -> None:
+@pytest.mark.parametrize("answer", [{"block": {"data": []}}, {"block": {"data": {"txs": ["%"]}}}, {"block": 3}, []])
+def test_a_comet_that_answers_something_else_tells_no_transactions(told: Told, answer: object) -> None:
     height = told.market.chain.height
     with comet({f"/block?height={height}": answer}) as rpc, Console(0, probe=False) as console:
         told.market.tell(console.known)
-        console.pages.node = Node("127.0.0.1:1", rpc)
+        console.pages.node = ConsoleNode("127.0.0.1:1", rpc)
         assert ask(console, f"/api/blocks/{height}").json()["sent_known"] is False
         console.pages.node.close()
 

@@ -13,8 +13,8 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console.follower import Follower
-from console.index import Index
-from console.known import Known, Snapshot
+from console.index import EventIndex
+from console.known import NodeSnapshot, NodeState
 from domain.ledger.messages import MsgDepositBond
 from domain.node.queries import EventsResponse
 from tests.support.solo_node import ALICE, SoloNode, making_blocks, running
@@ -22,7 +22,7 @@ from tests.support.solo_node import ALICE, SoloNode, making_blocks, running
 SECONDS = 20.0
 
 
-def wait(known: Known, condition: Callable[[Snapshot], bool]) -> Snapshot:
+def wait(known: NodeState, condition: Callable[[NodeSnapshot], bool]) -> NodeSnapshot:
     assert known.wait_until(condition, SECONDS), known.snapshot
     return known.snapshot
 
@@ -33,8 +33,8 @@ def deposit(node: SoloNode, amount: int) -> None:
 
 
 def test_a_node_that_goes_away_and_comes_back_and_another_one_in_its_place(tmp_path: Path) -> None:
-    index = Index()
-    known = Known(index)
+    index = EventIndex()
+    known = NodeState(index)
     follower = Follower(known, probe=False)
     with running(tmp_path / "one") as node:
         address = node.address
@@ -65,7 +65,7 @@ def test_a_node_that_goes_away_and_comes_back_and_another_one_in_its_place(tmp_p
         # It has the same name, and more events than the first one had.
         for _ in range(3):
             deposit(node, 1)
-        known = Known(index)
+        known = NodeState(index)
         follower = Follower(known, probe=False)
         follower.follow(address)
         wait(known, lambda s: not s.away and index.pots()["bonds"] == 3)
@@ -77,8 +77,8 @@ def test_a_node_that_goes_away_and_comes_back_and_another_one_in_its_place(tmp_p
 def test_a_node_that_lies_is_told_apart_from_one_that_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    index = Index()
-    known = Known(index)
+    index = EventIndex()
+    known = NodeState(index)
     follower = Follower(known, probe=False)
     with running(tmp_path / "one") as node:
         for _ in range(3):
@@ -135,8 +135,8 @@ def endless(part: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("part", [b" ", bytes(2**16)], ids=["drops", "floods"])
 def test_a_comet_that_never_ends_holds_nothing_up(tmp_path: Path, part: bytes) -> None:
-    index = Index()
-    known = Known(index)
+    index = EventIndex()
+    known = NodeState(index)
     follower = Follower(known, probe=False)
     with endless(part) as rpc, running(tmp_path / "one") as node:
         deposit(node, 5)

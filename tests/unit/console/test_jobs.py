@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from console.index import Index
+from console.index import EventIndex
 from console.jobs import name_jobs, read_name
-from console.known import Known
-from console.records import Watcher
+from console.known import NodeState
+from console.records import RecordWatcher
 from consumer.jobs import OrderNote, read_job, remember
 from domain.events import to_event
 from domain.market.events import OrderSubmitted
@@ -22,10 +22,10 @@ JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
 
 
 @pytest.fixture
-def ordered(told: Told) -> Index:
+def ordered(told: Told) -> EventIndex:
     """An index with one order of the job of the fixture."""
     job, order = read_job(JOB), told.market.order(told.waiting)
-    index = Index()
+    index = EventIndex()
     terms = make_terms(job_id=job.id)
     record = type(order)(**{n: getattr(order, n) for n in order.__slots__} | {"terms": terms})
     event = to_event(OrderSubmitted(order.id, order.consumer, 400_000, record), 1)
@@ -35,7 +35,7 @@ def ordered(told: Told) -> Index:
 
 @pytest.mark.parametrize("owner", ["validator", "provider", "consumer"])
 def test_a_job_has_its_name_where_its_document_lies(
-    told: Told, ordered: Index, tmp_path: Path, owner: str
+    told: Told, ordered: EventIndex, tmp_path: Path, owner: str
 ) -> None:
     job = read_job(JOB)
     assert not name_jobs(ordered, [tmp_path])
@@ -46,7 +46,7 @@ def test_a_job_has_its_name_where_its_document_lies(
         place = tmp_path / owner / "blobs" / "complete" / digits[:2]
         place.mkdir(parents=True)
         shutil.copy(JOB / "job.json", place / digits)
-    watcher = Watcher(Known(ordered), [tmp_path])
+    watcher = RecordWatcher(NodeState(ordered), [tmp_path])
     watcher.look()
     assert ordered.job_name(job.id) == job.document.name == "tiny"
     assert ordered.unnamed_orders(10) == []

@@ -12,9 +12,7 @@ from console.losses import POINTS_MAX, RUNS_MAX, smoothed, thinned
 from tests.support.told_market import loss_at
 from tests.unit.console.conftest import Told
 
-Line = st.lists(
-    st.tuples(st.integers(0, 10**6), st.floats(0, 100)), max_size=40, unique_by=lambda p: p[0]
-)
+Line = st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 100)), max_size=40, unique_by=lambda p: p[0])
 
 
 def losses(told: Told, *orders: bytes, **more: str) -> Any:
@@ -44,9 +42,7 @@ def test_what_is_asked_for_is_kept_in_links_and_bounded(told: Told) -> None:
     assert (page["log"], page["smooth"]) == (True, "some")
     assert told.running.hex() in {row["id"] for row in page["choices"]}
     text = told.get(f"/losses?orders={told.settled.hex()}&scale=log&smooth=much").text
-    link = (
-        f"/losses?orders={told.settled.hex()}%2C{told.running.hex()}&amp;smooth=much&amp;scale=log"
-    )
+    link = f"/losses?orders={told.settled.hex()}%2C{told.running.hex()}&amp;smooth=much&amp;scale=log"
     assert link in text
     many = told.json("/losses?orders=" + ",".join(["zzzz"] * 100))
     assert many["runs"] == []
@@ -73,9 +69,7 @@ def test_losses_are_a_table_of_their_own(told: Told) -> None:
 
 
 @given(Line, st.floats(0, 0.99))
-def test_a_smoothed_line_stays_between_its_points(
-    line: list[tuple[int, float]], part: float
-) -> None:
+def test_a_smoothed_line_stays_between_its_points(line: list[tuple[int, float]], part: float) -> None:
     made = smoothed(line, part)
     assert [step for step, _ in made] == [step for step, _ in line]
     low, high = min((y for _, y in line), default=0.0), max((y for _, y in line), default=0.0)

@@ -7,7 +7,7 @@ from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from chain.state_machine.ledger.tables import POTS, SUPPLY
 from console.flows import deposit_of
-from console.rows import Query
+from console.rows import PageQuery
 from console.server import Console
 from console.story import tell
 from domain.genesis import POWER_REDUCTION
@@ -60,9 +60,7 @@ def test_the_coins_are_all_coins_by_the_pot_that_they_are_in(told: Told) -> None
     store = told.market.chain.overlay()
     for pot in (STAKES_POT, ESCROWS_POT, BONDS_POT, AUDITS_POT, COMMUNITY_POT, BURNT_POT):
         assert int(supply[pot.name]) == POTS.get(store, pot.name), pot
-    assert int(supply["accounts"]) == POTS.get(store, ACCOUNTS_POT.name) + POTS.get(
-        store, FEES_POT.name
-    )
+    assert int(supply["accounts"]) == POTS.get(store, ACCOUNTS_POT.name) + POTS.get(store, FEES_POT.name)
     assert int(supply["all"]) == SUPPLY.get(store)
 
 
@@ -74,8 +72,7 @@ def test_orders_bids_and_providers_are_counted_as_the_chain_does(told: Told) -> 
     bids = ask(told, BidsRequest("", 1_000, b"")).bids
     assert page["bids"] == len(bids)
     assert [(row["id"], int(row["price"]), int(row["free"])) for row in book["bids"]] == [
-        (bid.id.hex(), bid.offer.price, bid.free)
-        for bid in sorted(bids, key=lambda bid: (bid.offer.price, bid.id))
+        (bid.id.hex(), bid.offer.price, bid.free) for bid in sorted(bids, key=lambda bid: (bid.offer.price, bid.id))
     ]
     assert int(book["depth"][-1]["free"]) == int(book["free"]) == sum(bid.free for bid in bids)
     providers = ask(told, ProvidersRequest("", 1_000, "")).providers
@@ -93,19 +90,14 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
             end for duty in seats for end in (duty.commits_end, duty.reveals_end)
         }
     winner = told.market.leg(told.running)
-    closing = [
-        d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]
-    ]
+    closing = [d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]]
     assert (f"close round {winner.round + 1} of 2", winner.progress_deadline) in {
         (duty["what"], duty["until"]) for duty in closing
     }
 
 
 def test_a_consumer_sees_what_orders_took_and_hold(told: Told) -> None:
-    stories = [
-        tell(told.console.index.events_of(order_id))
-        for order_id in (told.settled, told.running, told.waiting)
-    ]
+    stories = [tell(told.console.index.events_of(order_id)) for order_id in (told.settled, told.running, told.waiting)]
     escrows = [deposit_of(story) for story in stories if story is not None]
     back = sum(flow.amount for each in escrows for flow in each.flows if flow.kind == "refund")
     page = told.json("/members/carol")
@@ -138,10 +130,10 @@ def test_an_order_says_why_it_closed_where_its_state_stands() -> None:
         market.chain.block(seconds=2)
     with Console(0, probe=False) as console:
         market.tell(console.known)
-        rows = {row["id"]: row for row in console.pages.orders(Query({}))["orders"]}
+        rows = {row["id"]: row for row in console.pages.orders(PageQuery({}))["orders"]}
         assert rows[gone.hex()]["status"] == "cancelled"
         assert rows[late.hex()]["status"] == "expired"
-        page = console.pages.orders(Query({"state": "expired"}))
+        page = console.pages.orders(PageQuery({"state": "expired"}))
         assert [row["id"] for row in page["orders"]] == [late.hex()]
         assert page["reasons"] == {"cancelled": 1, "expired": 1}
 
@@ -154,7 +146,7 @@ def test_providers_and_consumers_have_duties_too() -> None:
 
         def duties(address: str) -> list[tuple[str, int]]:
             market.tell(console.known)
-            found = console.pages.member(Query({}), address)["duties"]
+            found = console.pages.member(PageQuery({}), address)["duties"]
             return [(duty["what"], duty["until"]) for duty in found]
 
         deadline = market.leg(order_id).accept_deadline
@@ -179,7 +171,7 @@ def test_a_provider_shows_what_it_has_in_hand_and_when_it_was_last_seen() -> Non
         committed = market.chain.height
         market.chain.block()
         market.tell(console.known)
-        page = console.pages.member(Query({}), "v0p0")
+        page = console.pages.member(PageQuery({}), "v0p0")
         assert [(w["round"], w["slot"], w["in_hand"]) for w in page["work"]] == [(0, 0, True)]
         assert (page["seen_height"], page["seen_by"]) == (committed, "share.committed")
         text = ask_page(console, "/members/v0p0").text
@@ -192,11 +184,9 @@ def test_a_provider_shows_what_it_has_in_hand_and_when_it_was_last_seen() -> Non
         market.wait_drawn(order_id)
         market.chain.ok(market.close_message(order_id))
         market.tell(console.known)
-        page = console.pages.member(Query({}), "v0p0")
+        page = console.pages.member(PageQuery({}), "v0p0")
         assert [(w["round"], w["in_hand"]) for w in page["work"]] == [(0, False)]
-        row = next(
-            p for p in console.pages.members(Query({}))["providers"] if p["address"] == "v0p0"
-        )
+        row = next(p for p in console.pages.members(PageQuery({}))["providers"] if p["address"] == "v0p0")
         assert row["seen_height"] == committed
 
 
@@ -207,7 +197,7 @@ def test_an_account_has_its_balance_and_its_bond(tmp_path: Path) -> None:
         with Console(0, probe=False) as console:
             console.follow(node.address)
             assert console.known.wait_until(lambda s: s.next_event > 1 and bool(s.params), 20.0)
-            found = console.pages.member(Query({}), ALICE.address)["account"]
+            found = console.pages.member(PageQuery({}), ALICE.address)["account"]
             on_chain = client.account(ALICE.address)
             assert found["balance"] == on_chain.balance
             assert found["bond"] == found["bond_free"] == on_chain.bond.free == 5_000_000

@@ -39,9 +39,7 @@ def test_the_page_of_a_job_that_was_given() -> None:
     job = read_job(JOB)
     with Console(0, job=job, probe=False) as console:
         page = ask(console, "/job?program=step").text
-        assert (
-            show_job(job, "step")["nodes"] == ask(console, "/api/job?program=step").json()["nodes"]
-        )
+        assert show_job(job, "step")["nodes"] == ask(console, "/api/job?program=step").json()["nodes"]
         assert 'id="layer-0"' in page
         assert ask(console, "/job?program=nothing").status_code == 200
     with Console(0, probe=False) as console:

@@ -7,7 +7,7 @@ import pytest
 from console.costs import cost_of, limit_of
 from console.errors import ConsoleError
 from console.quotes import FIELDS, read_form
-from console.rows import Query
+from console.rows import PageQuery
 from consumer.jobs import read_job
 from consumer.submit import audits_beside
 from domain.amount import price_ceil
@@ -102,7 +102,7 @@ def test_the_cost_of_an_order_is_that_of_its_quote_and_what_it_pays_in_the_end(t
 
 def test_the_numbers_of_a_job_are_those_that_its_order_would_have() -> None:
     job = read_job(JOB)
-    form = read_form(Query({}), job)
+    form = read_form(PageQuery({}), job)
     assert FIELD["work"].read(form["work"]) == job.document.step_flops
     assert FIELD["outer"].read(form["outer"]) == job.document.outer_flops
     size = FIELD["files"].read(form["files"])

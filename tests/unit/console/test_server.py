@@ -45,9 +45,7 @@ def test_every_page_is_there_with_its_json_and_nothing_from_elsewhere(told: Told
         assert answer.status_code == 200, (path, answer.text)
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert HEADERS.items() <= answer.headers.items()
-        assert not re.search(
-            r"<script(?![^>]*src=\"/assets/)|<style|\sstyle=|\son[a-z]+=|https?://", answer.text
-        ), path
+        assert not re.search(r"<script(?![^>]*src=\"/assets/)|<style|\sstyle=|\son[a-z]+=|https?://", answer.text), path
         assert told.get("/api/network" if path == "/" else f"/api{path}").status_code == 200
         for asset in re.findall(r'(?:src|href)="/assets/([^"]+)"', answer.text):
             assert told.get(f"/assets/{asset}").status_code == 200
@@ -68,14 +66,10 @@ def test_what_a_stranger_wrote_is_text_and_cut(told: Told) -> None:
     assert HOSTILE in {v["moniker"] for v in told.json("/network")["validators"]}
     answer = told.get("/orders", params={"consumer": '"><script>alert(1)</script>'})
     assert "<script>alert" not in answer.text
-    assert "<script>" not in told.get("/members/%3Cscript%3E").text.replace(
-        '<script src="/assets/', ""
-    )
+    assert "<script>" not in told.get("/members/%3Cscript%3E").text.replace('<script src="/assets/', "")
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:80", ""]
-)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:80", ""])
 def test_another_name_that_leads_here_is_refused(told: Told, host: str) -> None:
     answer = told.get("/api/network", headers={"Host": host})
     assert answer.status_code in (400, 421)
@@ -95,9 +89,7 @@ def test_a_page_of_another_site_may_lead_here_and_no_more(told: Told, site: str)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: ", b"GET /api/book HTTP/1.1\r\n"])
-def test_connections_that_ask_for_nothing_are_cut(
-    told: Told, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
+def test_connections_that_ask_for_nothing_are_cut(told: Told, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.5)
     with ExitStack() as stack:
         idle = []
@@ -112,9 +104,7 @@ def test_connections_that_ask_for_nothing_are_cut(
         assert told.get("/").status_code == 200
 
 
-def test_a_stream_stays_when_other_connections_are_cut(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_stays_when_other_connections_are_cut(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.1)
     with told.get("/stream", stream=True) as answer:
         heads = (line for line in answer.iter_lines() if line == b"event: head")
@@ -127,9 +117,7 @@ def test_a_stream_stays_when_other_connections_are_cut(
         assert next(heads)
 
 
-def test_a_story_that_does_not_fit_together_is_no_page(
-    told: Told, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_story_that_does_not_fit_together_is_no_page(told: Told, caplog: pytest.LogCaptureFixture) -> None:
     """A node may lie: an order then begins to run that nobody took."""
     known = told.console.known
     lie = next(e for e in told.market.logged if e.type == "round.closed")
@@ -323,13 +311,9 @@ def test_a_node_that_is_behind_says_so_and_of_when_its_block_is(told: Told) -> N
 def test_colours_can_be_read() -> None:
     """Text against what lies under it: 4.5 to 1, as WCAG 2.2 asks; edges of what can be filled in: 3 to 1."""
     style = ASSETS["console.css"].data.decode()
-    light, dark = (
-        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", part)) for part in style.split("@media")[:2]
-    )
+    light, dark = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", part)) for part in style.split("@media")[:2])
     for colours in (light, light | dark):
-        texts = [
-            (text, under) for text in ("ink", "dim", "accent", "bad") for under in ("card", "back")
-        ]
+        texts = [(text, under) for text in ("ink", "dim", "accent", "bad") for under in ("card", "back")]
         texts += [("dim", "plain-back"), ("card", "accent"), ("card", "bad"), ("card", "good")]
         texts += [(name, f"{name}-back") for name in ("good", "bad", "warm", "cool")]
         for text, under in texts:
@@ -344,9 +328,7 @@ def contrast(one: str, other: str) -> float:
     def light(colour: str) -> float:
         digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
         parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
-        red, green, blue = (
-            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-        )
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     darker, lighter = sorted((light(one), light(other)))
@@ -394,17 +376,9 @@ def test_a_browser_keeps_assets_and_asks_no_more(told: Told) -> None:
 
 def test_the_pictures_in_the_documentation_are_those_that_the_browser_takes() -> None:
     root = Path(__file__).parents[3]
-    taken = set(
-        re.findall(
-            r'"(console-[a-z-]+\.png)"', (root / "tests/browser/test_console.py").read_text()
-        )
-    )
+    taken = set(re.findall(r'"(console-[a-z-]+\.png)"', (root / "tests/browser/test_console.py").read_text()))
     there = {path.name for path in (root / "docs/images").glob("console-*.png")}
-    assert (
-        taken
-        == there
-        == set(re.findall(r"images/(console-[a-z-]+\.png)", (root / "docs/console.md").read_text()))
-    )
+    assert taken == there == set(re.findall(r"images/(console-[a-z-]+\.png)", (root / "docs/console.md").read_text()))
 
 
 def test_a_quote_tells_who_would_take_a_job_and_why_others_do_not(told: Told) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from chain.state_machine.proof.tables import SHARES
 from compute_provider.store import Store
-from console.records import PATIENCE, Watcher
+from console.records import PATIENCE, RecordWatcher
 from console.server import Console
 from console.share import ROWS_SHOWN
 from domain.keys import ShareKey
@@ -82,9 +82,7 @@ def test_a_share_is_what_the_chain_has_of_it(told: Told) -> None:
     assert seats
 
 
-def test_who_answered_what_stands_at_each_place(
-    cheat: tuple[ToldMarket, bytes], console: Console
-) -> None:
+def test_who_answered_what_stands_at_each_place(cheat: tuple[ToldMarket, bytes], console: Console) -> None:
     market, order_id = cheat
     seats = {seat.validator for seat in market.seats(order_id, 0)}
     found = [share_of(console, order_id, slot, 2 - slot) for slot in (0, 1)]
@@ -112,7 +110,7 @@ def test_records_say_where_a_cheat_first_differs_and_how_it_was_seen(
     cheat: tuple[ToldMarket, bytes], console: Console, tmp_path: Path
 ) -> None:
     market, order_id = cheat
-    watcher = Watcher(console.known, [tmp_path])
+    watcher = RecordWatcher(console.known, [tmp_path])
     watcher.look()
     market.write_records(tmp_path, order_id)
     watcher.look()
@@ -125,9 +123,7 @@ def test_records_say_where_a_cheat_first_differs_and_how_it_was_seen(
     assert f"when its validator trained {steps} again" in told
     right = share_of(console, order_id, 0, 2)
     claims = [[row["claim"] for row in found["strip"]] for found in (page, right)]  # type: ignore[attr-defined]
-    assert [one == other for one, other in zip(*claims, strict=True)] == [True] * half + [
-        False
-    ] * half
+    assert [one == other for one, other in zip(*claims, strict=True)] == [True] * half + [False] * half
     assert claims[1][half][:12] in told
     assert claims[0][half][:12] in told
     assert [row["state"] for row in page["strip"]][half] == "wrong"  # type: ignore[attr-defined]
@@ -148,7 +144,7 @@ def test_records_are_only_read_and_only_when_they_changed(
 ) -> None:
     market, order_id = cheat
     market.write_records(tmp_path, order_id)
-    watcher = Watcher(console.known, [tmp_path])
+    watcher = RecordWatcher(console.known, [tmp_path])
     watcher.look()
     before = console.index.traced(0)
     files = {path: path.read_bytes() for path in tmp_path.rglob("validator.db")}
@@ -166,7 +162,7 @@ def test_records_of_another_version_are_left_alone(
     for name in ("validator", "provider"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.db").write_bytes(b"no records" * 100)
-    watcher = Watcher(console.known, [tmp_path])
+    watcher = RecordWatcher(console.known, [tmp_path])
     watcher.look()
     # They may be on their way of being made.
     assert not caplog.records
@@ -216,7 +212,7 @@ def test_what_a_provider_of_this_machine_has_trained_so_far_is_shown_before_it_i
 
     with Console(0, probe=False) as console:
         market.tell(console.known)
-        watcher = Watcher(console.known, [tmp_path])
+        watcher = RecordWatcher(console.known, [tmp_path])
         for index in range(3):
             train(index)
             watcher.look()

@@ -5,7 +5,7 @@ import pytest
 from chain.state_machine.ledger.tables import POTS
 from console.flows import bonds_of, deposit_of, draw
 from console.index import EARNINGS
-from console.story import Story, tell
+from console.story import OrderStory, tell
 from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.market.records import OrderState
 from domain.proof.moves import AUDITS_POT
@@ -13,7 +13,7 @@ from domain.proof.records import ShareState
 from tests.unit.console.conftest import Told
 
 
-def story_of(told: Told, order_id: bytes) -> Story:
+def story_of(told: Told, order_id: bytes) -> OrderStory:
     story = tell(told.console.index.events_of(order_id))
     assert story is not None
     return story
@@ -48,9 +48,7 @@ def test_a_story_is_what_the_chain_has(told: Told, name: str) -> None:
         )
     for panel in on_chain.panels:
         found = story.legs[panel.leg].rounds[panel.round]
-        assert [(p.place, p.ruling) for p in found.places] == [
-            (p.place, p.ruling) for p in panel.places
-        ]
+        assert [(p.place, p.ruling) for p in found.places] == [(p.place, p.ruling) for p in panel.places]
         seats = told.market.seats(order_id, panel.round)
         assert [seat.validator for seat in found.seats] == [seat.validator for seat in seats]
     row = escrow.depositors[0]
@@ -82,12 +80,9 @@ def test_the_index_counts_as_the_chain_does(told: Told) -> None:
     for pot in (ESCROWS_POT, BONDS_POT, AUDITS_POT, BURNT_POT, COMMUNITY_POT):
         held = pots[pot.name]
         if pot is ESCROWS_POT:
-            escrows = [
-                told.market.all_of(o).escrow for o in (told.settled, told.running, told.waiting)
-            ]
+            escrows = [told.market.all_of(o).escrow for o in (told.settled, told.running, told.waiting)]
             assert held == sum(
-                sum(row.locked for row in e.depositors) + sum(b.amount for b in e.bonds)
-                for e in escrows
+                sum(row.locked for row in e.depositors) + sum(b.amount for b in e.bonds) for e in escrows
             )
         elif pot in (BURNT_POT, COMMUNITY_POT):
             assert held == POTS.get(store, pot.name)
@@ -118,7 +113,5 @@ def test_providers_have_a_record_of_all_time(told: Told) -> None:
     cheat = told.console.index.providers()["v0p0"]
     assert (cheat.wrong, cheat.rejected) == (1, 1)
     for provider in told.json("/members")["providers"]:
-        on_chain = next(
-            p for p in told.console.known.snapshot.providers if p.address == provider["address"]
-        )
+        on_chain = next(p for p in told.console.known.snapshot.providers if p.address == provider["address"])
         assert provider["accepted"] == on_chain.shares_accepted

@@ -24,9 +24,7 @@ def test_a_note_that_cannot_be_kept_names_the_order(tmp_path: Path) -> None:
         remember(tmp_path, OrderNote(ORDER, tmp_path, "assay1x"))
 
 
-def test_a_relative_folder_is_found_from_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_folder_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     remember(tmp_path, OrderNote(ORDER, Path("job"), "assay1x"))
     monkeypatch.chdir("/")

@@ -22,9 +22,7 @@ class Item:
 class Node(ChainClient):
     """A node with two orders whose ids begin alike."""
 
-    orders = tuple(
-        replace(s.order().order, id=bytes.fromhex("12345678") + bytes([n] * 28)) for n in (1, 2)
-    )
+    orders = tuple(replace(s.order().order, id=bytes.fromhex("12345678") + bytes([n] * 28)) for n in (1, 2))
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:1")

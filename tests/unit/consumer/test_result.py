@@ -87,9 +87,7 @@ class Market:
     def order(self) -> OrderResponse:
         secret = h.order_secret(KEY.secret, CHAIN, self.job.id, SEQUENCE)
         terms = replace(terms_of(self.job), job_id=self.ordered or self.job.id)
-        proven = s.with_order(
-            s.order(), order_key=h.public_point(secret), terms=terms, state=OrderState.PROVEN
-        )
+        proven = s.with_order(s.order(), order_key=h.public_point(secret), terms=terms, state=OrderState.PROVEN)
         shares, rounds = [], []
         for number in range(LAST + 1):
             shares += [accepted(number, slot, root) for slot, root in enumerate(self.roots[1:])]
@@ -97,10 +95,21 @@ class Market:
             refs = tuple(ShareRef(slot, 1) for slot in range(terms.slots))
             rounds.append(
                 Round(
-                    ORDER, 1, number, bytes(32), self.roots[0], root, refs, 1, 0, 0, 0,
-                    verified=False, void=False,
+                    ORDER,
+                    1,
+                    number,
+                    bytes(32),
+                    self.roots[0],
+                    root,
+                    refs,
+                    1,
+                    0,
+                    0,
+                    0,
+                    verified=False,
+                    void=False,
                 )
-            )  # fmt: skip
+            )
         proven = replace(proven, shares=tuple(shares), rounds=tuple(rounds))
         return s.with_leg(proven, state=LegState.PROVEN, validator=OPERATOR)
 
@@ -151,16 +160,11 @@ class Link(ClusterClient):
         if market.late:
             market.late -= 1
             raise ClusterError(ClusterErrorKind.WRONG_STATE, "no result of that round")
-        leaves = tuple(
-            ResultLeaf(c.point, len(c.ciphertext), sha256(c.ciphertext).digest())
-            for c in market.sealed
-        )
+        leaves = tuple(ResultLeaf(c.point, len(c.ciphertext), sha256(c.ciphertext).digest()) for c in market.sealed)
         blob = BlobRef(sha256(market.data()).digest(), len(market.data()))
         return ResultManifest(order_id, market.leg, round, blob, len(leaves), leaves)
 
-    def get_blob(
-        self, blob: BlobRef, path: Path, progress: Callable[[int, int], None] | None = None
-    ) -> None:
+    def get_blob(self, blob: BlobRef, path: Path, progress: Callable[[int, int], None] | None = None) -> None:
         data = self.market.data()
         assert sha256(data).digest() == blob.sha256
         self.market.fetches += 1
@@ -322,9 +326,7 @@ def result() -> Any:
     return {"a": np.zeros(3, np.float32)}
 
 
-def test_a_result_replaces_the_old_one_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_replaces_the_old_one_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"the old one")
     (tmp_path / "model.safetensors.part").write_bytes(b"somebody else's")
@@ -357,9 +359,7 @@ def test_a_result_that_has_nowhere_to_go_is_said(tmp_path: Path, where: str) -> 
     ("number", "what"),
     [(0, "the global state"), (1, "the local state of slot 0"), (SLOTS, f"slot {SLOTS - 1}")],
 )
-def test_each_state_has_the_root_of_the_round(
-    market: Market, tmp_path: Path, number: int, what: str
-) -> None:
+def test_each_state_has_the_root_of_the_round(market: Market, tmp_path: Path, number: int, what: str) -> None:
     roots = list(market.roots)
     roots[number] = b"\x07" * 32
     market.roots = tuple(roots)
@@ -367,9 +367,7 @@ def test_each_state_has_the_root_of_the_round(
         fetch(market, tmp_path)
 
 
-def test_a_local_state_is_that_of_its_own_slot(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_local_state_is_that_of_its_own_slot(job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     left = states()
     market = serve(monkeypatch, job, [left[0], *left[:0:-1]], LAST)
     market.roots = tuple(state_tree(state).root for state in left)
@@ -389,9 +387,7 @@ def test_an_earlier_hand_over_is_fetched_by_its_round(
         fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=LAST + 1)
 
 
-def test_what_one_round_left_is_no_result_of_another(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_one_round_left_is_no_result_of_another(job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keys and leaves name the round, so that an old state cannot be served as the last one."""
     market = serve(monkeypatch, job, states(), FIRST)
     market.round = LAST

@@ -57,9 +57,7 @@ R = TypeVar("R")
 
 def validator(name: str) -> Validator:
     stake = 100 * POWER_REDUCTION
-    return Validator(
-        name, "", b"", b"", stake, False, "", b"", 0, 0, 0, 0, audit_speed=10**9, audit_rate=10**6
-    )
+    return Validator(name, "", b"", b"", stake, False, "", b"", 0, 0, 0, 0, audit_speed=10**9, audit_rate=10**6)
 
 
 class Node(ChainClient):
@@ -85,9 +83,7 @@ class Node(ChainClient):
                 answer = StatusResponse(CHAIN_ID, 1, 0, 1_000, 1, b"", False)
             case SimulateMatchRequest():
                 self.simulated.append(asked)
-                standing = [
-                    bid for bid in self.bids if bid.offer.price <= (asked.price_limit or MONEY_MAX)
-                ]
+                standing = [bid for bid in self.bids if bid.offer.price <= (asked.price_limit or MONEY_MAX)]
                 answer = SimulateMatchResponse(tuple(standing), ())
             case ParamsRequest():
                 answer = told_params(self.parameters)
@@ -108,9 +104,7 @@ class Sender(TxSender):
 
     def send(self, *messages: Message, memo: str = "") -> TxReceipt:
         self.sent += messages
-        events: tuple[Event, ...] = tuple(
-            to_event(change, number) for number, change in enumerate(self.changes)
-        )
+        events: tuple[Event, ...] = tuple(to_event(change, number) for number, change in enumerate(self.changes))
         return TxReceipt(b"\x0c" * 32, 7, 0, "", "", 1, 1, events)
 
 
@@ -261,10 +255,7 @@ def test_a_quote_below_all_bids_says_what_the_cheapest_asks(job: Job) -> None:
 
 def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
     reason, remedy = explain((("regions", 4), ("capacity", 1)))
-    assert (
-        reason
-        == "no bid fits now: 4 bids may leave the regions, 1 bid has too little capacity left"
-    )
+    assert reason == "no bid fits now: 4 bids may leave the regions, 1 bid has too little capacity left"
     assert remedy == "allow more regions, or name none"
     assert explain((("price", 4),), 700)[1] == "price_limit=700 would match one"
     assert explain(())[0] == "no bid stands"
@@ -277,9 +268,7 @@ def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
         (Params().replace(order_min=0, ttl_max=99), "time_to_live"),
     ],
 )
-def test_a_quote_approves_nothing_that_the_chain_refuses(
-    job: Job, params: Params, field: str
-) -> None:
+def test_a_quote_approves_nothing_that_the_chain_refuses(job: Job, params: Params, field: str) -> None:
     node = Node(sequence=5)
     node.parameters = params
     for ask in (
@@ -343,9 +332,7 @@ def test_an_order_that_was_overtaken_is_proven_again_and_its_id_is_known_before(
 
 @pytest.mark.parametrize("answer_fee", [None, 0])
 @pytest.mark.parametrize("audit_bps", [300, 5_000])
-def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(
-    job: Job, audit_bps: int, answer_fee: int | None
-) -> None:
+def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(job: Job, audit_bps: int, answer_fee: int | None) -> None:
     """Work and audits together, where the floor of the audit fee is above its part of the price, and below it."""
     node, price = Node(sequence=5), 10**17
     fee = node.parameters.of(ProofParams).answer_fee if answer_fee is None else answer_fee

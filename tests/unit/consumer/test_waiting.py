@@ -28,9 +28,7 @@ def test_an_order_says_what_it_waits_for_until_it_is_closed() -> None:
     assert market.order(order_id).state is OrderState.MATCHED
     found, leg = asked(market, order_id), market.leg(order_id)
     assert (found.what, found.until) == ("its validator to accept it", leg.accept_deadline)
-    assert found.helps == (
-        f"assay order watch {order_id.hex()[:12]} delivers the files, so leave it running"
-    )
+    assert found.helps == (f"assay order watch {order_id.hex()[:12]} delivers the files, so leave it running")
 
     market.accept(order_id)
     found, rounds = asked(market, order_id), market.order(order_id).terms.rounds

@@ -61,9 +61,7 @@ def states(node: Node, seconds: float = 30.0, said: list[str] | None = None) -> 
 def test_a_watch_outlives_a_restart_of_the_node() -> None:
     said = list[str]()
     slow = ChainTimeout("slow", "")
-    node = Node(
-        at(OrderState.OPEN), AWAY, slow, AWAY, at(OrderState.RUNNING), AWAY, at(OrderState.CLOSED)
-    )
+    node = Node(at(OrderState.OPEN), AWAY, slow, AWAY, at(OrderState.RUNNING), AWAY, at(OrderState.CLOSED))
     assert states(node, said=said) == ["OPEN", "RUNNING", "CLOSED"]
     lost, back = (
         "waiting for the node at 127.0.0.1:1: no node answers at here",
@@ -94,9 +92,7 @@ def test_a_node_that_fails_without_a_verdict_is_waited_for() -> None:
     assert states(node) == ["OPEN", "CLOSED"]
 
 
-def deliver_with(
-    monkeypatch: pytest.MonkeyPatch, *answers: Any
-) -> tuple[Callable[[Node], Delivery], list[str]]:
+def deliver_with(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> tuple[Callable[[Node], Delivery], list[str]]:
     left, said = list(answers), list[str]()
 
     def stub(*_: object) -> PayloadState:

@@ -55,9 +55,7 @@ class Node(ChainClient):
 
 
 def waiting() -> Any:
-    return s.with_order(
-        s.order(), state=OrderState.OPEN, opened_at=40, unmatched=(("price", 1), ("tier", 2))
-    )
+    return s.with_order(s.order(), state=OrderState.OPEN, opened_at=40, unmatched=(("price", 1), ("tier", 2)))
 
 
 @pytest.mark.parametrize(("asks", "is_said"), [(2 * LIMIT, True), (LIMIT, False), (0, False)])

@@ -45,9 +45,7 @@ def test_prices_round_up_when_locked_and_down_when_paid(flops: int, price: int) 
 
 @settings(deadline=None)
 @given(WORK, WORK, PRICE)
-def test_parts_never_cost_more_than_was_locked_for_the_whole(
-    one: int, two: int, price: int
-) -> None:
+def test_parts_never_cost_more_than_was_locked_for_the_whole(one: int, two: int, price: int) -> None:
     paid = amount.price_floor(one, price) + amount.price_floor(two, price)
     assert paid <= amount.price_ceil(one + two, price)
 

@@ -139,9 +139,7 @@ def outer(**changes: Any) -> Outer:
         ({"hash": b"1"}, "hash"),
     ],
 )
-def test_the_path_of_the_first_field_that_does_not_fit_is_named(
-    changes: dict[str, Any], field: str
-) -> None:
+def test_the_path_of_the_first_field_that_does_not_fit_is_named(changes: dict[str, Any], field: str) -> None:
     check(outer())
     with pytest.raises(Refusal) as caught:
         check(outer(**changes))
@@ -182,9 +180,7 @@ def test_texts_name_field_reason_and_remedy() -> None:
     assert str(refused(Hash, b"1")) == "field: has 1 bytes; it has exactly 32"
     assert str(refused(Count, -1)) == "field: -1 is not in 0..4294967295; give 0 to 4294967295"
     assert str(refused(Tags, ("b", "a"))) == "field: is not sorted without repeats; sort it"
-    assert str(refused(Address, "")) == (
-        "field: not an address; give an address that starts with assay1"
-    )
+    assert str(refused(Address, "")) == ("field: not an address; give an address that starts with assay1")
 
 
 def test_a_job_and_conditions_are_bounded_by_what_the_limits_say() -> None:

@@ -31,14 +31,8 @@ def declared(module: ModuleType) -> list[type]:
 SLOW = [HealthCheck.too_slow]  # records of records; the machine may be busy
 
 RECORDS = [item for module in modules("records") for item in declared(module)]
-WORDS = [
-    module for kind in ("records", "messages", "queries", "events") for module in modules(kind)
-]
-TYPES = [
-    item
-    for module in (keys, order_params, params, genesis, events, *WORDS)
-    for item in declared(module)
-]
+WORDS = [module for kind in ("records", "messages", "queries", "events") for module in modules(kind)]
+TYPES = [item for module in (keys, order_params, params, genesis, events, *WORDS) for item in declared(module)]
 
 
 def test_there_are_records() -> None:
@@ -91,9 +85,7 @@ def test_bytes_are_hex_tuples_lists_and_nothing_is_null() -> None:
 
 def test_the_bytes_are_spelled_out() -> None:
     coin = Coin("uassay", 2**127)
-    assert (
-        codec.encode(coin) == b'{"amount":170141183460469231731687303715884105728,"denom":"uassay"}'
-    )
+    assert codec.encode(coin) == b'{"amount":170141183460469231731687303715884105728,"denom":"uassay"}'
     assert codec.encode(-7) == b"-7"
     assert codec.encode("é") == b'"\\u00e9"'
     assert codec.encode((1, b"\x01")) == b'[1,"01"]'

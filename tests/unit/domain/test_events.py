@@ -51,16 +51,26 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
     round_fields = (("order", order.hex()), ("leg", "1"), ("round", "0"))
     share = (*round_fields, ("slot", "2"), ("issue", "3"))
     assert to_event(ShareRejected(key, "p", 10_105), 1).attributes == (
-        *share, ("provider", "p"), ("reason", "10105"),
-    )  # fmt: skip
+        *share,
+        ("provider", "p"),
+        ("reason", "10105"),
+    )
     silent = SeatSilent(RoundKey(order, 1, 0), "v1", 2, (0, 3), 5)
     assert to_event(silent, 1).attributes == (
-        *round_fields, ("auditor", "v1"), ("stage", "2"), ("places", "0,3"), ("cut", "5"),
-    )  # fmt: skip
+        *round_fields,
+        ("auditor", "v1"),
+        ("stage", "2"),
+        ("places", "0,3"),
+        ("cut", "5"),
+    )
     closed = OrderClosed(order, 2, 5, (("price", 4), ("tier", 1)))
     assert to_event(closed, 1).attributes == (
-        ("order", order.hex()), ("reason", "2"), ("refunded", "5"), ("price", "4"), ("tier", "1"),
-    )  # fmt: skip
+        ("order", order.hex()),
+        ("reason", "2"),
+        ("refunded", "5"),
+        ("price", "4"),
+        ("tier", "1"),
+    )
 
 
 def test_other_events_are_no_change_and_odd_attributes_are_refused() -> None:

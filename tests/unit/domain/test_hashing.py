@@ -88,9 +88,7 @@ def test_fields_are_spelled_out() -> None:
     encoded = hashing.encode_fields("ab", b"\x07", "", "é")
     assert encoded == b"\0\0\0\x02ab" + b"\0\0\0\x01\x07" + b"\0\0\0\0" + b"\0\0\0\x02\xc3\xa9"
     assert hashing.hash_fields("ab", b"\x07") == sha256(b"\0\0\0\x02ab\0\0\0\x01\x07").digest()
-    assert hashing.merkle_leaf("ab", b"\x07") == (
-        sha256(b"\0" + b"\0\0\0\x02ab\0\0\0\x01\x07").digest()
-    )
+    assert hashing.merkle_leaf("ab", b"\x07") == (sha256(b"\0" + b"\0\0\0\x02ab\0\0\0\x01\x07").digest())
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536])

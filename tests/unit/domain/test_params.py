@@ -58,9 +58,7 @@ def test_an_order_keeps_every_parameter_of_its_record() -> None:
     """Each is another number here, so that none can stand for another one."""
     numbers = {
         field.name: number
-        for number, field in enumerate(
-            (field for cls in RECORDS.values() for field in fields(cls)), start=1
-        )
+        for number, field in enumerate((field for cls in RECORDS.values() for field in fields(cls)), start=1)
     }
     kept = Params().replace(**numbers).for_order()
     assert to_plain(kept) == {name: numbers[name] for name in to_plain(kept)}
@@ -72,9 +70,7 @@ def answered(response: ParamsResponse) -> Params:
     return read_params(decode_response(method, encode_response(method, response)))
 
 
-@pytest.mark.parametrize(
-    "params", [Params(), local_params(), Params().replace(answer_fee=2**63 - 1)]
-)
+@pytest.mark.parametrize("params", [Params(), local_params(), Params().replace(answer_fee=2**63 - 1)])
 def test_the_answer_has_all_of_them(params: Params) -> None:
     assert answered(told_params(params)) == params
 
@@ -96,9 +92,7 @@ def test_a_component_that_the_client_does_not_know_is_left_out() -> None:
         ),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused(
-    parameters: tuple[Parameter, ...], field: str
-) -> None:
+def test_an_answer_that_does_not_fit_is_refused(parameters: tuple[Parameter, ...], field: str) -> None:
     told = told_params(local_params())
     others = tuple(part for part in told.components if part.component != "market")
     with pytest.raises(Refusal) as caught:

@@ -9,9 +9,7 @@ from domain.tx import sign_doc
 
 
 def protobuf(body: bytes, auth_info: bytes, chain_id: str, number: int) -> bytes:
-    doc = SignDoc(
-        body_bytes=body, auth_info_bytes=auth_info, chain_id=chain_id, account_number=number
-    )
+    doc = SignDoc(body_bytes=body, auth_info_bytes=auth_info, chain_id=chain_id, account_number=number)
     data: bytes = doc.SerializeToString(deterministic=True)
     return data
 
@@ -23,12 +21,8 @@ def protobuf(body: bytes, auth_info: bytes, chain_id: str, number: int) -> bytes
     st.text(max_size=50),
     st.integers(0, 2**64 - 1),
 )
-def test_sign_doc_is_what_protobuf_serializes(
-    body: bytes, auth_info: bytes, chain_id: str, number: int
-) -> None:
-    assert sign_doc(body, auth_info, chain_id, number) == protobuf(
-        body, auth_info, chain_id, number
-    )
+def test_sign_doc_is_what_protobuf_serializes(body: bytes, auth_info: bytes, chain_id: str, number: int) -> None:
+    assert sign_doc(body, auth_info, chain_id, number) == protobuf(body, auth_info, chain_id, number)
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384])

@@ -42,9 +42,7 @@ def test_every_word_of_a_component_is_in_its_tuple(words: Words, kind: str, base
         declared = {
             item
             for item in vars(module).values()
-            if isinstance(item, type)
-            and issubclass(item, base)
-            and item.__module__ == module.__name__
+            if isinstance(item, type) and issubclass(item, base) and item.__module__ == module.__name__
         }
     assert declared == set(listed)
     assert len(listed) == len(declared)

@@ -32,9 +32,7 @@ def test_a_deposit_is_an_amount_of_money(amount: int) -> None:
         (15, ((0, 10), (0, 5))),
     ],
 )
-def test_deposits_are_used_first_in_first_out(
-    amount: int, rows: tuple[tuple[int, int], ...]
-) -> None:
+def test_deposits_are_used_first_in_first_out(amount: int, rows: tuple[tuple[int, int], ...]) -> None:
     used = use(TWO, amount)
     assert tuple((row.locked, row.paid) for row in used.depositors) == rows
 

@@ -102,8 +102,6 @@ def test_earnings_add_up_to_the_price_of_the_work(
 
 
 @given(st.integers(0, 10**12), st.integers(1, 50), st.data())
-def test_a_job_bond_is_never_cut_by_more_than_it_has(
-    bond: int, rounds: int, data: st.DataObject
-) -> None:
+def test_a_job_bond_is_never_cut_by_more_than_it_has(bond: int, rounds: int, data: st.DataObject) -> None:
     closed = data.draw(st.integers(0, rounds))
     assert 0 <= job_bond_cut(bond, rounds, closed) <= bond

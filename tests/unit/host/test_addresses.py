@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from host.addresses import Address, bare, ip_of, is_host, is_loopback
+from host.addresses import HostPort, bare, ip_of, is_host, is_loopback
 from host.ports import is_free
 
 
@@ -25,8 +25,8 @@ from host.ports import is_free
     ],
 )
 def test_what_is_an_address_is_written_as_it_was(text: str, host: str) -> None:
-    assert Address.parse(text) == Address(host, 9090)
-    assert str(Address(host, 9090)) == text
+    assert HostPort.parse(text) == HostPort(host, 9090)
+    assert str(HostPort(host, 9090)) == text
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_what_is_an_address_is_written_as_it_was(text: str, host: str) -> None:
 )
 def test_what_is_none_says_how_to_write_it(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
-        Address.parse(text)
+        HostPort.parse(text)
 
 
 def test_a_port_of_the_system_is_for_those_who_allow_it() -> None:
-    assert Address.parse("[::1]:0", any_port=True) == Address("::1", 0)
+    assert HostPort.parse("[::1]:0", any_port=True) == HostPort("::1", 0)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,18 @@ def test_a_port_of_the_system_is_for_those_who_allow_it() -> None:
     [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("::1", "::1"), ("10.0.0.1", "10.0.0.1"), ("a", "a")],
 )
 def test_who_listens_everywhere_is_reached_here(host: str, reached: str) -> None:
-    assert Address(host, 1).reached == Address(reached, 1)
+    assert HostPort(host, 1).reached == HostPort(reached, 1)
 
 
 def test_hosts() -> None:
     assert bare("[::1]") == bare("::1") == "::1"
     assert [is_loopback(host) for host in ("127.8.0.1", "::1", "[::1]", "::", "a")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert ip_of("[127.0.0.1]") is None
     assert not is_host("1.2.3")
 
@@ -79,11 +83,11 @@ def test_hosts() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
 def test_sockets_and_grpc_take_what_it_writes(host: str) -> None:
     server = grpc.server(ThreadPoolExecutor(1), options=(("grpc.so_reuseport", 0),))
-    port = server.add_insecure_port(str(Address(host, 0)))
+    port = server.add_insecure_port(str(HostPort(host, 0)))
     server.start()
     try:
         assert not is_free(host, port)
-        where = Address(host, port).reached
+        where = HostPort(host, port).reached
         with socket.create_connection((where.host, where.port), 5.0):
             pass
         with grpc.insecure_channel(str(where)) as channel:

@@ -84,9 +84,7 @@ def test_a_full_disk_is_said_once_without_a_trace(capsys: pytest.CaptureFixture[
     for _ in range(3):
         lines.handle(logging.makeLogRecord({"msg": "line"}))
     lines.close()
-    assert capsys.readouterr().err == (
-        "/dev/full cannot be written: [Errno 28] No space left on device\n"
-    )
+    assert capsys.readouterr().err == ("/dev/full cannot be written: [Errno 28] No space left on device\n")
 
 
 class Full(io.StringIO):

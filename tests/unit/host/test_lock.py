@@ -12,8 +12,10 @@ import pytest
 
 from host.lock import held, holder_of
 
-HOLDS = "import signal, sys; from pathlib import Path; from host.lock import held\n" \
-    "with held(Path(sys.argv[1]), ValueError): print(flush=True); signal.pause()"  # fmt: skip
+HOLDS = (
+    "import signal, sys; from pathlib import Path; from host.lock import held\n"
+    "with held(Path(sys.argv[1]), ValueError): print(flush=True); signal.pause()"
+)
 
 
 @contextmanager

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from host.metrics import Kind, Meters, Metric, MetricsServer
+from host.metrics import Meters, Metric, MetricKind, MetricsServer
 from tests.support.scraped import values
 
-CALLS = Metric("calls_total", Kind.COUNTER, "Calls.", ("method",))
-SECONDS = Metric("call_seconds", Kind.HISTOGRAM, "Their time.", ("method",), (0.5, 1.0))
-HEIGHT = Metric("height", Kind.GAUGE, "Height.")
-LANES = Metric("lanes", Kind.GAUGE, "Lanes.", ("state",))
+CALLS = Metric("calls_total", MetricKind.COUNTER, "Calls.", ("method",))
+SECONDS = Metric("call_seconds", MetricKind.HISTOGRAM, "Their time.", ("method",), (0.5, 1.0))
+HEIGHT = Metric("height", MetricKind.GAUGE, "Height.")
+LANES = Metric("lanes", MetricKind.GAUGE, "Lanes.", ("state",))
 TABLE = (CALLS, SECONDS, HEIGHT, LANES)
 
 
@@ -22,9 +22,7 @@ class Told:
         self.meters = Meters(TABLE)
         self.ill: list[str] = []
         self.busy: list[str] = []
-        self.server = MetricsServer(
-            0, self.meters, health=lambda: self.ill, ready=lambda: self.busy
-        )
+        self.server = MetricsServer(0, self.meters, health=lambda: self.ill, ready=lambda: self.busy)
 
     def get(self, path: str) -> tuple[int, bytes]:
         url = f"http://127.0.0.1:{self.server.port}{path}"
@@ -70,9 +68,7 @@ def test_what_is_not_among_the_values_any_more_is_gone(told: Told) -> None:
     assert ("lanes", "waiting") not in found
 
 
-def test_what_fails_to_be_read_costs_nothing_else(
-    told: Told, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_to_be_read_costs_nothing_else(told: Told, caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise LookupError("no such thing")
 

@@ -43,9 +43,7 @@ def test_a_child_whose_parent_is_gone_already_does_not_start(tmp_path: Path) -> 
 def test_output_is_added_to_the_log(tmp_path: Path) -> None:
     log = tmp_path / "deep" / "log"
     for word in ("one", "two"):
-        child = start_child(
-            [sys.executable, "-c", f"import sys; print({word!r}, file=sys.stderr)"], log_path=log
-        )
+        child = start_child([sys.executable, "-c", f"import sys; print({word!r}, file=sys.stderr)"], log_path=log)
         assert child.wait() == 0
     assert log.read_text() == "one\ntwo\n"
 

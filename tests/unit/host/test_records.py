@@ -123,9 +123,7 @@ def test_two_programs_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_reader_beside_the_program_that_writes_sees_all_and_writes_nothing(
-    records: Records, tmp_path: Path
-) -> None:
+def test_a_reader_beside_the_program_that_writes_sees_all_and_writes_nothing(records: Records, tmp_path: Path) -> None:
     records.put(FACTS, "this", "owner")
     reader = Records(tmp_path / "r.db", (PAIRS, FACTS), codec, 1, read_only=True)
     before = reader.version

@@ -48,11 +48,12 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
         port = str(server.getsockname()[1])
         done = subprocess.run(
             [sys.executable, "-c", _TRY, str(tmp_path), port],
-            capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
-    (
-        ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment, null
-    ) = json.loads(done.stdout)  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    (ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment, null) = json.loads(done.stdout)
     assert empty == "done"
     if abi >= 3:  # of Linux 6.2
         assert truncate == "PermissionError"
@@ -128,7 +129,5 @@ print("free")
 
 
 def test_a_part_of_a_process_may_have_less_memory() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _BOUND], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", _BOUND], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["bound", "free"]

@@ -22,9 +22,7 @@ def half_sent(up: Running, sources: Sequence[str], count: int) -> Iterator[list[
     with ExitStack() as stack:
         opened = []
         for source in sources:
-            plain = stack.enter_context(
-                socket.create_connection((host, int(port)), 10, source_address=(source, 0))
-            )
+            plain = stack.enter_context(socket.create_connection((host, int(port)), 10, source_address=(source, 0)))
             secure = stack.enter_context(context.wrap_socket(plain, server_hostname=SERVER_NAME))
             secure.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
             for number in range(count):
@@ -34,9 +32,7 @@ def half_sent(up: Running, sources: Sequence[str], count: int) -> Iterator[list[
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return (
-        len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-    )
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def _request() -> bytes:
@@ -50,6 +46,5 @@ def _request() -> bytes:
         "te": "trailers",
     }
     return b"".join(
-        bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-        for name, value in fields.items()
+        bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode() for name, value in fields.items()
     )

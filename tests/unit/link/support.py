@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from host.addresses import Address
+from host.addresses import HostPort
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
@@ -49,9 +49,7 @@ class Answers:
 
     def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
         if caller.address not in self.readers:
-            raise ClusterError(
-                ClusterErrorKind.NOT_ALLOWED, "not yours to read", "", field="sha256"
-            )
+            raise ClusterError(ClusterErrorKind.NOT_ALLOWED, "not yours to read", "", field="sha256")
         data = self.blobs.read(request.sha256, request.offset, request.length)
         return t.Chunk(data, self.blobs.size(request.sha256))
 
@@ -116,10 +114,10 @@ def running(
 ) -> Iterator[Running]:
     certificate = certificate or make_certificate(directory / "tls")
     answers = Answers(BlobStore(directory / "blobs", quota=64 << 20))
-    server = ClusterServer(str(Address(host, 0)), certificate, answers, CHAIN, limits=limits)
+    server = ClusterServer(str(HostPort(host, 0)), certificate, answers, CHAIN, limits=limits)
     server.start()
     try:
-        yield Running(server, answers, certificate, str(Address(host, server.port).reached))
+        yield Running(server, answers, certificate, str(HostPort(host, server.port).reached))
     finally:
         server.stop(0)
         answers.blobs.close()

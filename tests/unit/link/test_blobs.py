@@ -287,9 +287,7 @@ def test_collect_deletes_old_blobs_that_nobody_holds_or_finished(store: BlobStor
     assert store.total() == len(b"held") + len(b"fresh") + 4
 
 
-@settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.binary(min_size=1, max_size=300),
     steps=st.lists(st.tuples(st.integers(0, 299), st.integers(1, 300), st.booleans()), max_size=20),
@@ -342,9 +340,7 @@ while held < len(data):
 def test_an_upload_goes_on_after_kill_9(tmp_path: Path) -> None:
     data = bytes(range(256)) * 4096
     blob = ref(data)
-    with subprocess.Popen(
-        [sys.executable, "-c", _SENDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as sender:
+    with subprocess.Popen([sys.executable, "-c", _SENDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as sender:
         assert sender.stdout
         for line in sender.stdout:
             if int(line) >= 10 * 4096:

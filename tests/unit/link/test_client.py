@@ -124,18 +124,14 @@ def test_what_did_not_get_through_is_repeated_with_a_new_envelope(tmp_path: Path
     with running(tmp_path) as up:
         port = up.server.port
         up.server.stop(0)
-        client = ClusterClient(
-            f"127.0.0.1:{port}", up.certificate.der, PROVIDER, CHAIN, 5.0, tries=30
-        )
+        client = ClusterClient(f"127.0.0.1:{port}", up.certificate.der, PROVIDER, CHAIN, 5.0, tries=30)
         waits: list[float] = []
         servers: list[ClusterServer] = []
 
         def wait(seconds: float) -> bool:
             waits.append(seconds)
             if len(waits) == 2:
-                servers.append(
-                    ClusterServer(f"127.0.0.1:{port}", up.certificate, up.answers, CHAIN)
-                )
+                servers.append(ClusterServer(f"127.0.0.1:{port}", up.certificate, up.answers, CHAIN))
                 servers[0].start()
             return real_wait(seconds)
 

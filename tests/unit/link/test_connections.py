@@ -37,9 +37,7 @@ def test_a_validator_has_one_connection(connections: Connections, tmp_path: Path
         assert connections.client(record(up, operator="v2"), CHAIN) is not client
 
 
-def test_a_validator_that_moved_is_called_where_it_is(
-    connections: Connections, tmp_path: Path
-) -> None:
+def test_a_validator_that_moved_is_called_where_it_is(connections: Connections, tmp_path: Path) -> None:
     """With the certificate that it has now, and no other."""
     with running(tmp_path / "old") as old, running(tmp_path / "new") as new:
         before = connections.client(record(old), CHAIN)
@@ -66,9 +64,7 @@ def test_a_validator_that_published_nothing_is_unreachable(
 
 
 @pytest.mark.parametrize("bad", [{"endpoint": "no such host:x"}, {"certificate": b"junk" * 99}])
-def test_nonsense_on_the_chain_is_unreachable(
-    connections: Connections, tmp_path: Path, bad: dict[str, object]
-) -> None:
+def test_nonsense_on_the_chain_is_unreachable(connections: Connections, tmp_path: Path, bad: dict[str, object]) -> None:
     with (
         running(tmp_path) as up,
         pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.UNREACHABLE),

@@ -64,14 +64,9 @@ def test_every_chunk_has_a_point_of_its_own() -> None:
 
 def test_another_content_in_the_same_place_has_another_point() -> None:
     """A key that served two contents would give away both: their ciphertexts differ in what the contents differ in."""
-    one, two = (
-        h.seal_chunk(HANDOVER, 0, chunk, KEY, VALIDATOR) for chunk in (b"\0" * 64, b"\1" * 64)
-    )
+    one, two = (h.seal_chunk(HANDOVER, 0, chunk, KEY, VALIDATOR) for chunk in (b"\0" * 64, b"\1" * 64))
     assert one.point != two.point
-    assert (
-        bytes(a ^ b for a, b in zip(one.ciphertext[:64], two.ciphertext, strict=False))
-        != b"\1" * 64
-    )
+    assert bytes(a ^ b for a, b in zip(one.ciphertext[:64], two.ciphertext, strict=False)) != b"\1" * 64
 
 
 def test_equal_chunks_do_not_look_alike() -> None:

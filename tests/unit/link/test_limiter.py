@@ -25,9 +25,7 @@ def test_idle_connections_of_strangers_make_room(tmp_path: Path) -> None:
         (kept,) = connected(up.server.port)
         host, _, port = up.endpoint.rpartition(":")
         opened = [
-            stack.enter_context(
-                socket.create_connection((host, int(port)), 5, source_address=(source, 0))
-            )
+            stack.enter_context(socket.create_connection((host, int(port)), 5, source_address=(source, 0)))
             for source in (*LOCAL * 20, *ELSEWHERE)
         ]
         wait_until(lambda: sum(map(is_open, opened)) <= 20, "the end of some")

@@ -124,10 +124,7 @@ def test_connections_are_bounded_and_end_without_a_handshake(tmp_path: Path) -> 
     limits = ServerLimits(connections=10, handshake_seconds=0.3)
     with running(tmp_path, limits=limits) as up, ExitStack() as stack:
         host, _, port = up.endpoint.rpartition(":")
-        opened = [
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
-            for _ in range(30)
-        ]
+        opened = [stack.enter_context(socket.create_connection((host, int(port)), timeout=5)) for _ in range(30)]
         for connection in opened:
             wait_until(lambda connection=connection: is_closed(connection), "its end", 5)  # type: ignore[misc]
         probe(up)
@@ -137,10 +134,7 @@ def test_more_connections_than_there_may_be_are_closed_at_once(tmp_path: Path) -
     limits = ServerLimits(connections=10, handshake_seconds=HELD)
     with running(tmp_path, limits=limits) as up, ExitStack() as stack:
         host, _, port = up.endpoint.rpartition(":")
-        opened = [
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
-            for _ in range(30)
-        ]
+        opened = [stack.enter_context(socket.create_connection((host, int(port)), timeout=5)) for _ in range(30)]
         wait_until(lambda: sum(is_closed(connection) for connection in opened) >= 20, "their end")
 
 

@@ -93,9 +93,7 @@ def raw_of(envelope: Envelope, body: bytes) -> bytes:
     return encode(SignedRequest(envelope, body))
 
 
-def test_a_signed_request_is_answered_and_its_replay_refused(
-    up: Running, send: Callable[[str, bytes], bytes]
-) -> None:
+def test_a_signed_request_is_answered_and_its_replay_refused(up: Running, send: Callable[[str, bytes], bytes]) -> None:
     raw = raw_of(envelope_for(up), poll_body())
     assert pb.PollReply.FromString(send("Poll", raw)).retry_after_ms == 100
     with pytest.raises(ClusterError) as refused:
@@ -136,9 +134,7 @@ def test_an_altered_envelope_is_refused(
 
 
 @pytest.mark.parametrize("skew", [-3600, -65, 65, 3600])
-def test_an_envelope_from_another_time_is_refused(
-    up: Running, send: Callable[[str, bytes], bytes], skew: int
-) -> None:
+def test_an_envelope_from_another_time_is_refused(up: Running, send: Callable[[str, bytes], bytes], skew: int) -> None:
     now = envelope_for(up).unix_time
     audience = sha256(up.certificate.der).digest()
     sealed = seal(PROVIDER, CHAIN, audience, "Poll", poll_body(), now=now + skew)
@@ -180,9 +176,7 @@ def test_a_stranger_may_measure_the_way_and_ask_to_join_and_nothing_else(up: Run
             (t.PROBE, t.ProbeRequest(())),
         ]
         for call, request in calls:
-            with pytest.raises(
-                ClusterError, check=lambda e: e.kind is ClusterErrorKind.NOT_ALLOWED
-            ):
+            with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.NOT_ALLOWED):
                 client.call(call, request)
 
 
@@ -196,9 +190,7 @@ def test_a_consumer_may_not_poll_nor_a_provider_offer(up: Running) -> None:
     assert refused.value.kind is ClusterErrorKind.NOT_ALLOWED
 
 
-def test_values_out_of_bounds_are_refused_with_their_path(
-    up: Running, send: Callable[[str, bytes], bytes]
-) -> None:
+def test_values_out_of_bounds_are_refused_with_their_path(up: Running, send: Callable[[str, bytes], bytes]) -> None:
     doing = pb.Doing(key=pb.ShareKey(order_id=bytes(31), leg=1, issue=1), phase=2)
     body = pb.PollRequest(version="1", doing=[doing]).SerializeToString()
     sealed = seal(PROVIDER, CHAIN, sha256(up.certificate.der).digest(), "Poll", body)
@@ -255,9 +247,7 @@ def test_a_message_over_the_limit_is_refused(send: Callable[[str, bytes], bytes]
 
 
 @pytest.mark.parametrize("call", t.CALLS, ids=lambda call: call.name)
-def test_more_than_a_call_has_is_refused_unread(
-    send: Callable[[str, bytes], bytes], call: Call[Any, Any]
-) -> None:
+def test_more_than_a_call_has_is_refused_unread(send: Callable[[str, bytes], bytes], call: Call[Any, Any]) -> None:
     """Before its signature, that is: hashing and parsing take time that nobody has answered for."""
     with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.TOO_LARGE):
         send(call.name, bytes(call.size + 2_048))
@@ -281,9 +271,7 @@ def test_the_largest_requests_are_within_the_size_of_their_calls() -> None:
         assert len(encode(request)) <= call.size
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(method=st.sampled_from([call.name for call in t.CALLS]), raw=st.binary(max_size=200))
 def test_random_bytes_are_a_bad_request(
     up: Running, send: Callable[[str, bytes], bytes], method: str, raw: bytes
@@ -293,9 +281,7 @@ def test_random_bytes_are_a_bad_request(
     assert refused.value.kind is ClusterErrorKind.BAD_REQUEST
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(method=st.sampled_from([call.name for call in t.CALLS]), body=st.binary(max_size=200))
 def test_a_signed_random_body_never_shows_a_bug(
     up: Running, send: Callable[[str, bytes], bytes], method: str, body: bytes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from matching_engine.bands import BAND, STRIPES, Bands, Doubts, Slots, Stripes, Values, slots_of
+from matching_engine.bands import BAND, STRIPES, Bands, Doubts, SharedValues, Slots, Stripes, slots_of
 from tests.support.small_book import small_bounds
 
 Test = Callable[[Any, Any], bool]
@@ -38,7 +38,7 @@ KINDS: list[tuple[Any, Any, Test]] = [
     (Bands, amounts, at_least),
     (Stripes, groups, least_for),
     (
-        lambda pairs, _: Values(pairs, lambda want: [value for value in range(40) if value % want]),
+        lambda pairs, _: SharedValues(pairs, lambda want: [value for value in range(40) if value % want]),
         lambda random: random.randint(0, 9),
         lambda value, want: value % want != 0,
     ),
@@ -52,9 +52,7 @@ KINDS: list[tuple[Any, Any, Test]] = [
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("make", "draw", "passes"), KINDS)
-def test_only_bids_in_doubt_may_differ_from_what_they_say(
-    make: Any, draw: Any, passes: Test
-) -> None:
+def test_only_bids_in_doubt_may_differ_from_what_they_say(make: Any, draw: Any, passes: Test) -> None:
     for number in range(150):
         random = Random(number)
         values = {slot: draw(random) for slot in range(random.randint(0, 20))}

@@ -52,9 +52,7 @@ BID = Bid(
     expires_at=CLOCK + 1,
     placed_height=4,
 )
-STANDING = Standing(
-    BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70, worsened_height=4
-)
+STANDING = Standing(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70, worsened_height=4)
 ANY = Conditions()
 
 
@@ -91,9 +89,7 @@ def test_the_names_are_stable() -> None:
 def test_the_protocol_lists_them() -> None:
     page = Path("docs/protocol.md").read_text(encoding="utf-8")
     for row in CONDITIONS:
-        flags = [
-            ", ".join(f"`{option.flag}`" for option in side) for side in (row.asks, row.offers)
-        ]
+        flags = [", ".join(f"`{option.flag}`" for option in side) for side in (row.asks, row.offers)]
         assert f"\n| `{row.name}` | {row.passes} | {flags[0]} | {flags[1]} |\n" in page
 
 
@@ -215,8 +211,6 @@ def test_every_failed_condition_is_named() -> None:
     ],
 )
 def test_job_bond(work: int, price: int, limit: int, bps: int, bond: int) -> None:
-    asked = replace(
-        ORDER, rounds=1, slots=1, share_work=work, outer_work=0, price_limit=limit, job_bond_bps=bps
-    )
+    asked = replace(ORDER, rounds=1, slots=1, share_work=work, outer_work=0, price_limit=limit, job_bond_bps=bps)
     assert replace(asked, payload_fee=0).job_bond(price) == bond
     assert replace(asked, payload_fee=10**90).job_bond(price) == 10**90

@@ -178,9 +178,7 @@ def test_a_quote_has_the_candidates_best_first_and_why_the_others_fail() -> None
 
 def test_the_clock_reaches_the_conditions() -> None:
     assert winners(match([order("o")], Book([offer("b", 5)]), SEED, 98, 9)) == {"o": "b"}
-    assert match([order("o")], Book([offer("b", 5)]), SEED, 99, 9).unmatched == (
-        (b"o", (("expired", 1),)),
-    )
+    assert match([order("o")], Book([offer("b", 5)]), SEED, 99, 9).unmatched == ((b"o", (("expired", 1),)),)
 
 
 def test_what_comes_twice_is_a_bug() -> None:

@@ -8,7 +8,7 @@ import pytest
 from domain.market.records import Bid, Offer
 from matching_engine import pages
 from matching_engine.bands import slots_of
-from matching_engine.pages import Pages, key_of
+from matching_engine.pages import BookPages, key_of
 from matching_engine.records import Standing
 from tests.support.small_book import small_bounds
 
@@ -29,7 +29,7 @@ def bid(name: int, price: int) -> Standing:
     )
 
 
-def check(book: Pages, rows: dict[bytes, Standing]) -> None:
+def check(book: BookPages, rows: dict[bytes, Standing]) -> None:
     """Check that the pages hold these bids in order, each where its place says."""
     seen: list[Standing] = []
     for low, page in book.upwards():
@@ -46,7 +46,7 @@ def test_bids_lie_in_order_of_price_through_every_change() -> None:
     for number in range(40):
         random = Random(number)
         rows = {row.bid.id: row for row in (bid(n, random.randint(1, 9)) for n in range(20))}
-        book = Pages(rows.values())
+        book = BookPages(rows.values())
         for step in range(20, 150):
             if rows and random.random() < 0.55:
                 gone = random.choice([*rows])
@@ -60,7 +60,7 @@ def test_bids_lie_in_order_of_price_through_every_change() -> None:
 
 def test_bids_that_flap_leave_no_pages_behind() -> None:
     """A bidder places thousands at prices all over, and takes them back, block after block."""
-    book = Pages([bid(n, 5) for n in range(20)])
+    book = BookPages([bid(n, 5) for n in range(20)])
     most = 0
     for block in range(30):
         for n in range(100, 300):

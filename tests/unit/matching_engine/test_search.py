@@ -30,10 +30,7 @@ def bid(number: int, price: int, *, by: str, stake: int = 10**9, **offered: Any)
 
 def orders(count: int, **changes: Any) -> list[Asked]:
     """Return orders that each ask for something else."""
-    return [
-        replace(ORDER, order_id=bytes([number]), share_work=PFLOP + number, **changes)
-        for number in range(count)
-    ]
+    return [replace(ORDER, order_id=bytes([number]), share_work=PFLOP + number, **changes) for number in range(count)]
 
 
 def reads_of(book: Book, asked: Asked) -> int:
@@ -58,10 +55,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def test_an_ordinary_order_reads_next_to_nothing_in_a_large_book() -> None:
     random = Random(1)
-    rows = [
-        bid(n, random.randint(1, 10**6), by=f"v{n // 50}", memory=random.randint(0, 99))
-        for n in range(3 * MANY)
-    ]
+    rows = [bid(n, random.randint(1, 10**6), by=f"v{n // 50}", memory=random.randint(0, 99)) for n in range(3 * MANY)]
     book = Book(rows)
     asked = replace(ORDER, price_limit=10**6, conditions=Conditions(memory=80))
     assert reads_of(book, asked) <= 1
@@ -132,10 +126,7 @@ def test_lists_of_regions_that_nobody_else_has_are_counted() -> None:
     asked = replace(ORDER, conditions=Conditions(regions=("r0001", "r0002")))
     assert reads_of(book, ORDER) < 2 * MANY
     assert reads_of(book, asked) >= MANY // VALUES_PER_READ
-    many = [
-        replace(order, conditions=Conditions(regions=(f"r{n:04}",)))
-        for n, order in enumerate(orders(9))
-    ]
+    many = [replace(order, conditions=Conditions(regions=(f"r{n:04}",))) for n, order in enumerate(orders(9))]
     assert match(many, book, SEED, 0, 9) == whole_book.match(many, rows, SEED, 0, 9)
     assert len(match(many, book, SEED, 0, 9, Reads(MANY)).carried) == 5
 
@@ -172,10 +163,7 @@ def test_reads_are_the_same_whatever_the_pages() -> None:
         match(orders(1), grown, SEED, 0, 9)
         for row in rows:
             grown.put(row)
-        asked = [
-            replace(order, conditions=Conditions(memory=n % 12))
-            for n, order in enumerate(orders(40))
-        ]
+        asked = [replace(order, conditions=Conditions(memory=n % 12)) for n, order in enumerate(orders(40))]
         patch.setattr(module, "BIDS_PER_READ", 16)
         for order in asked:
             assert reads_of(grown, order) == reads_of(Book(rows), order)
@@ -185,19 +173,13 @@ def test_what_earlier_fills_made_unfit_is_counted_the_same_whatever_the_pages() 
     """Few validators with many bids and little bond: most bids that an order looks at are not what they were."""
     for number in range(60):
         random = Random(number)
-        rows = [
-            bid(n, random.randint(1, 5), by=f"v{n % 3}", stake=30, memory=random.randint(0, 30))
-            for n in range(80)
-        ]
+        rows = [bid(n, random.randint(1, 5), by=f"v{n % 3}", stake=30, memory=random.randint(0, 30)) for n in range(80)]
         with small_bounds():
             grown = Book()
             match(orders(1), grown, SEED, 0, 9)
             for row in random.sample(rows, len(rows)):
                 grown.put(row)
-            asked = [
-                replace(order, conditions=Conditions(memory=random.randint(0, 30)))
-                for order in orders(30)
-            ]
+            asked = [replace(order, conditions=Conditions(memory=random.randint(0, 30))) for order in orders(30)]
             for most in (20, 60, 150, 400):
                 matched = match(asked, grown, SEED, 0, 99, Reads(most))
                 assert matched == match(asked, Book(rows), SEED, 0, 99, Reads(most))
@@ -206,9 +188,7 @@ def test_what_earlier_fills_made_unfit_is_counted_the_same_whatever_the_pages() 
 def test_columns_count_anew_after_every_change() -> None:
     """A column keeps its last answer, which reads are charged by; a node that starts anew has none."""
     random = Random(5)
-    asked = replace(
-        ORDER, excluded=("v1",), conditions=Conditions(memory=5, regions=("eu",)), seconds_left=12
-    )
+    asked = replace(ORDER, excluded=("v1",), conditions=Conditions(memory=5, regions=("eu",)), seconds_left=12)
     rows: dict[bytes, Standing] = {}
     grown = Book()
     for _ in range(300):

@@ -85,9 +85,7 @@ def _gelu(m: Maker, x: int) -> tuple[int, int]:
     return m.n("mul", x, half), m.n("add", half, slope)
 
 
-def _gradients(
-    m: Maker, p: dict[str, int], number: int, batch: int, dropout: float
-) -> tuple[int, dict[str, int]]:
+def _gradients(m: Maker, p: dict[str, int], number: int, batch: int, dropout: float) -> tuple[int, dict[str, int]]:
     x = m.builder.input("batch.x", "f32", (batch, INPUTS))
     one_hot = _one_hot(m, m.builder.input("batch.y", "i64", (batch,)), batch)
     hidden = m.n("add", m.n("matmul", x, p["a.weight"], bits=15), p["a.bias"])

@@ -13,15 +13,15 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from pol.capture.author.spec import SGD, Batch, JobSpec
+from pol.capture.build import build
+from pol.capture.loading import load_result
 from pol.errors import NotFinite
 from pol.job.dataset import batch_at
 from pol.job.document import Job
 from pol.job.load import load_job
 from pol.local.run import run_locally
 from pol.names import ModelNames, column_name, input_name, job_name, model_name
-from pol.tracing.build import build
-from pol.tracing.loading import load_result
-from pol.tracing.spec import SGD, Batch, JobSpec
 from pol.values import NAME
 
 PIECES = st.sampled_from(["_", "x", "2d", "_x2d_", "-", "a", "/", "_x", "é", " ", "ff", "10ffff_"])
@@ -52,9 +52,7 @@ def test_names_as_they_are_written_in_a_job() -> None:
     assert NotFinite("head_x20__x28_2_x29_.weight").field == "head (2).weight"
 
 
-DASHED = OrderedDict(
-    [("block1-0", nn.Linear(4, 6)), ("act", nn.ReLU()), ("head (2)", nn.Linear(6, 2))]
-)
+DASHED = OrderedDict([("block1-0", nn.Linear(4, 6)), ("act", nn.ReLU()), ("head (2)", nn.Linear(6, 2))])
 SLASHED = OrderedDict([("sequential/dense", nn.Linear(4, 6)), ("größe", nn.Linear(6, 2))])
 LITERAL = OrderedDict([("a_x2d_b", nn.Linear(4, 6)), ("a-b", nn.Linear(6, 2))])
 
@@ -118,7 +116,7 @@ def test_a_model_with_such_names_trains_as_in_plain_torch(
 
 
 def _fresh(layer: nn.Module) -> nn.Module:
-    return nn.Linear(layer.in_features, layer.out_features) if isinstance(layer, nn.Linear) else layer  # fmt: skip
+    return nn.Linear(layer.in_features, layer.out_features) if isinstance(layer, nn.Linear) else layer
 
 
 def _batches(directory: Path) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from host.metrics import Kind
+from host.metrics import MetricKind
 from tools.references.operator import PARTS
 from tools.references.source import ROOT
 
@@ -23,7 +23,7 @@ def exposed() -> dict[str, str]:
     return {
         name + end: name
         for name, metric in METRICS.items()
-        for end in (ENDS[1:] if metric.kind is Kind.HISTOGRAM else ENDS[:1])
+        for end in (ENDS[1:] if metric.kind is MetricKind.HISTOGRAM else ENDS[:1])
     }
 
 
@@ -33,7 +33,7 @@ def test_every_metric_has_a_name_and_a_unit_as_prometheus_wants_them() -> None:
         for metric in metrics:
             assert re.fullmatch(r"assay_[a-z_]+[a-z]", metric.name)
             assert metric.name.startswith(f"assay_{title.lower()}_")
-            assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER), metric
+            assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER), metric
             assert metric.help.endswith(".")
 
 
@@ -45,14 +45,6 @@ def test_the_dashboard_asks_for_what_there_is_and_for_all_of_it() -> None:
 
 def test_the_dashboard_asks_for_labels_that_there_are() -> None:
     for query in queries():
-        labels = {
-            label
-            for name in re.findall(r"assay_[a-z_]+", query)
-            for label in METRICS[exposed()[name]].labels
-        }
-        grouped = {
-            label.strip()
-            for group in re.findall(r"by \(([^)]*)\)", query)
-            for label in group.split(",")
-        }
+        labels = {label for name in re.findall(r"assay_[a-z_]+", query) for label in METRICS[exposed()[name]].labels}
+        grouped = {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
         assert grouped <= labels | {"le"}, query

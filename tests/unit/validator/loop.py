@@ -175,9 +175,7 @@ class Numerics:
     closed: bool = False
     calls: list[str] = field(default_factory=list)
 
-    def submit(
-        self, function: Callable[..., T], *args: Any, timeout: float | None = None
-    ) -> "Future[T]":
+    def submit(self, function: Callable[..., T], *args: Any, timeout: float | None = None) -> "Future[T]":
         assert timeout  # every wait has a deadline
         self.calls.append(function.__name__)
         future: Future[Any] = Future()
@@ -417,9 +415,7 @@ def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:
 
 
 @contextmanager
-def turning(
-    home: Path, monkeypatch: Any, *, certified: bool = True, **market: Any
-) -> Iterator[Loop]:
+def turning(home: Path, monkeypatch: Any, *, certified: bool = True, **market: Any) -> Iterator[Loop]:
     """A daemon whose failed actions do not pause: the test turns the loop, not the clock of this machine."""
     for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(lanes, name, 0.0)

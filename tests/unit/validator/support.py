@@ -34,7 +34,7 @@ from link.types import (
 from pol.rules.commitment import compute_trace_root, share_commitment
 from pol.rules.schedule import first_step, share_segments
 from tests.support.chain_market import ANY, digest, make_terms
-from validator.decide.plan import Worker
+from validator.decide.plan import FreeProvider
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import LocalOrder, PayloadStage, SlotWork, new_order
 from validator.decide.traces import leaves_of
@@ -60,7 +60,7 @@ FILES = (
     PayloadFile("global.state", GLOBAL),
     PayloadFile("local.state", LOCAL),
 )
-WORKERS = (Worker("p0", 10**9), Worker("p1", 10**9))
+WORKERS = (FreeProvider("p0", 10**9), FreeProvider("p1", 10**9))
 
 
 def order(**changes: Any) -> Order:
@@ -131,9 +131,7 @@ def chain(**changes: Any) -> OrderResponse:
     ordered = changes.pop("ordered", {})
     terms = ordered.get("terms", TERMS)
     assigned = {"rounds": terms.rounds, "slots": terms.slots, **changes.pop("assigned", {})}
-    made = OrderResponse(
-        order(**ordered), (leg(**assigned),), (), (), (), (), Escrow(ORDER_ID, (), ()), ()
-    )
+    made = OrderResponse(order(**ordered), (leg(**assigned),), (), (), (), (), Escrow(ORDER_ID, (), ()), ())
     return replace(made, **changes)
 
 
@@ -152,9 +150,7 @@ def packet_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any)
     """Return what the share's provider would deliver; ``changes`` are of its roots."""
     start = first_step(TERMS, round)
     boundaries = tuple(
-        TraceBoundary(
-            start + i * TERMS.segment_steps, digest("boundary", work.slot, i), (0x3F800000,)
-        )
+        TraceBoundary(start + i * TERMS.segment_steps, digest("boundary", work.slot, i), (0x3F800000,))
         for i in range(1, share_segments(TERMS) + 1)
     )
     roots = ShareRoots(
@@ -180,9 +176,7 @@ def ended(packet: ShareDelivery, segments: int) -> ShareDelivery:
     return replace(short, roots=ShareRoots(root, b"", b"", metrics, segments))
 
 
-def claim_of(
-    local: LocalOrder, work: SlotWork, packet: ShareDelivery | None = None, **changes: Any
-) -> ShareClaim:
+def claim_of(local: LocalOrder, work: SlotWork, packet: ShareDelivery | None = None, **changes: Any) -> ShareClaim:
     """Return the commitment to what the share's provider would deliver."""
     packet = packet or packet_of(local, work)
     current = next(r for r in local.rounds if r.round == packet.key.round)
@@ -206,9 +200,7 @@ def signed_of(local: LocalOrder, work: SlotWork, round: int = 0) -> ShareSubmiss
 
 def share_of(signed: ShareSubmission, **changes: Any) -> Share:
     """Return a share on chain: committed, and drawn unless ``drawn`` says otherwise."""
-    share = Share(
-        signed.claim, bytes(64), TERMS.local_root, 1, 1, ShareState.COMMITTED, 0, 1, 1, (1,), None
-    )
+    share = Share(signed.claim, bytes(64), TERMS.local_root, 1, 1, ShareState.COMMITTED, 0, 1, 1, (1,), None)
     return replace(share, **changes)
 
 
@@ -261,9 +253,7 @@ def seat(number: int = 0, validator: str = OTHER, places: tuple[int, ...] = (0,)
     return PanelSeat(ORDER_ID, 1, 0, number, validator, 1, 1, places, b"", (), revealed=False)
 
 
-def about(
-    *places: Place, round: int = 0, validator: str = OTHER, **changes: Any
-) -> dict[RoundKey, OwnPanel]:
+def about(*places: Place, round: int = 0, validator: str = OTHER, **changes: Any) -> dict[RoundKey, OwnPanel]:
     """Return what this validator sees of the panel about a round of its own, in which another one has a seat."""
     numbers = tuple(range(len(places)))
     seen = OwnPanel(panel(*places, round=round, **changes), (seat(0, validator, numbers),))

@@ -60,7 +60,7 @@ from validator.work import numerics
 from validator.work.checks import exact
 from validator.work.perform import work_of
 from validator.work.requests import RoundAggregation
-from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, Turns
+from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, SeatQueues
 from wire.keys import Key
 
 R = TypeVar("R")
@@ -144,8 +144,22 @@ class Setting:
         assert first
         assert second
         work = SlotWork(
-            PART.slot, 1, "p0", second, 0, None, 0, self.packet, 0, (), openings, (), (), 0, False,
-        )  # fmt: skip
+            PART.slot,
+            1,
+            "p0",
+            second,
+            0,
+            None,
+            0,
+            self.packet,
+            0,
+            (),
+            openings,
+            (),
+            (),
+            0,
+            False,
+        )
         works = (replace(work, slot=0, openings=()), work)
         local = replace(local, rounds=(LocalRound(0, first, works, None, (), 0, None),))
         self.ledger.store.save(local)
@@ -155,29 +169,45 @@ class Setting:
         """Show both what the chain says: the share is accepted, and the auditor has a seat."""
         shares = tuple(
             Share(
-                ShareClaim(ORDER_ID, 1, 0, slot, 1, "p0", bytes(32)), bytes(64), self.local_in,
-                1, 1, ShareState.ACCEPTED, 0, 1, 1, (2,), self.packet.roots,
+                ShareClaim(ORDER_ID, 1, 0, slot, 1, "p0", bytes(32)),
+                bytes(64),
+                self.local_in,
+                1,
+                1,
+                ShareState.ACCEPTED,
+                0,
+                1,
+                1,
+                (2,),
+                self.packet.roots,
             )
             for slot in range(TERMS.slots)
-        )  # fmt: skip
+        )
         closed = Round(
-            ORDER_ID, 1, 0, TERMS.global_root, self.next_root, b"",
-            (ShareRef(0, 1), ShareRef(1, 1)), 1, 1, 1, 20, verified=False, void=False,
-        )  # fmt: skip
+            ORDER_ID,
+            1,
+            0,
+            TERMS.global_root,
+            self.next_root,
+            b"",
+            (ShareRef(0, 1), ShareRef(1, 1)),
+            1,
+            1,
+            1,
+            20,
+            verified=False,
+            void=False,
+        )
         places = tuple(asked.place for asked in self.duty.places)
         about = panel(*places, seed=SEED, commits_end=COMMITS_END)
         now = chain(ordered={"terms": TERMS}, shares=shares, rounds=(closed,))
         seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
         panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
         self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
-        return PanelResponse(
-            TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate, "exact"
-        )
+        return PanelResponse(TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate, "exact")
 
     def look(self, subject: PanelResponse, *duties: PanelDuty) -> Look:
-        other = Validator(
-            AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0, audit_rate=10**9
-        )
+        other = Validator(AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0, audit_rate=10**9)
         known = {seat_key(duty): duty for duty in duties}
         subjects = dict.fromkeys(known, subject)
         seen = ChainView(self.clock, {}, {AUDITOR.address: other}, {}, {}, known, subjects)
@@ -245,9 +275,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     )
     opening, update = JOB / "global.state", trained.sent[0]
     updates = (update,) * TERMS.slots
-    following = numerics.aggregate_round(
-        RoundAggregation(JOB, opening, updates, "numpy", tmp_path / "next")
-    )
+    following = numerics.aggregate_round(RoundAggregation(JOB, opening, updates, "numpy", tmp_path / "next"))
     assert following is not None
     packet = packet_of(trained, ledger)
     made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
@@ -471,7 +499,7 @@ def test_a_replay_that_would_be_too_long_is_ended_and_the_rest_is_answered(
 
 
 def test_one_slow_winner_leaves_room_for_the_rounds_of_others() -> None:
-    turns, held = Turns(), ExitStack()
+    turns, held = SeatQueues(), ExitStack()
     with held:
         assert all(held.enter_context(turns.of("slow")) for _ in range(CALLS_MAX))
         with turns.of("slow") as free:

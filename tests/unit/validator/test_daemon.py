@@ -94,9 +94,7 @@ def own(address: str) -> Validator:
         return validator
 
 
-def test_a_node_that_comes_later_is_waited_for(
-    tmp_path: Path, said: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_that_comes_later_is_waited_for(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
     address = free_address()
     with daemon(tmp_path / "validator", address) as made:
         wait_until(lambda: said.messages, "that it says so", WAIT)
@@ -111,9 +109,7 @@ def test_a_node_that_comes_later_is_waited_for(
     ]
 
 
-def test_what_computes_is_said(
-    tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_computes_is_said(tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_NATIVE", "0")
     address, home = free_address(), tmp_path / "home"
     with (
@@ -129,9 +125,7 @@ def test_what_computes_is_said(
     assert told.json["computing"] == "numpy: ASSAY_NATIVE=0"
 
 
-def test_an_instruction_set_that_nobody_knows_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instruction_set_that_nobody_knows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_NATIVE", "avx3")
     address = free_address()
     with (
@@ -139,15 +133,10 @@ def test_an_instruction_set_that_nobody_knows_is_refused(
         making_blocks(node.engine),
         daemon(tmp_path / "validator", address, backend=NATIVE) as made,
     ):
-        assert (
-            str(made.ended())
-            == "ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
-        )
+        assert str(made.ended()) == "ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
 
 
-def test_a_node_that_has_no_state_yet_is_waited_for(
-    tmp_path: Path, said: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_that_has_no_state_yet_is_waited_for(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
     """It listens before its first block is there."""
     address = free_address()
     storage = Storage(tmp_path / "empty")

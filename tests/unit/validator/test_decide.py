@@ -42,7 +42,7 @@ from tests.unit.validator.support import (
 from validator.decide import actions as do
 from validator.decide.assign import PATIENCE
 from validator.decide.orders import decide_order as decide
-from validator.decide.plan import Worker
+from validator.decide.plan import FreeProvider
 from validator.decide.receive import (
     opening_verified,
     payload_complete,
@@ -94,9 +94,7 @@ def test_a_payload_that_comes_too_late_for_a_trial_is_its_senders_fault() -> Non
         assigned = {**MATCHED, "slot_speed": speed, "accept_deadline": 100}
         assert decide(local, view(chain(assigned=assigned), latest - 1))[1] == (), speed
         _, actions = decide(local, view(chain(assigned=assigned), latest))
-        assert messages(actions) == [
-            MsgDeclineOrder("v0", ORDER_ID, 1, LegEnd.PAYLOAD_NOT_DELIVERED)
-        ]
+        assert messages(actions) == [MsgDeclineOrder("v0", ORDER_ID, 1, LegEnd.PAYLOAD_NOT_DELIVERED)]
 
 
 def test_a_payload_is_tried_until_the_deadline_is_near_and_then_declined_for_a_fee() -> None:
@@ -124,9 +122,7 @@ def planned(clock: int = 10) -> LocalOrder:
 
 def with_packets(local: LocalOrder) -> LocalOrder:
     (current,) = local.rounds
-    held = tuple(
-        replace(w, signed=signed_of(local, w), packet=packet_of(local, w)) for w in current.works
-    )
+    held = tuple(replace(w, signed=signed_of(local, w), packet=packet_of(local, w)) for w in current.works)
     return replace(local, rounds=(replace(current, works=held),))
 
 
@@ -137,10 +133,7 @@ def on_chain(local: LocalOrder, **changes: object) -> OrderResponse:
 
 def with_openings(local: LocalOrder, *indices: int, verified: bool = False) -> LocalOrder:
     (current,) = local.rounds
-    openings = tuple(
-        Opening(i, BlobRef(digest("g", i), 100), BlobRef(digest("l", i), 50), verified)
-        for i in indices
-    )
+    openings = tuple(Opening(i, BlobRef(digest("g", i), 100), BlobRef(digest("l", i), 50), verified) for i in indices)
     held = tuple(replace(w, openings=openings) for w in current.works)
     return replace(local, rounds=(replace(current, works=held),))
 
@@ -165,7 +158,7 @@ def test_the_slots_of_a_round_go_to_those_who_are_there() -> None:
 
 def test_a_round_that_is_planned_is_not_planned_again() -> None:
     local = planned()
-    again, actions = decide(local, view(chain(), 11, workers=(*WORKERS, Worker("p2", 10**12))))
+    again, actions = decide(local, view(chain(), 11, workers=(*WORKERS, FreeProvider("p2", 10**12))))
     assert (again, actions) == (local, ())
 
 
@@ -225,11 +218,14 @@ def test_a_faster_provider_serves_more_slots_and_its_shares_have_time_by_their_p
     """It trains one after another, so the second of them cannot be there when the first is."""
     terms = replace(TERMS, slots=4, step_work=10**9)
     far = chain(assigned={"progress_deadline": 100_000}, ordered={"terms": terms})
-    local, _ = decide(loaded(), view(far, workers=(Worker("p0", 10**9), Worker("p1", 4 * 10**9))))
+    local, _ = decide(loaded(), view(far, workers=(FreeProvider("p0", 10**9), FreeProvider("p1", 4 * 10**9))))
     queue = [w for w in works(local) if w.provider == "p1"]
     assert [(w.slot, w.provider) for w in works(local)] == [
-        (0, "p1"), (1, "p1"), (2, "p1"), (3, "p0"),
-    ]  # fmt: skip
+        (0, "p1"),
+        (1, "p1"),
+        (2, "p1"),
+        (3, "p0"),
+    ]
     first, second, third = (work.answer_by - 10 for work in queue)
     assert (second, third) == (2 * first, 3 * first)
 
@@ -237,7 +233,7 @@ def test_a_faster_provider_serves_more_slots_and_its_shares_have_time_by_their_p
 def test_a_newcomer_serves_few_slots_until_they_held() -> None:
     """The next one is given when the validator has replayed the one before; then the round closes as ever."""
     params = replace(chain().order.params, newcomer_slots=1)
-    alone = (Worker("p0", 10**9, newcomer=True),)
+    alone = (FreeProvider("p0", 10**9, newcomer=True),)
     ordered = {"params": params}
     local, _ = decide(loaded(), view(chain(ordered=ordered), workers=alone))
     (work,) = works(local)
@@ -246,7 +242,7 @@ def test_a_newcomer_serves_few_slots_until_they_held() -> None:
     assert len(list(works(local))) == 1
     assert actions == ()
     # With somebody who is known, it is not waited for.
-    both = (*alone, Worker("p1", 1))
+    both = (*alone, FreeProvider("p1", 1))
     local_of_both, _ = decide(loaded(), view(chain(ordered=ordered), workers=both))
     assert [w.provider for w in works(local_of_both)] == ["p0", "p1"]
     # Nobody is given the other slot while the first one is only committed.
@@ -271,7 +267,7 @@ def verified_first(local: LocalOrder) -> tuple[LocalOrder, tuple[Share, ...]]:
 
 def test_a_slot_that_failed_goes_to_another_provider_where_there_is_one_as_good() -> None:
     far = chain(assigned={"progress_deadline": 100_000})
-    quick = (Worker("p0", 10**9), Worker("p1", 10**6))
+    quick = (FreeProvider("p0", 10**9), FreeProvider("p1", 10**6))
     local, _ = decide(loaded(), view(far, workers=quick))
     assert {w.provider for w in works(local)} == {"p0"}
     late = max(w.answer_by for w in works(local))
@@ -363,9 +359,7 @@ def hand_in(local: LocalOrder, issue: int) -> LocalOrder:
         (ShareReason.MALFORMED, ShareReason.NO_ANSWER),
     ],
 )
-def test_what_does_not_hold_is_rejected_together_with_the_new_share(
-    found: ShareReason, told: ShareReason
-) -> None:
+def test_what_does_not_hold_is_rejected_together_with_the_new_share(found: ShareReason, told: ShareReason) -> None:
     """The chain hears of a mismatch only where the commitment itself is wrong: a wrong one would cost twice as much."""
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
     local = segment_checked(local, share_key(), CheckedSegment(3, found, digest("other")))

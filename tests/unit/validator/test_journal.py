@@ -32,9 +32,7 @@ def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     ]
     first, second = held.rounds[0].works
     wrong = int(ShareReason.SEGMENT_MISMATCH)
-    judged = replace(
-        first, checked=(CheckedSegment(0, 0, b""), CheckedSegment(1, wrong, b"")), verdict=wrong
-    )
+    judged = replace(first, checked=(CheckedSegment(0, 0, b""), CheckedSegment(1, wrong, b"")), verdict=wrong)
     current = replace(held.rounds[0], works=(judged, second))
     after = replace(held, rounds=(current,))
     assert [line.partition("issue 1: ")[2] for line in tell(held, after)] == [

@@ -34,9 +34,9 @@ from validator.decide.orders import decide_order as decide
 from validator.decide.receive import opening_verified, segment_checked
 from validator.decide.records import (
     CheckedSegment,
-    Failures,
     LocalOrder,
     Opening,
+    PastFailures,
     SlotWork,
     VerdictRow,
     WorkAt,
@@ -84,7 +84,7 @@ def test_a_round_leaves_the_record_when_nobody_can_ask_any_more() -> None:
     for over in (VERIFIED, replace(RUNNING, rounds=(closed(void=True),))):
         after = fold(local, over, about(segment(0), is_open=False), 20)
         assert [r.round for r in after.rounds] == [1]
-        assert after.failures == (Failures("p0", 1),)
+        assert after.failures == (PastFailures("p0", 1),)
     alone = replace(local, rounds=local.rounds[:1])
     assert fold(alone, VERIFIED, {}, 20) == alone  # the last one has the state to go on from
 
@@ -285,15 +285,10 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_job_directory_is_made_once_and_swept_when_unused(tmp_path: Path, ledger: Ledger) -> None:
     jobs = tmp_path / "jobs"
-    files = tuple(
-        PayloadFile(path, ledger.blobs.add(path.encode()))
-        for path in ("job.json", "data/0", "data/1")
-    )
+    files = tuple(PayloadFile(path, ledger.blobs.add(path.encode())) for path in ("job.json", "data/0", "data/1"))
     assert not is_materialised(files, jobs)
     made: list[Path] = []
-    threads = [
-        Thread(target=lambda: made.append(materialise(files, ledger.blobs, jobs))) for _ in range(8)
-    ]
+    threads = [Thread(target=lambda: made.append(materialise(files, ledger.blobs, jobs))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

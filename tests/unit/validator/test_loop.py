@@ -155,9 +155,7 @@ def test_a_daemon_that_is_killed_in_the_middle_of_an_action_begins_it_again(loop
     assert loop.numerics.calls.count("try_payload") == 2
 
 
-def test_a_node_that_is_away_for_a_while_costs_nothing(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_is_away_for_a_while_costs_nothing(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chain.client.away.PAUSE_SECONDS", 0.0)
     order_id = started(loop)
 
@@ -298,9 +296,7 @@ def test_duties_do_not_wait_behind_a_crowd(tmp_path: Path, monkeypatch: pytest.M
         for _ in range(20):  # while the first of them is on its way into a block
             loop.daemon._observer._slow_at = 0.0
             loop.daemon._tick()
-            wait_until(
-                lambda: not loop.daemon._lanes.busy(), "the end of what needs no transaction"
-            )
+            wait_until(lambda: not loop.daemon._lanes.busy(), "the end of what needs no transaction")
         go.set()
         loop.until(lambda: loop.chain(order_id).order.state == OrderState.RUNNING)
         assert loop.node.names().index("AcceptOrder") < 10
@@ -320,9 +316,7 @@ def test_a_provider_whose_certificate_is_refused_holds_up_no_other(
         assert loop.service.view.providers[PROVIDERS[0]].speed == 0
 
 
-def test_a_certificate_that_was_refused_is_sent_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_that_was_refused_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with turning(tmp_path, monkeypatch, certified=False) as loop:
         loop.join(PROVIDERS[0])
         loop.measure(PROVIDERS[0])
@@ -340,9 +334,7 @@ def test_a_certificate_that_was_refused_is_sent_again(
         assert found.speed > 0
 
 
-def test_who_asks_is_measured_then_admitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_asks_is_measured_then_admitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with turning(tmp_path, monkeypatch) as loop:
         name = "v1p0"
         assert "not seen" in loop.ask(name).reason
@@ -381,9 +373,7 @@ def test_nobody_is_measured_who_is_not_to_be_admitted(loop: Loop, policy: str) -
     assert len(loop.node.sent) == before
 
 
-def test_a_wrong_answer_to_a_probe_admits_nobody(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_answer_to_a_probe_admits_nobody(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     loop.market.chain.ok(MsgRegisterProvider("v1p0", "v0"))
     loop.turn()
     loop.ask("v1p0")

@@ -10,7 +10,7 @@ from validator.work.outbox import TxOutcome
 
 def test_what_is_done_is_counted_by_its_outcome() -> None:
     meters = Meters(metrics.METRICS)
-    counts = metrics.Counts(meters)
+    counts = metrics.ValidatorCounts(meters)
     counts.ended(Lane.AUDIT, Outcome.FAILED)
     counts.sent(TxOutcome.REFUSED)
     counts.replays("seats")(2.5, None)

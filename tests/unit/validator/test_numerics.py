@@ -53,23 +53,15 @@ def holds(opened: requests.OpenedStates) -> bool:
     return numerics.opening_holds(requests.OpeningCheck(JOB, opened))
 
 
-def audit_segment(
-    index: int, start: requests.OpenedStates, *, seed: bytes = SEED, name: str = "numpy"
-) -> Recomputed:
+def audit_segment(index: int, start: requests.OpenedStates, *, seed: bytes = SEED, name: str = "numpy") -> Recomputed:
     """Replay a segment as a seat does."""
-    asked = requests.SegmentAudit(
-        directory=JOB, part=PART, index=index, start=start, seed=seed, backend=name
-    )
+    asked = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seed=seed, backend=name)
     return exact.recompute_segment(asked)
 
 
-def audit_aggregation(
-    job: Path, opening: requests.RootedFile, updates: tuple[requests.RootedFile, ...]
-) -> Recomputed:
+def audit_aggregation(job: Path, opening: requests.RootedFile, updates: tuple[requests.RootedFile, ...]) -> Recomputed:
     """Aggregate a round as a seat does."""
-    asked = requests.AggregationAudit(
-        directory=job, opening=opening, updates=updates, seed=SEED, backend="numpy"
-    )
+    asked = requests.AggregationAudit(directory=job, opening=opening, updates=updates, seed=SEED, backend="numpy")
     return exact.recompute_aggregation(asked)
 
 
@@ -237,9 +229,14 @@ def test_a_seat_shows_how_far_it_came_before_the_job_stopped(name: str, tmp_path
     reached: list[tuple[bytes, State, State]] = []
     with pytest.raises(StepFailed):
         replay_segment(
-            job, PART, 0, opening, momentum, backend("numpy"),
+            job,
+            PART,
+            0,
+            opening,
+            momentum,
+            backend("numpy"),
             lambda state: reached.append((state.root, state.global_state, state.local_state)),
-        )  # fmt: skip
+        )
     ((inner, *last),) = reached
     root = boundary_root(state_tree(opening).root, state_tree(momentum).root)
     found = audit_segment(0, opened_at(pair, (), root), name=name)
@@ -247,9 +244,7 @@ def test_a_seat_shows_how_far_it_came_before_the_job_stopped(name: str, tmp_path
     assert found == stopped(first + 1, [inner], *last)
 
 
-def test_a_share_that_ends_where_the_job_stops_is_checked_there(
-    trained: Trained, outer: Path, tmp_path: Path
-) -> None:
+def test_a_share_that_ends_where_the_job_stops_is_checked_there(trained: Trained, outer: Path, tmp_path: Path) -> None:
     huge, path = bent(trained.states[1][0], 1e30), tmp_path / "huge"
     path.write_bytes(encode_state(huge))
     pair = (path, trained.paths(1)[1])
@@ -330,9 +325,7 @@ def test_validator_and_seat_aggregate_alike(trained: Trained, tmp_path: Path) ->
     updates = [trained.share.update, bent(trained.share.update)]
     wanted = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
     place = tmp_path / "made"
-    made = numerics.aggregate_round(
-        requests.RoundAggregation(JOB, opening, (update, other), "numpy", place)
-    )
+    made = numerics.aggregate_round(requests.RoundAggregation(JOB, opening, (update, other), "numpy", place))
     assert made == written(wanted.root, place)
     assert place.read_bytes() == encode_state(wanted.state)
     root = trained.share.update_root
@@ -381,9 +374,7 @@ def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> N
         assert refused == Recomputed(NOT_THERE)
 
 
-def test_recomputed_states_are_those_that_the_provider_had(
-    trained: Trained, tmp_path: Path
-) -> None:
+def test_recomputed_states_are_those_that_the_provider_had(trained: Trained, tmp_path: Path) -> None:
     for start, index in ((0, 3), (1, 3), (2, 3)):
         opened = trained.paths(start)
         made = tmp_path / f"global{start}", tmp_path / f"local{start}"

@@ -176,9 +176,7 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
 
 
 @pytest.mark.parametrize("request_type", [OrderRequest, ValidatorsRequest, ProvidersRequest])
-def test_an_order_that_could_not_be_read_is_not_taken_for_unknown(
-    setting: Setting, request_type: type
-) -> None:
+def test_an_order_that_could_not_be_read_is_not_taken_for_unknown(setting: Setting, request_type: type) -> None:
     setting.market.run()
     setting.look()
     # No duty names it any more.
@@ -243,9 +241,7 @@ def test_who_asks_is_an_applicant_where_the_chain_has_its_request(setting: Setti
     assert "v1p0" in setting.view.providers
 
 
-def test_a_cluster_of_more_than_a_page_is_read_whole(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_of_more_than_a_page_is_read_whole(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = [Provider(f"p{number:05}", ME, b"", None, 0, 0) for number in range(2_000)]
     real = setting.node.query
 

@@ -116,9 +116,7 @@ def test_a_leg_with_some_of_the_slots_is_declined_until_updates_are_exchanged() 
 # Rounds
 
 
-def trained(
-    local: LocalOrder, on_chain: OrderResponse, round: int
-) -> tuple[LocalOrder, OrderResponse]:
+def trained(local: LocalOrder, on_chain: OrderResponse, round: int) -> tuple[LocalOrder, OrderResponse]:
     """Return the record and the order once all shares of the open round are delivered, replayed and right."""
     current = local.find(round)
     assert current is not None

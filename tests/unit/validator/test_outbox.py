@@ -31,9 +31,7 @@ class Sending:
         self.sender = TxSender(client, ALICE)
         self.arrived: dict[str, TxReceipt] = {}
         self.ended: list[TxOutcome] = []
-        self.outbox = Outbox(
-            self.sender, self._sent, Event(), Event(), (ChainError,), ended=self.ended.append
-        )
+        self.outbox = Outbox(self.sender, self._sent, Event(), Event(), (ChainError,), ended=self.ended.append)
 
     def _sent(self, action: Outgo, receipt: TxReceipt) -> None:
         assert action.key not in self.arrived
@@ -81,9 +79,7 @@ def test_all_that_a_look_wants_is_in_one_block(sending: Sending) -> None:
     assert sending.bob() == 55
 
 
-def test_one_that_fails_takes_nobody_with_it(
-    sending: Sending, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_fails_takes_nobody_with_it(sending: Sending, caplog: pytest.LogCaptureFixture) -> None:
     sending.want(wrong(), *map(pay, range(1, 6)))
     sending.wait(*(f"pay {amount}" for amount in range(1, 6)))
     assert (len(sending.blocks()), sending.bob()) == (1, 15)
@@ -92,9 +88,7 @@ def test_one_that_fails_takes_nobody_with_it(
     assert "there is no such order" in line
 
 
-def test_one_that_fails_in_a_block_takes_nobody_with_it(
-    sending: Sending, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_fails_in_a_block_takes_nobody_with_it(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state may change between a simulation and the block: the fee is gone, and the next transaction is right."""
     real, missed = sending.client.simulate, list[bytes]()
 

@@ -215,14 +215,10 @@ class Chain:
 
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(4, 40)), min_size=1, max_size=60),
-    st.lists(
-        st.sampled_from(("taken", "lost before", "lost after", "late look", "odd")), max_size=60
-    ),
+    st.lists(st.sampled_from(("taken", "lost before", "lost after", "late look", "odd")), max_size=60),
     st.sets(st.integers(0, 59), max_size=5),
 )
-def test_nothing_is_lost_nothing_goes_twice(
-    due: list[tuple[int, int]], dice: list[str], spoilt: set[int]
-) -> None:
+def test_nothing_is_lost_nothing_goes_twice(due: list[tuple[int, int]], dice: list[str], spoilt: set[int]) -> None:
     """Each second a look wants what is missing, a transaction ends, and answers get lost.
 
     What cannot go through harms nothing else, and where all goes well everything that can be in time is.
@@ -235,11 +231,7 @@ def test_nothing_is_lost_nothing_goes_twice(
     for clock in range(2_000):
         now = 1_000 * clock
         what = dice.pop(0) if dice else "taken"
-        missing = [
-            made
-            for key, (since, made) in actions.items()
-            if clock >= since and key not in chain.done
-        ]
+        missing = [made for key, (since, made) in actions.items() if clock >= since and key not in chain.done]
         state = want(state, missing, now - (5_000 if what == "late look" else 0), whole=True)
         state = take(state, now)
         going = state.under_way

@@ -22,7 +22,7 @@ from validator.decide.pace import (
     spans,
     unshown,
 )
-from validator.decide.plan import SPREAD, Worker, plan_slots, spread_slots
+from validator.decide.plan import SPREAD, FreeProvider, plan_slots, spread_slots
 from validator.decide.records import LocalOrder
 from validator.decide.view import Member
 
@@ -60,18 +60,16 @@ def test_a_provider_trains_one_share_after_the_other() -> None:
     assert spans(local.put(replace(current, works=both))) == {"fast": 20}
 
 
-@pytest.mark.parametrize(
-    "local", [trained(1, 1, verdict=ShareReason.UPDATE_MISMATCH), trained(1, 1, held=False)]
-)
+@pytest.mark.parametrize("local", [trained(1, 1, verdict=ShareReason.UPDATE_MISMATCH), trained(1, 1, held=False)])
 def test_what_did_not_hold_shows_nothing(local: LocalOrder) -> None:
     """A share that is made up quickly makes nobody fast."""
     assert spans(local) == {}
-    assert unshown([Worker("fast", 1)], local) == {"fast"}
+    assert unshown([FreeProvider("fast", 1)], local) == {"fast"}
 
 
 def test_results_count_for_more_than_a_certificate() -> None:
     local = trained(20, 20)
-    said = [Worker("fast", 10**12), Worker("slow", 1), Worker("new", 10**12), Worker("weak", 1)]
+    said = [FreeProvider("fast", 10**12), FreeProvider("slow", 1), FreeProvider("new", 10**12), FreeProvider("weak", 1)]
     shown = WORK // (20 + OVERHEAD_SECONDS)
     assert [worker.speed for worker in paced(said, local, TERMS)] == [shown, shown, shown, 1]
     assert paced(said, trained(1, 1, held=False), TERMS) == said
@@ -106,7 +104,7 @@ def test_nobody_makes_a_validator_measure_without_end() -> None:
 # --- idle providers ------------------------------------------------------------------------------
 
 crowds = st.lists(
-    st.builds(Worker, st.sampled_from([*"abcdefgh"]), st.integers(1, 60)),
+    st.builds(FreeProvider, st.sampled_from([*"abcdefgh"]), st.integers(1, 60)),
     min_size=1,
     max_size=6,
     unique_by=lambda worker: worker.address,
@@ -115,7 +113,7 @@ crowds = st.lists(
 
 def test_a_lucky_probe_does_not_win_all_slots_of_a_round() -> None:
     """Four providers of one machine, one of which was measured while the others were idle."""
-    crowd = [Worker("a", 56), Worker("b", 9), Worker("c", 7), Worker("d", 5)]
+    crowd = [FreeProvider("a", 56), FreeProvider("b", 9), FreeProvider("c", 7), FreeProvider("d", 5)]
     plan = plan_slots(range(4), crowd, {}, {})
     assert set(plan.values()) == {"a"}
     names = {worker.address for worker in crowd}
@@ -126,7 +124,7 @@ def test_a_lucky_probe_does_not_win_all_slots_of_a_round() -> None:
 
 @given(crowds, st.integers(0, 9), st.sets(st.sampled_from([*"abcdefgh"])))
 def test_who_is_idle_has_a_slot_and_the_round_takes_a_bounded_time(
-    crowd: list[Worker], slots: int, unshown: set[str]
+    crowd: list[FreeProvider], slots: int, unshown: set[str]
 ) -> None:
     plan = plan_slots(range(slots), crowd, {}, {})
     spread = spread_slots(plan, crowd, {}, unshown)
@@ -134,10 +132,7 @@ def test_who_is_idle_has_a_slot_and_the_round_takes_a_bounded_time(
     assert list(spread) == list(plan)
     speeds = {worker.address: worker.speed for worker in crowd}
     longest = max((count / speeds[name] for name, count in before.items()), default=0)
-    assert all(
-        count / speeds[name] <= max(longest, SPREAD * longest) + 1e-9
-        for name, count in after.items()
-    )
+    assert all(count / speeds[name] <= max(longest, SPREAD * longest) + 1e-9 for name, count in after.items())
     # None gives its last one, and none is given a second.
     assert all(after[name] >= 1 for name in before)
     assert all(after[name] == 1 for name in after if not before[name])
@@ -146,7 +141,7 @@ def test_who_is_idle_has_a_slot_and_the_round_takes_a_bounded_time(
 
 
 def test_who_has_no_room_or_other_work_is_given_nothing() -> None:
-    crowd = [Worker("a", 50), Worker("b", 10)]
+    crowd = [FreeProvider("a", 50), FreeProvider("b", 10)]
     plan = plan_slots(range(3), crowd, {}, {})
     assert spread_slots(plan, crowd, {}, {"a"}, {"b": 0}) == plan
     assert spread_slots(plan, crowd, {"b": 1}, {"a"}) == plan

@@ -94,8 +94,22 @@ class Setting:
         assert second
         packet = self.packet(bent)
         work = SlotWork(
-            PART.slot, 1, "p0", second, 0, None, 0, packet, 0, (), openings, (), (), 0, False,
-        )  # fmt: skip
+            PART.slot,
+            1,
+            "p0",
+            second,
+            0,
+            None,
+            0,
+            packet,
+            0,
+            (),
+            openings,
+            (),
+            (),
+            0,
+            False,
+        )
         other = replace(work, slot=0, openings=())
         works = tuple(sorted((other, work), key=lambda each: each.slot))
         local = replace(local, rounds=(LocalRound(PART.round, first, works, None, (), 0, None),))
@@ -103,9 +117,7 @@ class Setting:
         return local
 
     def packet(self, bent: int) -> t.ShareDelivery:
-        return delivery_of(
-            self.trained, self.ref(self.trained.sent[0]), self.ref(self.trained.sent[1]), bent
-        )
+        return delivery_of(self.trained, self.ref(self.trained.sent[0]), self.ref(self.trained.sent[1]), bent)
 
     def perform(self, local: LocalOrder, action: do.Action) -> LocalOrder:
         assert self.ledger.load(ORDER_ID, 1) == local
@@ -116,9 +128,7 @@ class Setting:
 
     def check(self, local: LocalOrder, segment: int) -> tuple[CheckedSegment, tuple[int, ...]]:
         """Replay a segment; return the outcome, and which openings may be handed on from now on."""
-        work = work_of(
-            self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment, "exact"))
-        )
+        work = work_of(self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment, "exact")))
         (checked,) = work.checked
         return checked, tuple(held.index for held in work.openings if held.verified)
 
@@ -140,17 +150,26 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     ledger, pool = Ledger(store, blobs, Event()), InThisProcess()
     nobody: Any = None
     performer = Performer(
-        CHAIN_ID, b"secret", nobody, ledger, blobs, tmp_path / "jobs", tmp_path, pool, nobody, "numpy", 1, lambda: 0  # type: ignore[arg-type]
-    )  # fmt: skip
+        CHAIN_ID,
+        b"secret",
+        nobody,
+        ledger,
+        blobs,
+        tmp_path / "jobs",
+        tmp_path,
+        pool,  # type: ignore[arg-type]
+        nobody,
+        "numpy",
+        1,
+        lambda: 0,
+    )
     yield Setting(trained, ledger, pool, performer)
     store.close()
     blobs.close()
 
 
 @pytest.mark.parametrize("index", [0, 2, N])
-def test_an_honest_place_holds_and_its_opening_may_be_handed_on(
-    setting: Setting, index: int
-) -> None:
+def test_an_honest_place_holds_and_its_opening_may_be_handed_on(setting: Setting, index: int) -> None:
     opened = (setting.opening(index),) if index else ()
     checked, verified = setting.check(setting.share(*opened), index)
     assert (checked.segment, checked.reason) == (index, ShareReason.NONE)
@@ -192,9 +211,7 @@ def test_states_that_nobody_brought_are_recomputed_from_what_is_here(setting: Se
 
 
 def test_what_training_does_not_lead_to_is_not_handed_on(setting: Setting) -> None:
-    after = setting.perform(
-        setting.share(bent=3), do.Recompute("recompute", share_key(PART.slot), 3)
-    )
+    after = setting.perform(setting.share(bent=3), do.Recompute("recompute", share_key(PART.slot), 3))
     assert work_of(after).openings == ()
     assert work_of(after).broken == (3,)
     assert after.excluded == ("p0",)
@@ -296,9 +313,7 @@ def test_folders_and_links_in_the_place_of_states_go_too(tmp_path: Path) -> None
     ],
     ids=lambda action: action.key,
 )
-def test_a_pool_without_a_result_leaves_the_record_as_it_is(
-    setting: Setting, action: do.Action
-) -> None:
+def test_a_pool_without_a_result_leaves_the_record_as_it_is(setting: Setting, action: do.Action) -> None:
     """It is asked for again; a verdict it is not."""
     local = setting.share()
     setting.pool.error = PoolError("The worker died.")

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.limits import SLOTS_MAX
-from validator.decide.plan import Worker, plan_slots
+from validator.decide.plan import FreeProvider, plan_slots
 
 NAMES = [f"assay1{letter}" for letter in "abcdefgh"]
 workers = st.lists(
-    st.builds(Worker, st.sampled_from(NAMES), st.integers(0, 12)),
+    st.builds(FreeProvider, st.sampled_from(NAMES), st.integers(0, 12)),
     min_size=1,
     max_size=4,
     unique_by=lambda worker: worker.address,
@@ -19,16 +19,14 @@ waiting = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3))
 last = st.dictionaries(st.integers(0, 5), st.sampled_from(NAMES))
 
 
-def longest(chosen: list[Worker], counts: Counter[str]) -> Fraction:
+def longest(chosen: list[FreeProvider], counts: Counter[str]) -> Fraction:
     """Return when the last share ends, in units of a share's work."""
     ends = (Fraction(counts[w.address], max(1, w.speed)) for w in chosen if counts[w.address])
     return max(ends, default=Fraction(0))
 
 
 @given(workers, st.integers(0, 5), last)
-def test_no_other_plan_ends_earlier(
-    chosen: list[Worker], slots: int, known: dict[int, str]
-) -> None:
+def test_no_other_plan_ends_earlier(chosen: list[FreeProvider], slots: int, known: dict[int, str]) -> None:
     plan = plan_slots(range(slots), chosen, {}, known)
     assert list(plan) == list(range(slots))
     every = (Counter(names) for names in product([w.address for w in chosen], repeat=slots))
@@ -37,12 +35,12 @@ def test_no_other_plan_ends_earlier(
 
 @given(workers, st.integers(0, 6), waiting, last)
 def test_each_slot_goes_to_who_is_done_with_it_first(
-    chosen: list[Worker], slots: int, before: dict[str, int], known: dict[int, str]
+    chosen: list[FreeProvider], slots: int, before: dict[str, int], known: dict[int, str]
 ) -> None:
     """The rule once more, slowly; of equals to who served the slot last, then by address."""
     queues = Counter(before)
 
-    def rank(worker: Worker, slot: int) -> tuple[Fraction, bool, str]:
+    def rank(worker: FreeProvider, slot: int) -> tuple[Fraction, bool, str]:
         end = Fraction(queues[worker.address] + 1, max(1, worker.speed))
         return end, known.get(slot) != worker.address, worker.address
 
@@ -54,20 +52,20 @@ def test_each_slot_goes_to_who_is_done_with_it_first(
 
 
 def test_a_faster_provider_serves_more_slots_and_a_slow_one_perhaps_none() -> None:
-    two = [Worker("a", 300), Worker("b", 100)]
+    two = [FreeProvider("a", 300), FreeProvider("b", 100)]
     assert Counter(plan_slots(range(4), two, {}, {}).values()) == {"a": 3, "b": 1}
-    assert Counter(plan_slots(range(4), [*two, Worker("c", 1)], {}, {}).values())["c"] == 0
+    assert Counter(plan_slots(range(4), [*two, FreeProvider("c", 1)], {}, {}).values())["c"] == 0
 
 
 def test_a_slot_stays_with_who_holds_its_local_state() -> None:
-    three = [Worker(name, 5) for name in "abc"]
+    three = [FreeProvider(name, 5) for name in "abc"]
     assert plan_slots(range(3), three, {}, {0: "c", 1: "a", 2: "b"}) == {0: "c", 1: "a", 2: "b"}
     # Unless somebody else is done earlier.
     assert plan_slots(range(2), three, {"c": 1}, {0: "c"}) == {0: "a", 1: "b"}
 
 
 def test_as_many_slots_as_there_may_be_are_planned_among_a_crowd_at_once() -> None:
-    crowd = [Worker(f"p{number:04}", 1 + number % 7) for number in range(2 * SLOTS_MAX)]
+    crowd = [FreeProvider(f"p{number:04}", 1 + number % 7) for number in range(2 * SLOTS_MAX)]
     assert len(plan_slots(range(SLOTS_MAX), crowd, {}, {})) == SLOTS_MAX
 
 
@@ -83,7 +81,7 @@ def test_nobody_there_plans_nothing() -> None:
     st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3)),
 )
 def test_nobody_gets_more_than_there_is_room_for(
-    chosen: list[Worker],
+    chosen: list[FreeProvider],
     slots: int,
     before: dict[str, int],
     known: dict[int, str],

@@ -11,7 +11,7 @@ from link.types import ProbeTask
 from pol.rules.probe import PIECE_WORK
 from tests.support.chain_market import digest
 from validator.decide.admission import Admission, Policy
-from validator.decide.probe import SAMPLED, TARGET_NS, TASK_NS, TRIES, WAY_BYTES, Measured
+from validator.decide.probe import SAMPLED, TARGET_NS, TASK_NS, TRIES, WAY_BYTES, ProbeResult
 from validator.serve.callers import ASKING_MAX, ASKING_SECONDS, Asking
 from validator.serve.prober import ACTIVE_MAX, DOUBLINGS_MAX, PAUSE_NS, Prober
 
@@ -70,9 +70,7 @@ def test_a_probe_takes_some_tries_of_their_length() -> None:
     assert not found.sure
     sizes = [task.pieces for task in bench.asked if task.pieces]
     assert len(sizes) == TRIES
-    assert all(
-        TARGET_NS // 2 < n * PIECE_WORK * 10**9 // bench.speed < 2 * TARGET_NS for n in sizes[1:]
-    )
+    assert all(TARGET_NS // 2 < n * PIECE_WORK * 10**9 // bench.speed < 2 * TARGET_NS for n in sizes[1:])
     # A sample of one of them, as it was answered.
     (tried,) = {task.seed: task for task in bench.asked if task.seed == found.seed}.values()
     assert len(found.sample) == SAMPLED
@@ -203,7 +201,7 @@ def test_a_wrong_piece_is_a_failure_and_a_right_one_makes_sure() -> None:
     (found,) = bench.prober.measured()
     assert (found.provider, found.sure) == ("q", True)
     assert bench.prober.failing("p")
-    bench.prober.judge(Measured("q", 1, 1, b"", ()), right=False)  # of another measurement
+    bench.prober.judge(ProbeResult("q", 1, 1, b"", ()), right=False)  # of another measurement
     assert bench.prober.measured() == (found,)
 
 

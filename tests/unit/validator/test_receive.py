@@ -161,9 +161,7 @@ def test_what_is_delivered_is_what_was_committed_to() -> None:
         assert (ended.verdict, ended.packet) == (reason, None if reason else packet)
         assert not ended.settled  # the chain holds its commitment
     held = signed(local, work, packet)
-    assert share_delivered(held, TERMS, "other", work.provider, packet)[1] is (
-        ShareReason.TRACE_NOT_BOUND
-    )
+    assert share_delivered(held, TERMS, "other", work.provider, packet)[1] is (ShareReason.TRACE_NOT_BOUND)
     leaf = leaf_with_path(packet, 2)
     assert check_leaf(packet.roots.trace_root, 4, leaf)
 

@@ -51,9 +51,7 @@ def record(names: set[tuple[int, int, int]]) -> LocalOrder:
 
 
 @given(_NAMES, st.data())
-def test_a_share_is_put_back_at_its_place_alone(
-    names: set[tuple[int, int, int]], data: st.DataObject
-) -> None:
+def test_a_share_is_put_back_at_its_place_alone(names: set[tuple[int, int, int]], data: st.DataObject) -> None:
     local = record(names)
     round, slot, issue = data.draw(st.sampled_from(sorted(names)))
     at = local.at(round, slot, issue)

@@ -76,10 +76,7 @@ SUBJECT = PanelResponse(
     commit_seconds=COMMIT_SECONDS,
     round=closed(),
     panel=panel(*PLACES, stage=2),
-    shares=tuple(
-        share_of(signed_of(LOCAL, work), roots=packet_of(LOCAL, work).roots)
-        for work in works(LOCAL)
-    ),
+    shares=tuple(share_of(signed_of(LOCAL, work), roots=packet_of(LOCAL, work).roots) for work in works(LOCAL)),
     accept_rate=RATE,
     tier="exact",
 )
@@ -211,9 +208,7 @@ def test_a_commitment_is_shown_when_nobody_can_commit_any_more() -> None:
         assert action.agreed
         reveal = action.message
         assert isinstance(reveal, MsgRevealAnswer)
-        made = answer_commitment(
-            CHAIN_ID, RoundKey(ORDER_ID, 1, 0), 2, ME, reveal.salt, reveal.answers
-        )
+        made = answer_commitment(CHAIN_ID, RoundKey(ORDER_ID, 1, 0), 2, ME, reveal.salt, reveal.answers)
         assert made == commit.commitment
         assert [answer.place for answer in reveal.answers] == [0, 2]
         (leaf,) = reveal.leaves
@@ -389,9 +384,7 @@ def test_a_blob_that_does_not_come_is_named_and_what_came_and_is_not_finished_is
     seat, _ = turn(blob_awaited(seat, SEGMENT, b""), 12)
     after, _ = turn(seat, BY)
     assert after.sealed
-    assert after.sealed.answers == (
-        SeatAnswer(0, AnswerKind.UNAVAILABLE, digest("update"), b"", 0),
-    )
+    assert after.sealed.answers == (SeatAnswer(0, AnswerKind.UNAVAILABLE, digest("update"), b"", 0),)
     assert [leaf.place for leaf in after.sealed.leaves] == [2]
 
 
@@ -499,9 +492,7 @@ def stopped_subject(segments: int) -> tuple[PanelResponse, AuditOpening]:
     (current,) = LOCAL.rounds
     first, second = current.works
     packet = ended(packet_of(LOCAL, first), segments)
-    record = replace(
-        LOCAL, rounds=(replace(current, works=(replace(first, packet=packet), second)),)
-    )
+    record = replace(LOCAL, rounds=(replace(current, works=(replace(first, packet=packet), second)),))
     record = with_openings(record, *range(1, segments + 1), verified=True)
     place = Place(AuditKind.SEGMENT, 0, 1, segments)
     about = panel(place, segment(0), stage=2)

@@ -38,7 +38,7 @@ from tests.unit.validator.support import (
 )
 from validator.decide.idle import NO_ORDER
 from validator.decide.orders import decide_order as decide
-from validator.decide.plan import Worker
+from validator.decide.plan import FreeProvider
 from validator.decide.quotas import SPARE_BOUNDARIES
 from validator.decide.receive import (
     job_loaded,
@@ -63,10 +63,7 @@ CONTENT = {
     "local.state": b"l" * 50,
     "data/0": b"rows" * 20,
 }
-FILES = tuple(
-    t.PayloadFile(path, t.BlobRef(sha256(data).digest(), len(data)))
-    for path, data in CONTENT.items()
-)
+FILES = tuple(t.PayloadFile(path, t.BlobRef(sha256(data).digest(), len(data))) for path, data in CONTENT.items())
 TERMS = make_terms(
     job_id=FILES[0].blob.sha256,
     payload_bytes=sum(len(data) for name, data in CONTENT.items() if not name.startswith("data/")),
@@ -147,9 +144,7 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
     store = ValidatorStore(tmp_path / "validator.db")
     blobs = BlobStore(tmp_path / "blobs", 1 << 20)
     ledger = Ledger(store, blobs, wake)
-    service = Service(
-        "v0", CHAIN_ID, ledger, lambda key, _message, signature: signature == key.ljust(64), wake
-    )
+    service = Service("v0", CHAIN_ID, ledger, lambda key, _message, signature: signature == key.ljust(64), wake)
     made = Setting(service, ledger, wake)
     made.see()
     ledger.begin(ORDER_ID, 1)
@@ -224,9 +219,7 @@ def test_only_the_consumer_offers_and_asks(setting: Setting) -> None:
     ],
     ids=["no job", "less", "twice", "another job", "a file as folder"],
 )
-def test_an_offer_that_cannot_be_the_job_is_refused(
-    setting: Setting, files: tuple[t.PayloadFile, ...]
-) -> None:
+def test_an_offer_that_cannot_be_the_job_is_refused(setting: Setting, files: tuple[t.PayloadFile, ...]) -> None:
     setting.see(assigned=MATCHED)
     with refused(ClusterErrorKind.BAD_REQUEST):
         setting.service.offer_payload(CAROL, offer(*files))
@@ -379,9 +372,7 @@ def test_what_a_task_lists_is_never_too_much_for_a_message(setting: Setting) -> 
     """A consumer chooses the files of its payload, and a provider that cannot poll can never answer."""
     setting.train()
     local = setting.record()
-    files = tuple(
-        t.PayloadFile(f"{number:0128}", FILES[0].blob) for number in range(t.PAYLOAD_FILES_MAX)
-    )
+    files = tuple(t.PayloadFile(f"{number:0128}", FILES[0].blob) for number in range(t.PAYLOAD_FILES_MAX))
     (current,) = local.rounds
     tasks = [replace(current.works[0], slot=slot, provider="p0") for slot in range(30)]
     local = replace(
@@ -501,7 +492,7 @@ def test_a_commitment_that_is_wrong_on_its_face_ends_its_issue(setting: Setting)
         (lambda p: replace(p, local_out=p.update), ShareReason.MALFORMED),
     ],
     ids=["trace", "boundaries", "size"],
-)  # fmt: skip
+)
 def test_a_delivery_that_is_not_what_was_committed_to_ends_its_issue(
     setting: Setting, bend: object, reason: ShareReason
 ) -> None:
@@ -519,9 +510,7 @@ def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> No
     setting.ledger.store.save(local)
     setting.put(P0, b"more")  # it may still send
     assert setting.service.submit_share(P0, packet).reason == ShareReason.LATE
-    assert {w.verdict for w in works(setting.record()) if w.provider == "p0" and w.issue == 1} == {
-        ShareReason.LATE
-    }
+    assert {w.verdict for w in works(setting.record()) if w.provider == "p0" and w.issue == 1} == {ShareReason.LATE}
 
 
 def committed(setting: Setting) -> ShareKey:
@@ -542,15 +531,11 @@ def test_openings_are_taken_only_where_they_were_asked_for(setting: Setting) -> 
     wanted = t.OpeningSubmission(key, 2, *states)
     assert not setting.service.submit_opening(P1, wanted).accepted
     assert not setting.service.submit_opening(P0, replace(wanted, index=0)).accepted
-    assert not setting.service.submit_opening(
-        P0, replace(wanted, key=replace(key, issue=9))
-    ).accepted
+    assert not setting.service.submit_opening(P0, replace(wanted, key=replace(key, issue=9))).accepted
     short = replace(wanted, global_state=setting.put(P0, b"G" * 99))
     assert setting.service.submit_opening(P0, short).reason == ShareReason.OPENING_MISMATCH
     with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.submit_opening(
-            P0, replace(wanted, global_state=t.BlobRef(digest("no"), 100))
-        )
+        setting.service.submit_opening(P0, replace(wanted, global_state=t.BlobRef(digest("no"), 100)))
     assert setting.service.submit_opening(P0, wanted).accepted
     (task,) = setting.service.poll(P0, t.PollRequest("1", ())).open
     assert 2 not in task.indices
@@ -562,7 +547,7 @@ def test_who_is_there_gets_work_at_its_certified_speed(setting: Setting) -> None
         setting.service.join(who, joining)
     members = {"p0": Member(77, due=False, newcomer=True)}
     setting.service.view = replace(setting.service.view, providers=members)
-    assert setting.service.workers() == (Worker("p0", 77, newcomer=True),)
+    assert setting.service.workers() == (FreeProvider("p0", 77, newcomer=True),)
     members = {"p0": Member(0, due=True, newcomer=True)}
     setting.service.view = replace(setting.service.view, providers=members)
     assert setting.service.workers() == ()  # not before it is measured
@@ -703,9 +688,7 @@ def closed_round(setting: Setting) -> None:
     local = setting.record()
     (current,) = local.rounds
     states = (setting.put(P0, b"G" * 100), setting.put(P0, b"L" * 50))
-    opened = tuple(
-        replace(w, openings=(Opening(2, *states, verified=False),)) for w in current.works
-    )
+    opened = tuple(replace(w, openings=(Opening(2, *states, verified=False),)) for w in current.works)
     local = replace(local, rounds=(replace(current, works=opened),))
     blob = setting.ledger.blobs.add(b"n" * 100)
     setting.ledger.store.save(aggregated(local, 0, t.StateRef(digest("next"), blob)))
@@ -772,9 +755,7 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     assert setting.service.get_chunk(CAROL, t.GetChunkRequest(blob.sha256, 0, 9)).data == b"sealed"
     # Nothing else is kept, and nobody gets work on it.
     assert not any(setting.ledger.blobs.has(file.blob.sha256) for file in FILES)
-    assert setting.service.poll(P0, t.PollRequest("1", ())) == t.PollReply(
-        (), (), 300, idle=NO_ORDER
-    )
+    assert setting.service.poll(P0, t.PollRequest("1", ())) == t.PollReply((), (), 300, idle=NO_ORDER)
     setting.ledger.forget(setting.record().key)
     assert not setting.ledger.blobs.has(blob.sha256)
 

@@ -85,9 +85,19 @@ class Trials:
         book: Any = Book(memory)
         jobs, pool = self.folder / "jobs", self.pool
         performer = Performer(
-            "chain", b"secret", book, self.ledger, blobs, jobs, self.folder / "pool", pool, pool,
-            "numpy", 1, lambda: clock,
-        )  # fmt: skip
+            "chain",
+            b"secret",
+            book,
+            self.ledger,
+            blobs,
+            jobs,
+            self.folder / "pool",
+            pool,
+            pool,
+            "numpy",
+            1,
+            lambda: clock,
+        )
         performer.try_job(action)
         after = self.ledger.load(ORDER_ID, 1)
         assert after is not None

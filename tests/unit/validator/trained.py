@@ -25,9 +25,7 @@ N = 5
 Ends = tuple[bytes, bytes]
 
 
-def opened_at(
-    paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
-) -> requests.OpenedStates:
+def opened_at(paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes) -> requests.OpenedStates:
     """Return the states of two files as those at a boundary with this root."""
     return requests.OpenedStates(requests.StateFiles(*paths), metrics, root)
 
@@ -89,16 +87,12 @@ class Trained:
         """Return the boundary roots that a segment lies between."""
         return self.boundaries[index].root, self.boundaries[index + 1].root
 
-    def segment(
-        self, index: int, ends: Ends | None = None, metrics: tuple[int, ...] | None = None
-    ) -> ReplayOutcome:
+    def segment(self, index: int, ends: Ends | None = None, metrics: tuple[int, ...] | None = None) -> ReplayOutcome:
         opened = self.boundaries[index].metrics if metrics is None else metrics
         start, end = ends or self.ends(index)
         return check_segment(index, opened_at(self.paths(index), opened, start), end)
 
-    def update(
-        self, closing_root: bytes | None = None, roots: tuple[bytes, bytes] | None = None
-    ) -> ReplayOutcome:
+    def update(self, closing_root: bytes | None = None, roots: tuple[bytes, bytes] | None = None) -> ReplayOutcome:
         root = closing_root or self.boundaries[N].root
         closing = opened_at(self.paths(N), self.boundaries[N].metrics, root)
         return check_update(closing, self.sent, roots or self.roots)
@@ -107,8 +101,7 @@ class Trained:
 def delivery_of(trained: Trained, update: BlobRef, out: BlobRef, bent: int = -1) -> ShareDelivery:
     """Return what a commitment to the share hides; the root of boundary ``bent`` is wrong."""
     boundaries = tuple(
-        TraceBoundary(b.step, digest("bent") if b.index == bent else b.root, b.metrics)
-        for b in trained.boundaries[1:]
+        TraceBoundary(b.step, digest("bent") if b.index == bent else b.root, b.metrics) for b in trained.boundaries[1:]
     )
     roots = ShareRoots(bytes(32), *trained.roots, boundaries[-1].metrics, len(boundaries))
     key = ShareKey(digest("order"), 1, PART.round, PART.slot, 1)

@@ -84,8 +84,7 @@ def compare(hint: Any, field: Any, seen: set[str]) -> None:
         }
     else:
         kinds = {
-            int: {field.TYPE_STRING, field.TYPE_UINT32, field.TYPE_UINT64, field.TYPE_INT32}
-            | {field.TYPE_ENUM},
+            int: {field.TYPE_STRING, field.TYPE_UINT32, field.TYPE_UINT64, field.TYPE_INT32} | {field.TYPE_ENUM},
             str: {field.TYPE_STRING},
             bytes: {field.TYPE_BYTES},
             bool: {field.TYPE_BOOL},
@@ -103,9 +102,7 @@ def name_of(part: Any) -> str:
 
 
 @pytest.mark.parametrize(("cls", "descriptor"), top_level(), ids=name_of)
-def test_domain_and_protobuf_have_the_same_fields_in_the_same_order(
-    cls: Any, descriptor: Any
-) -> None:
+def test_domain_and_protobuf_have_the_same_fields_in_the_same_order(cls: Any, descriptor: Any) -> None:
     check(cls, descriptor, set())
 
 
@@ -273,9 +270,7 @@ def read_bid(**changes: Any) -> Message:
         ({"duration": 0}, "m.duration", "bad_field"),
     ],
 )
-def test_values_of_the_wrong_form_are_refused_by_name(
-    changes: dict[str, Any], field: str, code: str
-) -> None:
+def test_values_of_the_wrong_form_are_refused_by_name(changes: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(Refusal) as refused:
         read_bid(**changes)
     assert (refused.value.field, refused.value.code.name) == (field, code)
@@ -302,9 +297,7 @@ def test_texts_of_any_script_are_values() -> None:
         ({"providers_bps": -1}, "offer.providers_bps"),
     ],
 )
-def test_what_has_no_place_on_the_wire_is_refused_before_it_is_sent(
-    changes: dict[str, Any], field: str
-) -> None:
+def test_what_has_no_place_on_the_wire_is_refused_before_it_is_sent(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(Refusal) as refused:
         to_proto(bid(**changes))
     assert refused.value.field == field
@@ -352,15 +345,11 @@ def test_a_wrong_field_deep_inside_is_named_with_its_path() -> None:
 def test_unknown_kinds_of_messages_are_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(Refusal, match=r"m\.type_url.*assay\.market\.v1\.MsgSubmitOrder"):
         from_bytes("/cosmos.gov.v1.MsgVote", b"", "m")
-    assert Conditions() == reader(Conditions, market_types.Conditions.DESCRIPTOR)(
-        market_types.Conditions()
-    )
+    assert Conditions() == reader(Conditions, market_types.Conditions.DESCRIPTOR)(market_types.Conditions())
 
 
 @pytest.mark.parametrize(("cls", "descriptor"), top_level(), ids=name_of)
-def test_what_is_just_outside_a_bound_is_neither_read_nor_written(
-    cls: Any, descriptor: Any
-) -> None:
+def test_what_is_just_outside_a_bound_is_neither_read_nor_written(cls: Any, descriptor: Any) -> None:
     value = sample(cls)
     assert reader(cls, descriptor)(writer(cls, descriptor)(value)) == value
     for path, bad in bends(cls, value):

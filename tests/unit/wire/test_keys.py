@@ -65,9 +65,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
 def test_what_does_not_hold_is_false_and_never_remembered(case: tuple[bytes, bytes, bytes]) -> None:
     verifier = SignatureVerifier()
-    assert verifier(KEY.pub_key, MESSAGE, SIGNATURE), (
-        "the good one, which must not vouch for others"
-    )
+    assert verifier(KEY.pub_key, MESSAGE, SIGNATURE), "the good one, which must not vouch for others"
     assert not verify(*case)
     assert not verifier(*case)
     assert not verifier(*case)

@@ -9,7 +9,7 @@ from domain.ledger.records import Coin
 from domain.limits import TX_BYTES_MAX
 from domain.tx import Tx
 from wire.keys import Key
-from wire.memory import Memory
+from wire.memory import RecentValues
 from wire.tx import SMALL_BYTES, TxDecoder, build_tx
 
 KEY = Key(bytes(31) + b"\x01")
@@ -30,7 +30,7 @@ def transfer(sequence: int, count: int = 1) -> bytes:
 
 
 def test_the_newest_half_of_the_room_is_there() -> None:
-    memory: Memory[int, object] = Memory(100)
+    memory: RecentValues[int, object] = RecentValues(100)
     for key in range(1_000):
         memory.put(key, KNOWN, 10)
         assert len(memory) <= 10
@@ -39,21 +39,21 @@ def test_the_newest_half_of_the_room_is_there() -> None:
 
 
 def test_what_is_larger_than_a_half_drives_out_nothing() -> None:
-    memory: Memory[int, object] = Memory(100)
+    memory: RecentValues[int, object] = RecentValues(100)
     memory.put(1, KNOWN, 50)
     memory.put(2, KNOWN, 51)
     assert (memory.get(1), memory.get(2)) == (KNOWN, None)
 
 
 def test_what_comes_again_takes_no_room() -> None:
-    memory: Memory[int, object] = Memory(100)
+    memory: RecentValues[int, object] = RecentValues(100)
     for key in (1, *[2] * 100):
         memory.put(key, KNOWN, 20)
     assert memory.get(1) is KNOWN
 
 
 def test_many_that_come_together_have_the_same_room() -> None:
-    memory: Memory[int, object] = Memory(20)
+    memory: RecentValues[int, object] = RecentValues(20)
     for first in range(0, 100, 5):
         memory.put_all([first, first, *range(first, first + 5)], KNOWN)
         assert len(memory) <= 20
@@ -76,7 +76,7 @@ def test_what_is_refused_keeps_nothing_of_those_who_asked() -> None:
     bad = transfer(0).replace(KEY.address.encode(), b"x" * len(KEY.address))
 
     def ask() -> "weakref.ref[object]":
-        batch = Memory[int, object](2)
+        batch = RecentValues[int, object](2)
         assert isinstance(decoder(bad), Refusal)
         return weakref.ref(batch)
 

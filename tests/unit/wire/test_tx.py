@@ -235,9 +235,7 @@ CASES: dict[str, tuple[Callable[[Parts], None], str, str]] = {
 
 
 @pytest.mark.parametrize(("bend", "code", "field"), CASES.values(), ids=CASES)
-def test_refused_with_code_field_and_remedy(
-    bend: Callable[[Parts], None], code: str, field: str
-) -> None:
+def test_refused_with_code_field_and_remedy(bend: Callable[[Parts], None], code: str, field: str) -> None:
     parts = Parts()
     assert decode_tx(parts.raw()).messages, "it was good before it was bent"
     bend(parts)
@@ -250,9 +248,7 @@ def test_refused_with_code_field_and_remedy(
 def test_unknown_fields_are_named_wherever_they_are() -> None:
     parts = Parts()
     parts.auth.signer_infos[0].public_key.MergeFromString(b"\xf8\x07\x01")  # field 127
-    with pytest.raises(
-        Refusal, match=r"auth_info\.signer_infos\[0\]\.public_key: unknown field 127"
-    ):
+    with pytest.raises(Refusal, match=r"auth_info\.signer_infos\[0\]\.public_key: unknown field 127"):
         decode_tx(parts.raw())
 
 
@@ -370,12 +366,8 @@ LEFT_AS_BYTES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("part", "tail", "field", "reason"), LEFT_AS_BYTES.values(), ids=LEFT_AS_BYTES
-)
-def test_parts_that_are_left_as_bytes_have_one_encoding_too(
-    part: str, tail: bytes, field: str, reason: str
-) -> None:
+@pytest.mark.parametrize(("part", "tail", "field", "reason"), LEFT_AS_BYTES.values(), ids=LEFT_AS_BYTES)
+def test_parts_that_are_left_as_bytes_have_one_encoding_too(part: str, tail: bytes, field: str, reason: str) -> None:
     parts = TxRaw.FromString(built())
     seen = Envelope.FromString(built()).auth_info
     holder = seen if part == "fee" else seen.signer_infos[0]
@@ -430,9 +422,7 @@ def test_a_varint_that_is_longer_than_it_must_be_is_refused() -> None:
 def test_a_transfer_whose_length_is_cut_short_is_not_read_by_its_shape() -> None:
     """A long denomination makes the message 131 bytes; that is two bytes of length, and here is one."""
     send = MsgSend(KEY.address, OTHER.address, (Coin("u" * 30, 100),))
-    parts = TxRaw.FromString(
-        build_tx([send], KEY, chain_id="a", account_number=0, sequence=0, gas_limit=1)
-    )
+    parts = TxRaw.FromString(build_tx([send], KEY, chain_id="a", account_number=0, sequence=0, gas_limit=1))
     body = parts.body_bytes
     at = body.index(b"\x12\x83\x01\n,")
     parts.body_bytes = b"\n" + bytes([body[1] - 1]) + body[2 : at + 2] + body[at + 3 :]
@@ -450,9 +440,7 @@ def test_a_transfer_whose_length_is_cut_short_is_not_read_by_its_shape() -> None
         (1_000, "tx_decode"),
     ],
 )
-def test_the_code_of_nested_sign_modes_does_not_depend_on_the_library(
-    depth: int, code: str
-) -> None:
+def test_the_code_of_nested_sign_modes_does_not_depend_on_the_library(depth: int, code: str) -> None:
     nested = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)).SerializeToString()
     for _ in range(depth):
         inner = b"\x12" + varint(len(nested)) + nested

@@ -26,9 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not chosen.command:
         asking.error("name a command")
-    places = {
-        f"{f}.json[{i}] {case['op']}": case for f in FAMILIES for i, case in enumerate(read(f))
-    }
+    places = {f"{f}.json[{i}] {case['op']}": case for f in FAMILIES for i, case in enumerate(read(f))}
     if chosen.only is not None:
         only = set(chosen.only.split(","))
         unknown = only - {case["op"] for case in places.values()}

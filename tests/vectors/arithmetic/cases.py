@@ -50,10 +50,7 @@ def answer(backend: Backend, case: Mapping[str, Any]) -> Case:
     """Return what a back end makes of a case, in the form of an answer."""
     builder = ProgramBuilder()
     operands = {f"operand{i}": array_of(value) for i, value in enumerate(case["operands"])}
-    handles = [
-        builder.input(name, dtype_name(array, name), array.shape)
-        for name, array in operands.items()
-    ]
+    handles = [builder.input(name, dtype_name(array, name), array.shape) for name, array in operands.items()]
     builder.output(_RESULT, builder.node(case["op"], *handles, **case["attrs"]))
     compiled = backend.compile(builder.build(), case.get("seed", 0))
     try:

@@ -24,9 +24,7 @@ def check(command: Sequence[str], places: Mapping[str, Case], deadline: float) -
     lines = "".join(json.dumps(asked(case)) + "\n" for case in places.values())
     end = ""
     try:
-        done = subprocess.run(
-            command, input=lines.encode(), stdout=subprocess.PIPE, timeout=deadline, check=False
-        )
+        done = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, timeout=deadline, check=False)
         output = done.stdout
         if done.returncode:
             end = f"the command ended with {done.returncode}"

@@ -84,8 +84,7 @@ def broadcast(value: Tensor, shape: Sequence[int]) -> Elements:
     _, own, elements = value
     first = len(shape) - len(own)
     return {
-        at: elements[tuple(0 if n == 1 else i for i, n in zip(at[first:], own, strict=True))]
-        for at in places(shape)
+        at: elements[tuple(0 if n == 1 else i for i, n in zip(at[first:], own, strict=True))] for at in places(shape)
     }
 
 
@@ -113,8 +112,7 @@ def summed(value: Tensor, dims: list[int], keepdim: bool) -> Tensor:
     for dim in dims:
         size, shape = shape[dim], [*shape[:dim], 1, *shape[dim + 1 :]]
         elements = {
-            at: halving([elements[*at[:dim], i, *at[dim + 1 :]] for i in range(size)], result)
-            for at in places(shape)
+            at: halving([elements[*at[:dim], i, *at[dim + 1 :]] for i in range(size)], result) for at in places(shape)
         }
     if keepdim:
         return result, shape, elements

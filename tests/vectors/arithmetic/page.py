@@ -122,10 +122,7 @@ def _limits() -> str:
         f"| turns of a `repeat` | {MAX_TURNS:,} |",
         f"| bodies within one another | {MAX_NESTED} |",
         f"| summed dimension of a product | {MAX_SUMMED:,} |",
-        *(
-            f"| magnitude of a product's integers of {bits} bits | {largest_digit(bits):,} |"
-            for bits in BITS
-        ),
+        *(f"| magnitude of a product's integers of {bits} bits | {largest_digit(bits):,} |" for bits in BITS),
         f"| summed numbers of 22 bits in a block | {BLOCK:,} |",
     ]
     return _lines(rows)

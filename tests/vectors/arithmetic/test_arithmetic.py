@@ -84,9 +84,7 @@ def test_who_knows_the_page_alone_has_the_answers(capsys: pytest.CaptureFixture[
         ('"result"', '"error"', ", not a result"),
     ],
 )
-def test_what_is_wrong_is_told(
-    right: str, wrong: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_is_told(right: str, wrong: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     source = EXAMPLE.read_text(encoding="utf-8")
     assert right in source
     program = source.replace(right, wrong)

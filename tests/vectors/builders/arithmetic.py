@@ -57,9 +57,7 @@ def spread(count: int, stream: int, most: int) -> Array:
     return np.ldexp(ordinary(count, stream), exponents).astype(np.float32)
 
 
-def _case(
-    op: str, *operands: Array | dict[str, Any], seed: int | None = None, **attrs: Any
-) -> Case:
+def _case(op: str, *operands: Array | dict[str, Any], seed: int | None = None, **attrs: Any) -> Case:
     tensors = [value if isinstance(value, dict) else tensor(value) for value in operands]
     asked: Case = {"op": op, "attrs": attrs, "operands": tensors}
     if seed is not None:
@@ -112,7 +110,7 @@ def _casts() -> Iterator[Case]:
     ties = np.array(
         [2**24 + 1, 2**24 + 3, -(2**24) - 1, 2**53 + 1, 2**62 + 2**38, 2**62 + 2**38 + 1, 2**63 - 2**38],
         np.int64,
-    )  # fmt: skip
+    )
     for dtype in ("f32", "i64", "bool"):
         yield _case("cast", np.concatenate([FLOATS, near]), dtype=dtype)
         yield _case("cast", np.concatenate([INTEGERS, ties]), dtype=dtype)
@@ -123,9 +121,7 @@ def _functions() -> Iterator[Case]:
     for op in ("exp", "log", "tanh", "erf"):
         yield _case(op, np.concatenate([FLOATS, EDGES]))
         yield _case(op, any_bits(96, 10))
-        yield _case(
-            op, np.concatenate([ordinary(64, 11), 4 * ordinary(48, 12), 40 * ordinary(48, 13)])
-        )
+        yield _case(op, np.concatenate([ordinary(64, 11), 4 * ordinary(48, 12), 40 * ordinary(48, 13)]))
         yield _case(op, np.abs(spread(64, 14, 30)))
         hardest = np.array([int(bits, 16) for bits in _HARDEST[op].split()], np.uint32)
         yield _case(op, hardest.view(np.float32))
@@ -199,9 +195,7 @@ def _reduce() -> Iterator[Case]:
 
 def _largest(cube: Array) -> Iterator[Case]:
     zeros = np.array([[0, -0.0, -0.0], [-0.0, -0.0, 0], [-0.0, -0.0, -0.0]], np.float32)
-    missing = np.array(
-        [[1, np.nan, 3], [np.nan, np.nan, np.nan], [-np.inf, -np.inf, 2]], np.float32
-    )
+    missing = np.array([[1, np.nan, 3], [np.nan, np.nan, np.nan], [-np.inf, -np.inf, 2]], np.float32)
     equal = np.array([[1, 3, 3], [-np.inf, -np.inf, -np.inf], [5, 5, np.inf]], np.float32)
     for values in (zeros, missing, equal, INTEGERS.reshape(2, 5), np.array([[4, 9, 9]], np.int64)):
         for dim in (0, 1):
@@ -283,9 +277,7 @@ def _product_of(bits: int) -> Iterator[Case]:
     yield _case("matmul", rows, np.eye(7, dtype=np.float32), bits=bits)
     yield _case("matmul", np.eye(7, dtype=np.float32), columns, bits=bits)
     yield _case("matmul", rows[:, :2].copy(), columns[:2] * np.float32(2.0**-20), bits=bits)
-    mixed = np.array(
-        [[1, 2, 3], [np.nan, 0, 0], [np.inf, 1, 0], [0, -0.0, 0], [-1, 1e-45, 2]], np.float32
-    )
+    mixed = np.array([[1, 2, 3], [np.nan, 0, 0], [np.inf, 1, 0], [0, -0.0, 0], [-1, 1e-45, 2]], np.float32)
     yield _case("matmul", mixed, np.ascontiguousarray(mixed.T), bits=bits)
     outliers = np.array([[1e30, 1, 1e-30], [1e-45, 3e-45, 1e-44], [3e38, 3e38, 3e38]], np.float32)
     yield _case("matmul", outliers, np.ascontiguousarray(outliers.T), bits=bits)
@@ -301,9 +293,7 @@ def _product_of(bits: int) -> Iterator[Case]:
 
 def _windows() -> Iterator[Case]:
     x = spread(96, 56, 6).reshape(4, 4, 6)
-    form: dict[str, Any] = {
-        "starts": [1, 3], "strides": [1, 2], "counts": [2, 2], "kernel": [2, 3], "steps": [1, -1]
-    }  # fmt: skip
+    form: dict[str, Any] = {"starts": [1, 3], "strides": [1, 2], "counts": [2, 2], "kernel": [2, 3], "steps": [1, -1]}
     hostile = np.where(np.arange(96).reshape(x.shape) % 31 == 7, np.float32(np.nan), x)
     for bits in BITS:
         for value in (x, hostile):
@@ -318,9 +308,7 @@ def _windows() -> Iterator[Case]:
     signs = np.repeat(np.array([most, most, -most, -most], np.float32), BLOCK)
     signs[BLOCK] -= 1
     odd = tensor(np.array([most - 1], np.float32), (1, 4 * BLOCK))
-    long: dict[str, Any] = {
-        "starts": [0], "strides": [1], "counts": [4 * BLOCK], "kernel": [1], "steps": [1]
-    }  # fmt: skip
+    long: dict[str, Any] = {"starts": [0], "strides": [1], "counts": [4 * BLOCK], "kernel": [1], "steps": [1]}
     yield _case("matmul_windows", signs[None, None], odd, bits=22, transposed=True, **long)
 
 

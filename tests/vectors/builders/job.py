@@ -49,10 +49,7 @@ def build_job() -> Any:
     with TemporaryDirectory() as folder:
         job = write_job(Path(folder), _source())
         paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-        files = {
-            path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest()
-            for path in paths
-        }
+        files = {path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest() for path in paths}
         document = json.loads((Path(folder) / DOCUMENT).read_bytes())
     return {
         "job_id": job.id.hex(),

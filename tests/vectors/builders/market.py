@@ -213,11 +213,7 @@ def _settled(market: Market, order_id: bytes) -> None:
 def _bids_and_cancel(market: Market) -> None:
     """Bids placed, changed and withdrawn, and an order that none of them takes."""
     chain = market.chain
-    (_, bid_id), *_ = (
-        chain.ok(bid("v2", price=2 * PRICE, regions=("de", "fr"), min_work=1_000))
-        .tx_results[0]
-        .responses
-    )
+    (_, bid_id), *_ = chain.ok(bid("v2", price=2 * PRICE, regions=("de", "fr"), min_work=1_000)).tx_results[0].responses
     wanted = Conditions(device_class="cpu", memory=1, regions=("de",), tiers=("exact",))
     order_id = market.submit(submit("dave", price_limit=PRICE // 2, conditions=wanted))
     chain.ok(MsgChangeBid("v2", bid_id, PRICE, 10**11, 5_000))

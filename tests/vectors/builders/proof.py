@@ -65,9 +65,7 @@ def build_commitments() -> Any:
                 "index": index,
                 "step": 1_000 + index,
                 "boundary_root": digest("boundary", index).hex(),
-                "leaf": commitment.leaf_hash(
-                    TraceLeaf(index, 1_000 + index, digest("boundary", index))
-                ).hex(),
+                "leaf": commitment.leaf_hash(TraceLeaf(index, 1_000 + index, digest("boundary", index))).hex(),
             }
             for index in (1, 2, 3)
         ],
@@ -83,9 +81,7 @@ def build_commitments() -> Any:
         "possession": {
             "order_id": digest("order").hex(),
             "order_key": (b"\x02" + digest("order key")).hex(),
-            "sign_bytes": commitment.possession_sign_bytes(
-                digest("order"), b"\x02" + digest("order key")
-            ).hex(),
+            "sign_bytes": commitment.possession_sign_bytes(digest("order"), b"\x02" + digest("order key")).hex(),
         },
         "answer": {
             "seed": digest("seed").hex(),
@@ -124,12 +120,12 @@ def build_lot() -> Any:
     beacon = digest("beacon")
     seed = lots.seed("audit", CLAIM.order_id, beacon)
     stakes = [0, 1, 10**6, 10**12, 7 * 10**11, 10**30]
-    shares = [panels.Extent(0, 1, 4), panels.Extent(1, 2, 6), panels.Extent(5, 1, 1)]
+    shares = [panels.ShareExtent(0, 1, 4), panels.ShareExtent(1, 2, 6), panels.ShareExtent(5, 1, 1)]
     ends = [Place(AuditKind.SEGMENT, 1, 2, 3), Place(AuditKind.SEGMENT, 5, 1, 0)]
     stopped = [
         shares[0],
-        panels.Extent(1, 2, 3, ends[0]),
-        panels.Extent(5, 1, 0, ends[1]),
+        panels.ShareExtent(1, 2, 3, ends[0]),
+        panels.ShareExtent(5, 1, 0, ends[1]),
     ]
     return {
         "purpose": "audit",
@@ -143,7 +139,5 @@ def build_lot() -> Any:
         "places": [to_plain(place) for place in panels.draw_places(seed, shares, 4)],
         "all_places": [to_plain(place) for place in panels.draw_places(seed, shares, 11)],
         "stopped_shares": [to_plain(share) for share in stopped],
-        "stopped_places": [
-            to_plain(place) for place in panels.draw_places(seed, stopped, 4, ends[0])
-        ],
+        "stopped_places": [to_plain(place) for place in panels.draw_places(seed, stopped, 4, ends[0])],
     }

@@ -24,10 +24,7 @@ def build() -> Any:
         name: {
             "seed": SEED,
             "weights": list(weights),
-            "drawn": [
-                {"position": position, "rows": _rows(weights, position, count)}
-                for position, count in PLACES
-            ],
+            "drawn": [{"position": position, "rows": _rows(weights, position, count)} for position, count in PLACES],
         }
         for name, weights in WEIGHTS.items()
     }

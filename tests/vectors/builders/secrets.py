@@ -100,9 +100,7 @@ def build_vrf() -> Any:
     """Return values of two keys for several messages, with their proofs."""
     return {
         "cases": [
-            _value(key, message)
-            for key in (ACCOUNT, VALIDATOR)
-            for message in (b"", b"message", bytes(range(256)))
+            _value(key, message) for key in (ACCOUNT, VALIDATOR) for message in (b"", b"message", bytes(range(256)))
         ]
     }
 

@@ -60,8 +60,7 @@ def _rounds(loaded: LoadedJob, executor: Backend) -> Iterator[Any]:
     local: list[State] = [loaded.local_state] * SLOTS
     for number in range(loaded.job.document.rounds):
         shares = [
-            train_share(loaded, RoundSlot(number, slot), state, local[slot], backend=executor)
-            for slot in range(SLOTS)
+            train_share(loaded, RoundSlot(number, slot), state, local[slot], backend=executor) for slot in range(SLOTS)
         ]
         ended = aggregate(loaded, state, [share.update for share in shares], executor)
         state, local = ended.state, [share.local_out for share in shares]
@@ -123,9 +122,7 @@ def _source(kind: str) -> JobSource:
 
 def _going_on(source: JobSource) -> JobSource:
     """Return a job of one round that begins in the midst of an epoch, at the fifth step."""
-    locals_: list[State] = [
-        {**source.local_state, "m": np.array([0.5, -slot], np.float32)} for slot in range(SLOTS)
-    ]
+    locals_: list[State] = [{**source.local_state, "m": np.array([0.5, -slot], np.float32)} for slot in range(SLOTS)]
     return replace(source, rounds=1, first_step=5, local_state=locals_[0], slot_states=locals_)
 
 

@@ -113,15 +113,11 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
         inner.append(state.root)
 
     try:
-        replayed = replay_from(
-            job, asked.part, asked.index, start, backend_named(asked.backend), follow
-        )
+        replayed = replay_from(job, asked.part, asked.index, start, backend_named(asked.backend), follow)
     except StepFailed as error:
         # what the last step began with is no longer there: it is made again
         digest = EXACT.digest(asked.seed, inner, _before(job, asked))
-        return Recomputed(
-            fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step
-        )
+        return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step)
     states_reached = replayed.global_state, replayed.local_state
     return _finished(replayed.boundary.root, asked.seed, inner, *states_reached)
 

@@ -114,11 +114,7 @@ def check_change_bid(ctx: Context, message: MsgChangeBid) -> Bid:
 def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
     """Replace price, capacity and expiry; the book sees the bid as new, and what is sold of it stays sold."""
     expires_at = ctx.clock + message.duration
-    if (
-        message.price > bid.offer.price
-        or message.capacity < bid.capacity
-        or expires_at < bid.expires_at
-    ):
+    if message.price > bid.offer.price or message.capacity < bid.capacity or expires_at < bid.expires_at:
         mark_worsened(ctx, bid.validator)
     cancel(ctx, bid.expires_at, BID_DUE, bid.id)
     changed = replace(

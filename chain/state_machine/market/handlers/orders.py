@@ -90,11 +90,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, ORDER_DUE, order.id)
     ctx.responses.append(("order_id", order.id))
-    ctx.emit(
-        OrderSubmitted(
-            order=order.id, consumer=order.consumer, deposit=message.deposit, record=order
-        )
-    )
+    ctx.emit(OrderSubmitted(order=order.id, consumer=order.consumer, deposit=message.deposit, record=order))
     open_order(ctx, order)
 
 

@@ -35,7 +35,7 @@ from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckedClose:
     """What the check found: the order, the leg, and the accepted shares in slot order, with their roots."""
 
     order: Order
@@ -53,14 +53,12 @@ def check_stateless(message: MsgCloseRound) -> None:
         raise Refusal(BAD_FIELD, "stopped", reason, "send one of the two")
 
 
-def check_state(ctx: Context, message: MsgCloseRound) -> Found:
+def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
     """One share is named for each slot of the order, and stands; all are drawn, and committed to these roots.
 
     The cheapest check comes first, and no share is read while one that is named does not stand.
     """
-    order, leg = get_assigned(
-        ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
-    )
+    order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
     if is_far_ahead(order, leg):
         reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
@@ -77,7 +75,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
     for share, accepted in zip(shares, message.shares, strict=True):
         _check_roots(ctx, order, leg, share, accepted.roots)
     roots = (accepted.roots for accepted in message.shares)
-    return Found(order, leg, tuple(zip(shares, roots, strict=True)))
+    return CheckedClose(order, leg, tuple(zip(shares, roots, strict=True)))
 
 
 def _check_handover(order: Order, message: MsgCloseRound) -> None:
@@ -85,9 +83,7 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
     every = order.params.handover_every
     due = message.stopped is None and is_handover(order.terms, every, message.round)
     if due and not message.ciphertext_root:
-        reason = (
-            f"is empty, and round {message.round} hands over: each {every}th does, and the last"
-        )
+        reason = f"is empty, and round {message.round} hands over: each {every}th does, and the last"
         remedy = "encrypt the states that it leaves, and send their root"
         raise Refusal(BAD_FIELD, "ciphertext_root", reason, remedy)
     if message.ciphertext_root and not due:
@@ -121,9 +117,7 @@ def _check_ends(order: Order, message: MsgCloseRound) -> None:
         reason = f"share {stop.slot}/{stop.issue} ends where the job stopped"
         raise Refusal(BAD_FIELD, "stopped", reason, f"name {_name(stop)} instead of next_root")
     if message.stopped is not None and message.stopped != stop:
-        reason = (
-            f"is {_name(message.stopped)}, and by its shares the round stopped at {_name(stop)}"
-        )
+        reason = f"is {_name(message.stopped)}, and by its shares the round stopped at {_name(stop)}"
         raise Refusal(BAD_FIELD, "stopped", reason, "name the first place that has no result")
 
 
@@ -143,16 +137,14 @@ def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
 def _check_roots(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> None:
     """Refuse roots that are not those that the share's provider committed to."""
     claim = share.claim
-    made = make_commitment(
-        ctx, order, claim.key, claim.provider, leg.global_in, share.local_in, roots
-    )
+    made = make_commitment(ctx, order, claim.key, claim.provider, leg.global_in, share.local_in, roots)
     if made != claim.commitment:
         reason = f"the roots of share {claim.slot}/{claim.issue} do not hash to its commitment"
         remedy = "send what its provider delivered, or reject it"
         raise Refusal(BAD_PROOF, "shares", reason, remedy)
 
 
-def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
+def apply(ctx: Context, message: MsgCloseRound, found: CheckedClose) -> None:
     """Accept the shares, open the next round from the new state, and start the window and the panel.
 
     Behind the last round nothing opens, nor behind one in which the job stopped: the order is proven.
@@ -228,7 +220,7 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
     return work
 
 
-def weigh(ctx: Context, _: MsgCloseRound, __: Found) -> int:
+def weigh(ctx: Context, _: MsgCloseRound, __: CheckedClose) -> int:
     """Return the gas of opening the panel: there may be room for it."""
     return weigh_ask(ctx)
 

@@ -40,7 +40,7 @@ VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckedCommit:
     """What the check found: the order, the leg, and the shares to reject with their reasons."""
 
     order: Order
@@ -58,16 +58,12 @@ def check_stateless(message: MsgCommitTraces) -> None:
     for rejection in message.rejections:
         if rejection.reason not in VERDICTS:
             known = [int(reason) for reason in VERDICTS]
-            raise Refusal(
-                BAD_FIELD, "rejections.reason", f"{rejection.reason} is none", f"one of {known}"
-            )
+            raise Refusal(BAD_FIELD, "rejections.reason", f"{rejection.reason} is none", f"one of {known}")
 
 
-def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
+def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
     """The signer runs this round of the order, and every share to reject stands."""
-    order, leg = get_assigned(
-        ctx, message.order_id, message.leg, message.validator, LegState.RUNNING
-    )
+    order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
     rejected = []
     for rejection in message.rejections:
@@ -78,10 +74,10 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
             reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
             raise Refusal(WRONG_STATE, "rejections", reason, "reject only shares that stand")
         rejected.append((share, ShareReason(rejection.reason)))
-    return Found(order, leg, tuple(rejected))
+    return CheckedCommit(order, leg, tuple(rejected))
 
 
-def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
+def apply(ctx: Context, message: MsgCommitTraces, found: CheckedCommit) -> None:
     """Reject, then commit what holds; the seed for it comes from the blocks after this one."""
     order, leg = found.order, found.leg
     for share, reason in found.rejected:
@@ -126,12 +122,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
 def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
     """Tell whether the claim is an issue of a share of this round."""
     claim = signed.claim
-    return (
-        claim.order_id == order.id
-        and claim.leg == leg.number
-        and claim.round == leg.round
-        and claim.issue > 0
-    )
+    return claim.order_id == order.id and claim.leg == leg.number and claim.round == leg.round and claim.issue > 0
 
 
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:
@@ -177,6 +168,4 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
     )
 
 
-HANDLER = Handler(
-    message=MsgCommitTraces, check_state=check_state, apply=apply, check_fields=check_stateless
-)
+HANDLER = Handler(message=MsgCommitTraces, check_state=check_state, apply=apply, check_fields=check_stateless)

@@ -25,7 +25,7 @@ from pol.rules.tiers.table import tier_of
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckedAnswer:
     """What the check found: the panel, the signer's seat of its stage, and what leaves show of places."""
 
     panel: Panel
@@ -33,38 +33,34 @@ class Found:
     shown: tuple[tuple[int, bytes], ...] = ()
 
 
-def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> Found:
+def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> CheckedAnswer:
     """Return the panel and the signer's seat, which has something to do in the open stage."""
     key = RoundKey(message.order_id, message.leg, message.round)
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
     if not number:
-        reason = (
-            "has no seat that waits for this: not drawn, done, too late, or not needed any more"
-        )
+        reason = "has no seat that waits for this: not drawn, done, too late, or not needed any more"
         raise Refusal(NOT_YOURS, "auditor", reason, "leave it")
     if not panel.is_open or message.stage != panel.stage:
         reason = f"the panel is in stage {panel.stage}"
         raise Refusal(WRONG_STATE, "stage", reason, "read your duties again")
-    return Found(panel, SEATS.must(ctx.store, *key, number - 1))
+    return CheckedAnswer(panel, SEATS.must(ctx.store, *key, number - 1))
 
 
 # --- MsgCommitAnswer: the hash of what a seat found ------------------------------------------------
 
 
-def check_commit_answer(ctx: Context, message: MsgCommitAnswer) -> Found:
+def check_commit_answer(ctx: Context, message: MsgCommitAnswer) -> CheckedAnswer:
     """The signer has a seat in the open stage that has not committed, in time."""
     found = _get_seat(ctx, message)
     if found.seat.commitment:
         reason = "the seat has committed"
-        raise Refusal(
-            ALREADY_EXISTS, "commitment", reason, "reveal when all have, or the time is over"
-        )
+        raise Refusal(ALREADY_EXISTS, "commitment", reason, "reveal when all have, or the time is over")
     check_before(ctx, "end of commitments", found.panel.commits_end)
     return found
 
 
-def apply_commit_answer(ctx: Context, message: MsgCommitAnswer, found: Found) -> None:
+def apply_commit_answer(ctx: Context, message: MsgCommitAnswer, found: CheckedAnswer) -> None:
     """Keep the commitment; when all seats have committed, they reveal."""
     apply_commit(ctx, found.panel, found.seat, message.commitment)
 
@@ -99,7 +95,7 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
         raise Refusal(BAD_FIELD, f"{field}.step", "is for what stopped", "leave it out")
 
 
-def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> Found:
+def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
     """The answers are those that the seat committed to, in time, of its places; leaves are in the accepted traces."""
     found = _get_seat(ctx, message)
     panel, seat = found.panel, found.seat
@@ -121,12 +117,8 @@ def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> Found:
     if any(answer.place not in asked for answer in message.answers):
         reason = "name a place that the seat is not asked about"
         raise Refusal(BAD_FIELD, "answers", reason, "answer those of your duty")
-    shown = tuple(
-        (leaf.place, leaf.leaf.boundary_root)
-        for leaf in message.leaves
-        if _check_shown(ctx, panel, leaf)
-    )
-    return Found(panel, seat, shown)
+    shown = tuple((leaf.place, leaf.leaf.boundary_root) for leaf in message.leaves if _check_shown(ctx, panel, leaf))
+    return CheckedAnswer(panel, seat, shown)
 
 
 def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
@@ -151,7 +143,7 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
     return True
 
 
-def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, found: Found) -> None:
+def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, found: CheckedAnswer) -> None:
     """Keep the answers, and what leaves show; when all who committed have revealed, the stage ends."""
     apply_reveal(ctx, found.panel, found.seat, message.answers, found.shown)
 

@@ -36,18 +36,14 @@ def test_an_order_asks_for_anything_but_the_tier_by_default() -> None:
 def test_an_order_states_its_conditions() -> None:
     given = "--device-class cpu --memory 8GiB --regions fr,de --tier exact --price-limit 7uassay --deadline 2h"
     request = run(condition_options, read_request, *given.split(), "--no-rematch")
-    assert request.conditions == Conditions(
-        device_class="cpu", memory=8 << 30, regions=("de", "fr"), tiers=("exact",)
-    )
+    assert request.conditions == Conditions(device_class="cpu", memory=8 << 30, regions=("de", "fr"), tiers=("exact",))
     assert (request.price_limit, request.deadline, request.rematch) == (7, 7_200, False)
 
 
 def test_an_order_allows_several_tiers_and_a_bid_offers_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert run(condition_options, read_request, "--tier", "gold").endswith(
-        "'gold' is not 'exact'.\n"
-    )
+    assert run(condition_options, read_request, "--tier", "gold").endswith("'gold' is not 'exact'.\n")
     monkeypatch.setitem(conditions._TYPES, OptionKind.TIER, click.Choice(["exact", "other"]))
     request = run(condition_options, read_request, "--tier", "other", "--tier", "exact")
     assert request.conditions.tiers == ("other", "exact")

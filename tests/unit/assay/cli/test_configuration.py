@@ -60,9 +60,7 @@ def test_people_see_it_too(tmp_path: Path) -> None:
         ({"node": 7}, "there is no key node"),
     ],
 )
-def test_what_is_wrong_is_named_before_anything_starts(
-    tmp_path: Path, tables: dict[str, Any], says: str
-) -> None:
+def test_what_is_wrong_is_named_before_anything_starts(tmp_path: Path, tables: dict[str, Any], says: str) -> None:
     write(tmp_path, **tables)
     ran = assay("node", "start", home=tmp_path)
     assert says in ran.refusal
@@ -70,9 +68,7 @@ def test_what_is_wrong_is_named_before_anything_starts(
 
 
 def test_a_variable_that_is_wrong_is_named(tmp_path: Path) -> None:
-    assert assay("config", "show", home=tmp_path, ASSAY_NODE="here").refusal.startswith(
-        "ASSAY_NODE: "
-    )
+    assert assay("config", "show", home=tmp_path, ASSAY_NODE="here").refusal.startswith("ASSAY_NODE: ")
 
 
 def test_the_table_is_whole() -> None:

@@ -13,18 +13,24 @@ from safetensors.numpy import save_file
 from safetensors.torch import save_model
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from pol.capture.author.hugging_face import FineTuning, fine_tuning
+from pol.capture.build import build_job
+from pol.capture.loading import load_result
 from pol.errors import JobError
 from pol.job.load import load_job
 from pol.local.run import run_locally
-from pol.tracing.build import build_job
-from pol.tracing.hugging_face import FineTuning, fine_tuning
-from pol.tracing.loading import load_result
 from tests.unit.assay.support import Ran, assay
 
 CONFIG: dict[str, Any] = {
-    "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 60, "n_positions": 16,
-    "bos_token_id": 0, "eos_token_id": 0,
-}  # fmt: skip
+    "model_type": "gpt2",
+    "n_layer": 1,
+    "n_embd": 8,
+    "n_head": 2,
+    "vocab_size": 60,
+    "n_positions": 16,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 
 
 @pytest.fixture
@@ -75,9 +81,7 @@ def test_from_a_configuration_to_a_result_and_on(files: Path) -> None:
         ({"n_positions": 4}, "more than the model's 4"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_refused(
-    files: Path, changed: dict[str, Any], reason: str
-) -> None:
+def test_a_configuration_that_does_not_fit_is_refused(files: Path, changed: dict[str, Any], reason: str) -> None:
     (files / "config.json").write_text(json.dumps({**CONFIG, **changed}))
     done = _built(files)
     assert reason in done.refusal
@@ -153,10 +157,17 @@ def test_a_tokenizer_that_is_not_read_is_not_passed_over(files: Path) -> None:
 
 def test_experts_are_trained(files: Path) -> None:
     config = {
-        "model_type": "mixtral", "vocab_size": 60, "hidden_size": 8, "intermediate_size": 8,
-        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "num_local_experts": 3, "num_experts_per_tok": 2, "max_position_embeddings": 16,
-    }  # fmt: skip
+        "model_type": "mixtral",
+        "vocab_size": 60,
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "num_local_experts": 3,
+        "num_experts_per_tok": 2,
+        "max_position_embeddings": 16,
+    }
     (files / "config.json").write_text(json.dumps(config))
     done = _built(files)
     assert done.code == 0, done.err
@@ -187,9 +198,7 @@ def test_a_result_goes_into_the_model_that_the_options_make(files: Path) -> None
         ({"rank": 0}, "no rank"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(
-    files: Path, changed: dict[str, Any], reason: str
-) -> None:
+def test_numbers_that_cannot_be_are_refused(files: Path, changed: dict[str, Any], reason: str) -> None:
     with pytest.raises(JobError, match=reason):
         fine_tuning(replace(FineTuning(model=files, text=files / "text.txt"), **changed))
 

@@ -173,7 +173,7 @@ def test_build_without_torch_names_the_remedy(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.touch()
     gone = {name: None for name in sys.modules if name.partition(".")[0] == "torch"}
-    tracing = [name for name in sys.modules if name.startswith("pol.tracing.")]
+    tracing = [name for name in sys.modules if name.startswith("pol.capture.")]
     with patch.dict(sys.modules, gone | {"torch": None}):
         for name in tracing:
             del sys.modules[name]
@@ -184,13 +184,9 @@ def test_build_without_torch_names_the_remedy(tmp_path: Path) -> None:
 def test_a_folder_is_made_before_the_work_and_taken_away_where_it_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file, out = tmp_path / "job.py", tmp_path / "out"
-    file.write_text(
-        f"from pathlib import Path\ndef job():\n    return Path({str(out)!r}).is_dir()\n"
-    )
+    file.write_text(f"from pathlib import Path\ndef job():\n    return Path({str(out)!r}).is_dir()\n")
     assert "job() returned bool" in assay("job", "build", file, "-o", out).refusal
     assert not out.exists()
-    file.write_text(
-        f"from pathlib import Path\ndef job():\n    return {{}}[Path({str(out)!r}).is_dir()]\n"
-    )
+    file.write_text(f"from pathlib import Path\ndef job():\n    return {{}}[Path({str(out)!r}).is_dir()]\n")
     assert "KeyError: True" in assay("job", "build", file, "-o", out).refusal
     assert "a part of it is a file" in assay("job", "build", file, "-o", file / "out").refusal

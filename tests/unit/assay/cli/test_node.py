@@ -63,9 +63,7 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
         ("beta", second, STAKE),
     }
     assert genesis.params.of(ProofParams).auditors == 1, "one other validator can audit"
-    joined = made(
-        beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"], "--grpc-port", "4629"
-    )
+    joined = made(beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"], "--grpc-port", "4629")
     config = tomllib.loads((beta / "config.toml").read_text())
     assert config["node_address"] == "127.0.0.1:4629", "what the second step says holds"
     for name in ("key", "beacon_key"):
@@ -74,9 +72,7 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
         assert beacon_keys_path(home).stat().st_mode & 0o777 == 0o600
     assert genesis_path(beta).read_bytes() == genesis_path(alpha).read_bytes()
     comet = tomllib.loads((beta / "node/config/config.toml").read_text())
-    assert comet["p2p"]["laddr"].endswith(":4627"), (
-        "and what the first one said, where it is silent"
-    )
+    assert comet["p2p"]["laddr"].endswith(":4627"), "and what the first one said, where it is silent"
     again = run(beta, "node", "init", "beta", "--genesis", found["genesis"])
     assert "has a validator key already" in again.refusal
 
@@ -108,9 +104,7 @@ def test_addresses_of_a_home_change_and_the_rest_stays(tmp_path: Path) -> None:
     make_key(tmp_path, "op")
     first = made(tmp_path, "a", "--new-chain", "assay-local-1", "--grpc-port", 3)
     path = tmp_path / "node/config/config.toml"
-    path.write_text(
-        path.read_text().replace('timeout_commit = "1000ms"', 'timeout_commit = "77ms"')
-    )
+    path.write_text(path.read_text().replace('timeout_commit = "1000ms"', 'timeout_commit = "77ms"'))
     second = made(tmp_path, "a", "--host", "::1", "--p2p-port", 9)
     assert second["key"] == first["key"]
     assert second["peer"].endswith("@[::1]:9")
@@ -151,9 +145,7 @@ def test_what_is_no_peer_is_refused(tmp_path: Path, peers: str, says: str) -> No
         (("--stake", "1.5"), "1.5 is not an amount"),
     ],
 )
-def test_what_is_not_a_founder_is_refused(
-    tmp_path: Path, words: tuple[str, ...], says: str
-) -> None:
+def test_what_is_not_a_founder_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     own = make_key(tmp_path, "op")
     given = [word.replace("OWN", own) for word in words]
     ran = run(tmp_path, "node", "init", "alpha", "--new-chain", "assay-local-1", *given)

@@ -52,9 +52,7 @@ class Node(ChainClient):
             case OrderRequest():
                 self.looks += 1
                 if self.looks > 1 and self.closed:
-                    return s.with_order(
-                        s.order(), state=OrderState.CLOSED, close_reason=self.closed
-                    )
+                    return s.with_order(s.order(), state=OrderState.CLOSED, close_reason=self.closed)
                 if self.looks > 1:
                     os.kill(os.getpid(), self.number)
                 return s.order()
@@ -105,15 +103,11 @@ def test_a_watch_ends_as_its_order_did(
     assert re.match(rf"\d\d:\d\d:\d\d {reason.name.lower()} .* is over$", last)
 
 
-def test_orders_are_listed_by_age_with_job_and_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_orders_are_listed_by_age_with_job_and_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def order(number: int, opened: int, reason: int = 0) -> Order:
         changes: dict[str, Any] = {"state": OrderState.CLOSED, "close_reason": reason}
         known: Any = s.with_order(s.order(), **(changes if reason else {})).order
-        found: Order = replace(
-            known, id=bytes([number]) * 32, opened_at=opened, opened_height=opened
-        )
+        found: Order = replace(known, id=bytes([number]) * 32, opened_at=opened, opened_height=opened)
         return found
 
     orders = (order(1, 10), order(2, 40, CloseReason.EXPIRED), order(3, 30))
@@ -123,9 +117,7 @@ def test_orders_are_listed_by_age_with_job_and_reason(
     remember(tmp_path, OrderNote(order_id=orders[2].id, job=tmp_path / "mine", key=""))
     shown = assay("order", "list", home=tmp_path).out
     rows = [
-        [cell.strip() for cell in line.strip("│").split("│")]
-        for line in shown.splitlines()
-        if line.startswith("│")
+        [cell.strip() for cell in line.strip("│").split("│")] for line in shown.splitlines() if line.startswith("│")
     ]
     assert [row[:4] for row in rows] == [
         ["020202020202", "-", "10 s ago", "expired"],
@@ -158,17 +150,11 @@ def test_bids_can_be_read_on_a_narrow_screen(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.parametrize(
-    ("clock", "left"), [(1_000, "7.0 days"), (7 * DAY, "16.7 min"), (10**9, "0 s")]
-)
+@pytest.mark.parametrize(("clock", "left"), [(1_000, "7.0 days"), (7 * DAY, "16.7 min"), (10**9, "0 s")])
 def test_a_bid_says_how_long_it_stands_and_what_is_left_of_it(clock: int, left: str) -> None:
     offer = Offer(price=9 * 10**11, slot_speed=10**9, slots=1, device_class="cpu", max_work=10**15)
     bid = Bid(b"\x13" * 32, "assay1v", offer, 10**13, 7 * DAY + 1_000, 1, reserved=4 * 10**12)
-    (row,) = [
-        line
-        for line in shown(bid_table([BackedBid(bid, 10**12)], clock)).splitlines()
-        if "1313" in line
-    ]
+    (row,) = [line for line in shown(bid_table([BackedBid(bid, 10**12)], clock)).splitlines() if "1313" in line]
     cells = [cell.strip() for cell in row.strip("│").split("│")]
     assert cells[-1] == left
     assert "6 TFLOP" in cells
@@ -187,9 +173,7 @@ def test_a_bid_that_is_placed_says_what_its_stake_backs(backed: int, told: str) 
 
 def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
     said: list[str] = []
-    offered = replace(
-        Quote(s.terms(), SimulateMatchResponse((), ()), local_params()), cheapest=9 * 10**11
-    )
+    offered = replace(Quote(s.terms(), SimulateMatchResponse((), ()), local_params()), cheapest=9 * 10**11)
     telling = Telling(said.append, lambda: offered, lambda: 40, [])
     waits: Any = s.with_order(s.order(), state=OrderState.OPEN, unmatched=(("price", 3),))
     taken = s.with_order(s.order(), state=OrderState.MATCHED)
@@ -214,9 +198,7 @@ def test_what_an_order_locked_is_what_the_rows_of_it_say() -> None:
     found = summarise(
         replace(
             s.order(),
-            escrow=Escrow(
-                s.ORDER_ID, (Depositor("a", 5, 7, 11), Depositor("b", 1, 2, 3)), (), withheld=4
-            ),
+            escrow=Escrow(s.ORDER_ID, (Depositor("a", 5, 7, 11), Depositor("b", 1, 2, 3)), (), withheld=4),
         )
     )
     assert (found.paid, found.refunded, found.locked, found.withheld) == (9, 14, 6, 4)

@@ -56,9 +56,7 @@ def test_a_stage_is_a_line_and_its_seconds_run_on_a_terminal(
         tell("loading")
         tell("tracing [x] of 3")
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
-    assert [
-        line for line in re.split(r"[\r\n]+", shown) if line in ("loading", "tracing [x] of 3")
-    ] == [
+    assert [line for line in re.split(r"[\r\n]+", shown) if line in ("loading", "tracing [x] of 3")] == [
         "loading",
         "tracing [x] of 3",
     ]
@@ -66,9 +64,7 @@ def test_a_stage_is_a_line_and_its_seconds_run_on_a_terminal(
 
 
 def test_a_table_without_rows_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("text").result(
-        [], [table("Bids", ("bid", "price"), []), table("Keys", ("name",), [("k",)])]
-    )
+    Output("text").result([], [table("Bids", ("bid", "price"), []), table("Keys", ("name",), [("k",)])])
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "Bids: none"
     assert len(told) > 3

@@ -27,9 +27,17 @@ def test_status_of_a_home_where_none_ran(tmp_path: Path) -> None:
 
 def test_status(tmp_path: Path) -> None:
     share = {
-        "order": "ab" * 32, "leg": 1, "round": 2, "slot": 0, "issue": 1, "stage": "training",
-        "step": 30, "steps": 80, "loss": 0.5, "text": "",
-    }  # fmt: skip
+        "order": "ab" * 32,
+        "leg": 1,
+        "round": 2,
+        "slot": 0,
+        "issue": 1,
+        "stage": "training",
+        "step": 30,
+        "steps": 80,
+        "loss": 0.5,
+        "text": "",
+    }
     home = tmp_path / "provider"
     home.mkdir()
     write_status(home, {**STATUS, "shares": [share], "orders": [share["order"]]})
@@ -49,9 +57,7 @@ def _shows_a_provider_that_runs(tmp_path: Path, share: dict[str, Any]) -> None:
     assert "earned 0.012345 ASSAY" in ran.out
     assert "computing with native avx2" in ran.out
     assert "30/80" in ran.out
-    told = assay(
-        "provider", "status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path
-    ).json
+    told = assay("provider", "status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path).json
     assert told["running"]
     assert told["pid"] == os.getpid()
     assert told["shares"] == [share]
@@ -112,9 +118,16 @@ def test_the_node_is_the_one_that_the_daemon_was_started_with(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "\x00" * 9, json.dumps({**STATUS, "earned": "much"}),
-     json.dumps({**STATUS, "shares": [{}]}), json.dumps({**STATUS, "shares": [7]})],
-)  # fmt: skip
+    [
+        "",
+        "[]",
+        "{}",
+        "\x00" * 9,
+        json.dumps({**STATUS, "earned": "much"}),
+        json.dumps({**STATUS, "shares": [{}]}),
+        json.dumps({**STATUS, "shares": [7]}),
+    ],
+)
 def test_status_of_a_damaged_file_is_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(text)

@@ -14,9 +14,9 @@ import pytest
 from assay.cli.health import (
     FREE_BYTES,
     LATE_SECONDS,
+    HealthProblem,
     ProviderSeen,
     Seen,
-    Trouble,
     idle_validator,
     problems,
 )
@@ -48,9 +48,16 @@ ME, OTHER = (
 )
 ACCOUNT = AccountResponse(Account(ME.operator, 0, 0, b""), 7, BondAccount(ME.operator, 0, ()))
 WELL = Seen(
-    NOW, status=CHAIN, validators=(ME, OTHER), has_comet=True, comet=COMET, me=ME,
-    account=ACCOUNT, listens="127.0.0.1:9191", answers=True,
-)  # fmt: skip
+    NOW,
+    status=CHAIN,
+    validators=(ME, OTHER),
+    has_comet=True,
+    comet=COMET,
+    me=ME,
+    account=ACCOUNT,
+    listens="127.0.0.1:9191",
+    answers=True,
+)
 LATE = replace(
     WELL,
     status=replace(CHAIN, time_ns=NOW - 2 * LATE_SECONDS * SECOND),
@@ -59,7 +66,7 @@ LATE = replace(
 STOPPED = ProviderSeen("assay1p", False, 0, "", None)
 
 
-def troubles(seen: Seen) -> list[Trouble]:
+def troubles(seen: Seen) -> list[HealthProblem]:
     return [problem.trouble for problem in problems(seen)]
 
 
@@ -71,24 +78,24 @@ def test_a_home_that_is_well_has_none() -> None:
 @pytest.mark.parametrize(
     ("seen", "trouble"),
     [
-        (replace(WELL, away="no node answers", status=None), Trouble.NODE_AWAY),
-        (replace(WELL, comet=None), Trouble.COMET_AWAY),
-        (replace(WELL, own_chain="mine-1"), Trouble.OTHER_CHAIN),
-        (LATE, Trouble.HALTED),
-        (replace(LATE, comet=replace(COMET, time_ns=0, catching_up=True)), Trouble.CATCHING_UP),
-        (replace(WELL, now_ns=NOW - 60 * SECOND), Trouble.WRONG_CLOCK),
-        (replace(LATE, wrong_clock="the clock is ahead"), Trouble.WRONG_CLOCK),
-        (replace(WELL, comet=replace(COMET, peers=())), Trouble.NO_PEERS),
-        (replace(WELL, me=replace(ME, jailed=True)), Trouble.JAILED),
-        (replace(WELL, answers=False), Trouble.DAEMON_AWAY),
-        (replace(WELL, signed_twice="block 9 has a vote"), Trouble.SIGNED_TWICE),
-        (replace(WELL, key_user=4711), Trouble.SIGNED_TWICE),
-        (replace(WELL, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, -1),)), Trouble.OVERDUE),
-        (replace(WELL, account=replace(ACCOUNT, balance=0)), Trouble.NO_COINS),
-        (replace(WELL, free=FREE_BYTES - 1), Trouble.DISK_LOW),
+        (replace(WELL, away="no node answers", status=None), HealthProblem.NODE_AWAY),
+        (replace(WELL, comet=None), HealthProblem.COMET_AWAY),
+        (replace(WELL, own_chain="mine-1"), HealthProblem.OTHER_CHAIN),
+        (LATE, HealthProblem.HALTED),
+        (replace(LATE, comet=replace(COMET, time_ns=0, catching_up=True)), HealthProblem.CATCHING_UP),
+        (replace(WELL, now_ns=NOW - 60 * SECOND), HealthProblem.WRONG_CLOCK),
+        (replace(LATE, wrong_clock="the clock is ahead"), HealthProblem.WRONG_CLOCK),
+        (replace(WELL, comet=replace(COMET, peers=())), HealthProblem.NO_PEERS),
+        (replace(WELL, me=replace(ME, jailed=True)), HealthProblem.JAILED),
+        (replace(WELL, answers=False), HealthProblem.DAEMON_AWAY),
+        (replace(WELL, signed_twice="block 9 has a vote"), HealthProblem.SIGNED_TWICE),
+        (replace(WELL, key_user=4711), HealthProblem.SIGNED_TWICE),
+        (replace(WELL, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, -1),)), HealthProblem.OVERDUE),
+        (replace(WELL, account=replace(ACCOUNT, balance=0)), HealthProblem.NO_COINS),
+        (replace(WELL, free=FREE_BYTES - 1), HealthProblem.DISK_LOW),
     ],
 )
-def test_each_trouble_is_seen_alone(seen: Seen, trouble: Trouble) -> None:
+def test_each_trouble_is_seen_alone(seen: Seen, trouble: HealthProblem) -> None:
     assert troubles(seen) == [trouble]
 
 
@@ -101,7 +108,7 @@ def test_what_is_no_trouble() -> None:
     left = replace(STOPPED, on_chain=Provider("assay1p", "", b"", None, 0, 0))
     assert troubles(replace(WELL, provider=left)) == []
     stays = replace(STOPPED, on_chain=Provider("assay1p", "assay1v", b"", None, 0, 0, True))
-    assert troubles(replace(WELL, provider=stays)) == [Trouble.PROVIDER_STOPPED]
+    assert troubles(replace(WELL, provider=stays)) == [HealthProblem.PROVIDER_STOPPED]
 
 
 def test_a_halt_names_whose_votes_lack() -> None:
@@ -117,9 +124,7 @@ def test_a_halt_names_whose_votes_lack() -> None:
 
 OFFER = Offer(price=900_000 * 10**6, slot_speed=1)
 BID = Bid(bytes(32), ME.operator, OFFER, capacity=10, expires_at=99, placed_height=1_234)
-MEMBER = Provider(
-    "assay1p", ME.operator, b"", Capability("cpu", 5, 1, 1, expires_at=99), 0, 0, admitted=True
-)
+MEMBER = Provider("assay1p", ME.operator, b"", Capability("cpu", 5, 1, 1, expires_at=99), 0, 0, admitted=True)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +142,7 @@ MEMBER = Provider(
         ),
     ],
 )
-def test_a_validator_without_duties_says_what_it_waits_for(
-    changes: dict[str, Any], says: str
-) -> None:
+def test_a_validator_without_duties_says_what_it_waits_for(changes: dict[str, Any], says: str) -> None:
     seen = replace(WELL, **{"bids": (BID,), "providers": (MEMBER,), **changes})
     assert says in idle_validator(seen)
     assert idle_validator(replace(seen, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, 9),))) == ""
@@ -188,9 +191,15 @@ def test_the_home_of_a_solo_node(node: str, tmp_path: Path) -> None:
     assert "(solo: for development)" in ran.out
     rows = [line.split("│")[1].strip() for line in ran.out.splitlines() if line.startswith("│")]
     assert rows[:8] == [
-        "validator", "its daemon", "stake", "missed stages of panels", "coins", "duties", "its work",
+        "validator",
+        "its daemon",
+        "stake",
+        "missed stages of panels",
+        "coins",
+        "duties",
+        "its work",
         "disk",
-    ]  # fmt: skip
+    ]
     told = assay("status", "--output", "json", home=tmp_path)
     assert told.json["node"] is None
     assert [problem["code"] for problem in told.json["problems"]] == ["daemon_away"]
@@ -227,8 +236,10 @@ def test_a_provider_without_work_and_one_with_a_warning(node: str, tmp_path: Pat
     assert told.code == Exit.NEEDS_CARE
     (problem,) = told.json["problems"]
     assert problem == {
-        "code": "provider_warned", "text": "another asks", "remedy": "end one",
-    }  # fmt: skip
+        "code": "provider_warned",
+        "text": "another asks",
+        "remedy": "end one",
+    }
     assert "! another asks; end one" in alone.out
 
 
@@ -239,8 +250,13 @@ def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -
     told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
     assert told.code == Exit.NEEDS_CARE
     assert told.json["provider"] == {
-        "address": "", "pid": 0, "running": False, "on_chain": None, "idle": "", "warning": "",
-    }  # fmt: skip
+        "address": "",
+        "pid": 0,
+        "running": False,
+        "on_chain": None,
+        "idle": "",
+        "warning": "",
+    }
     ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
     assert "is stopped" in ran.out
     assert "status.json is not what a provider's daemon writes" in ran.out

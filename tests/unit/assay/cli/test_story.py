@@ -1,13 +1,13 @@
 """The demo tells each thing once, when it happened, in names that people know."""
 
-from assay.cli.story import Story, tell_cheat
+from assay.cli.story import OrderFollower, tell_cheat
 from domain.proof.reasons import ShareReason
 from tests.support.told_market import ToldMarket
 
 
 def test_the_story_of_an_order_with_a_cheat() -> None:
     market = ToldMarket()
-    story = Story("the order", {"v0": "val0", "v0p0": "ada", "v0p1": "ben"})
+    story = OrderFollower("the order", {"v0": "val0", "v0p0": "ada", "v0p1": "ben"})
     order_id = market.run()
 
     def told(loss: float | None = None) -> list[str]:
@@ -41,7 +41,7 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
 
 def test_an_leg_that_fails_is_told_once() -> None:
     market = ToldMarket()
-    story = Story("the order", {"v0": "val0", "v0p0": "ada"})
+    story = OrderFollower("the order", {"v0": "val0", "v0p0": "ada"})
     order_id = market.run()
     story.tell(market.all_of(order_id))
     market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
@@ -55,12 +55,15 @@ def test_an_leg_that_fails_is_told_once() -> None:
 def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
     names = {"assay1p": "prov0"}
     caught = {
-        "meant": "assay1p", "provider": "assay1p", "round": 0, "slot": 3, "segment": 2, "slashed": 2_693_200,
-    }  # fmt: skip
+        "meant": "assay1p",
+        "provider": "assay1p",
+        "round": 0,
+        "slot": 3,
+        "segment": 2,
+        "slashed": 2_693_200,
+    }
     told = tell_cheat(caught, names, segment_steps=5, round_steps=40)
-    assert told.startswith(
-        "the cheat: prov0 said that it had trained slot 3 of round 0, and had not;"
-    )
+    assert told.startswith("the cheat: prov0 said that it had trained slot 3 of round 0, and had not;")
     assert "drew steps 11 to 15 by lot" in told
     assert "2.6932 ASSAY of the bond are gone" in told
     assert "the update at its end" in tell_cheat(caught | {"segment": 8}, names, 5, 40)

@@ -33,8 +33,7 @@ def rewrite(job: Path, change: Callable[[dict[str, Any]], None], again: bool = T
 def sealed(job_id: bytes, share: dict[str, Any]) -> Any:
     record = codec.from_plain(ShareRecord, share)
     boundaries = tuple(
-        replace(each, root=boundary_root(each.global_root, each.local_root, each.metrics))
-        for each in record.boundaries
+        replace(each, root=boundary_root(each.global_root, each.local_root, each.metrics)) for each in record.boundaries
     )
     root = trace_root(boundaries)
     return codec.to_plain(replace(record, boundaries=boundaries, trace_root=root))
@@ -45,8 +44,11 @@ def test_show(made: Path) -> None:
     assert ran.code == 0
     value = ran.json
     assert [(s["round"], s["slot"], s["segments"]) for s in value["shares"]] == [
-        (0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2),
-    ]  # fmt: skip
+        (0, 0, 2),
+        (0, 1, 2),
+        (1, 0, 2),
+        (1, 1, 2),
+    ]
     assert not any(share["fault"] for share in value["shares"])
     assert len(value["round_roots"]) == 2
     assert "whole" in assay("trace", "show", made / "run" / "trace.json").out
@@ -130,9 +132,7 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize(("change", "reason"), FORGERIES, ids=[c.__name__ for c, _ in FORGERIES])
-def test_a_forged_trace_is_refused(
-    job: Path, change: Callable[[dict[str, Any]], None], reason: str
-) -> None:
+def test_a_forged_trace_is_refused(job: Path, change: Callable[[dict[str, Any]], None], reason: str) -> None:
     rewrite(job, change)
     ran = verify(job, "--output", "json")
     assert reason in ran.refusal
@@ -140,9 +140,7 @@ def test_a_forged_trace_is_refused(
 
 
 @pytest.mark.parametrize("change", [other_step, other_update, swapped_states])
-def test_hashes_that_do_not_fit_are_noticed_without_replay(
-    job: Path, change: Callable[[dict[str, Any]], None]
-) -> None:
+def test_hashes_that_do_not_fit_are_noticed_without_replay(job: Path, change: Callable[[dict[str, Any]], None]) -> None:
     rewrite(job, change, again=False)
     shown = assay("trace", "show", job / "run" / "trace.json", "--output", "json")
     assert bool(first(shown.json)["fault"]) == (change is not other_update)

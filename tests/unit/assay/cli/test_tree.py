@@ -79,18 +79,14 @@ def test_no_group_imports_numerics_when_it_is_looked_up() -> None:
     assert not {"torch", "numpy", "matplotlib", "sklearn"} & loaded
 
 
-@pytest.mark.parametrize(
-    "words", [["no-such-command"], ["keys"], ["keys", "add"], ["trace", "verify", "x.json"]]
-)
+@pytest.mark.parametrize("words", [["no-such-command"], ["keys"], ["keys", "add"], ["trace", "verify", "x.json"]])
 def test_wrong_usage(words: list[str]) -> None:
     ran = assay(*words)
     assert ran.code == 2
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"), [(["ordr", "list"], "order"), (["order", "lst"], "list")]
-)
+@pytest.mark.parametrize(("words", "meant"), [(["ordr", "list"], "order"), (["order", "lst"], "list")])
 def test_a_mistyped_name_gets_a_suggestion(words: list[str], meant: str) -> None:
     assert f"Did you mean '{meant}'?" in assay(*words).err
 
@@ -226,9 +222,7 @@ def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str)
 def test_help_says_that_the_beginning_of_an_id_does(what: str) -> None:
     told = f"{what.upper()} is the id of a"
     named = [
-        words
-        for words in LEAVES
-        if any(isinstance(p, click.Argument) and p.name == what for p in TREE[words].params)
+        words for words in LEAVES if any(isinstance(p, click.Argument) and p.name == what for p in TREE[words].params)
     ]
     assert named
     for words in named:
@@ -249,10 +243,7 @@ def test_an_amount_without_a_unit_is_named_in_both() -> None:
 
 def test_a_home_that_nobody_knows_is_refused() -> None:
     ran = assay("keys", "list", home="~nobody-of-this-name/x")
-    assert (
-        ran.refusal
-        == "this user has no home directory; set HOME, or name one (--home DIRECTORY, or home=)"
-    )
+    assert ran.refusal == "this user has no home directory; set HOME, or name one (--home DIRECTORY, or home=)"
 
 
 @pytest.mark.parametrize("words", [["job", "inspect"], ["job", "run"], ["console", "--job"]])

@@ -126,9 +126,7 @@ def test_verdicts_that_come_while_others_are_taken_are_right(
 
 
 @pytest.mark.parametrize("taken", [0, 1, 30])
-def test_what_is_forgotten_keeps_nobody_from_the_process(
-    state: Overlay, process: VerifierProcess, taken: int
-) -> None:
+def test_what_is_forgotten_keeps_nobody_from_the_process(state: Overlay, process: VerifierProcess, taken: int) -> None:
     ahead = Ahead(TxDecoder(), SignatureVerifier(verify_cases=process.verify))
     for forget in (ahead.forget, lambda: ahead.fetch(state, "chain", [])):
         ahead.fetch(state, "chain", MIXED)
@@ -166,9 +164,7 @@ def test_who_takes_and_who_forgets_at_the_same_time_get_no_wrong_verdict(
     assert not process._turn.locked()
 
 
-def test_a_bug_in_a_later_step_costs_only_the_look(
-    state: Overlay, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_in_a_later_step_costs_only_the_look(state: Overlay, caplog: pytest.LogCaptureFixture) -> None:
     def breaks(cases: Iterable[bytes]) -> Steps:
         first, *_ = cases
         yield [first]

@@ -83,9 +83,7 @@ def test_it_gives_up_after_a_bounded_number_of_failures(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_lasts_ends_at_the_first_failure_in_our_words(
-    tmp_path: Path, line: str, reason: str, remedy: str
-) -> None:
+def test_what_lasts_ends_at_the_first_failure_in_our_words(tmp_path: Path, line: str, reason: str, remedy: str) -> None:
     pids: list[int] = []
     comet = supervisor(tmp_path, f"raise SystemExit({line!r})", pids, QUICK)
     with pytest.raises(CometError) as error:
@@ -99,9 +97,7 @@ def test_why_it_ended_is_said_at_the_first_failure_and_at_the_last(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = "ERROR: listen tcp 127.0.0.1:26657: bind: address already in use"
-    with pytest.raises(
-        CometError, match=r"127\.0\.0\.1:26657 is taken by another program"
-    ) as error:
+    with pytest.raises(CometError, match=r"127\.0\.0\.1:26657 is taken by another program") as error:
         supervisor(tmp_path, f"raise SystemExit({said!r})", [], QUICK).run()
     assert "have CometBFT listen elsewhere" in error.value.remedy
     told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -110,9 +106,7 @@ def test_why_it_ended_is_said_at_the_first_failure_and_at_the_last(
 
 
 def test_words_that_nobody_knows_are_repeated(tmp_path: Path) -> None:
-    code = (
-        "import sys; print('I[] fine'); sys.exit('panic: something\\x1b[31m new\\n\\ngoroutine 1')"
-    )
+    code = "import sys; print('I[] fine'); sys.exit('panic: something\\x1b[31m new\\n\\ngoroutine 1')"
     with pytest.raises(CometError, match="panic: something") as error:
         supervisor(tmp_path, code, [], QUICK).run()
     assert "\x1b" not in str(error.value)
@@ -136,9 +130,7 @@ def test_what_an_operator_has_to_mend_is_logged_once_while_it_runs(
     assert told.startswith("a peer is on the chain a-1, and this node on b-1; compare ")
 
 
-def test_its_log_is_bounded_while_it_runs_and_across_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_log_is_bounded_while_it_runs_and_across_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "_FILE_BYTES_MAX", 1_000)
     code = "import sys; [print('I[] line', i, flush=True) for i in range(200)]; sys.exit(1)"
     with pytest.raises(CometError):

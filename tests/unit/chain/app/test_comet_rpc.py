@@ -31,11 +31,7 @@ class Comet:
                 if comet.answer is None:
                     comet.released.wait(10)
                     return
-                data = (
-                    comet.answer
-                    if isinstance(comet.answer, bytes)
-                    else json.dumps(comet.answer).encode()
-                )
+                data = comet.answer if isinstance(comet.answer, bytes) else json.dumps(comet.answer).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -96,15 +96,10 @@ def test_blocks_node_and_consensus_parameters(ledger: LedgerClient, node: SoloNo
     assert (block.height, block.chain_id) == (1, CHAIN_ID)
     assert ledger.query_latest_block().height == 2
     assert ledger.query_node_info() is not None
-    assert (
-        ledger.query_consensus_params().params.block.max_gas
-        == local_params().of(NodeParams).block_gas
-    )
+    assert ledger.query_consensus_params().params.block.max_gas == local_params().of(NodeParams).block_gas
 
 
-def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(
-    ledger: LedgerClient, node: SoloNode
-) -> None:
+def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(ledger: LedgerClient, node: SoloNode) -> None:
     """Of one message, without signature and with an empty fee; nobody can send one."""
     (reveal,) = node.engine.make_block().items
     assert isinstance(reveal, Reveal)
@@ -116,20 +111,14 @@ def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(
     assert message.Is(MsgReveal.DESCRIPTOR)
     assert MsgReveal.FromString(message.value).proof == reveal.proof
     assert (list(got.tx.signatures), got.tx.auth_info.HasField("fee")) == ([], True)
-    sent = ledger.txs.BroadcastTx(
-        BroadcastTxRequest(tx_bytes=encode_reveal(reveal.proof), mode=BROADCAST_MODE_SYNC)
-    )
+    sent = ledger.txs.BroadcastTx(BroadcastTxRequest(tx_bytes=encode_reveal(reveal.proof), mode=BROADCAST_MODE_SYNC))
     assert "is for the proposer of a block" in sent.tx_response.raw_log
     assert sent.tx_response.code == UNKNOWN_REQUEST.number
 
 
-def test_send_tokens_simulates_broadcasts_and_ends_in_a_block(
-    ledger: LedgerClient, node: SoloNode
-) -> None:
+def test_send_tokens_simulates_broadcasts_and_ends_in_a_block(ledger: LedgerClient, node: SoloNode) -> None:
     with making_blocks(node.engine):
-        sent = ledger.send_tokens(
-            Address(STRANGER.address), 12_345, "uassay", wallet(ALICE), memo="thanks"
-        )
+        sent = ledger.send_tokens(Address(STRANGER.address), 12_345, "uassay", wallet(ALICE), memo="thanks")
         sent.wait_to_complete(timeout=20, poll_period=1)
     response = sent.response
     assert response is not None
@@ -198,9 +187,7 @@ def test_a_signature_for_another_chain_is_refused(node: SoloNode) -> None:
     good.broadcast_tx(transfer(good))
 
 
-def test_too_little_gas_is_told_as_cosmpy_understands_it(
-    ledger: LedgerClient, node: SoloNode
-) -> None:
+def test_too_little_gas_is_told_as_cosmpy_understands_it(ledger: LedgerClient, node: SoloNode) -> None:
     with pytest.raises(OutOfGasError), making_blocks(node.engine):
         ledger.broadcast_tx(transfer(ledger, gas=1_000)).wait_to_complete(20, 1)
 

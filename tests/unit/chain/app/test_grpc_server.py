@@ -76,9 +76,7 @@ def test_unknown_paths_are_unimplemented(channel: grpc.Channel, path: str) -> No
     assert failure(channel, path, b"").code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_garbage_is_an_invalid_argument_on_every_path(
-    channel: grpc.Channel, node: SoloNode
-) -> None:
+def test_garbage_is_an_invalid_argument_on_every_path(channel: grpc.Channel, node: SoloNode) -> None:
     for path in build_table(node.app, node.engine):
         error = failure(channel, path, b"\xff\xff\xff\xff")
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, path
@@ -214,9 +212,7 @@ def broadcast(channel: grpc.Channel, raw: bytes, mode: int = 2) -> Any:
     return service.BroadcastTxResponse.FromString(data).tx_response
 
 
-def test_a_transaction_is_taken_once_and_found_in_its_block(
-    channel: grpc.Channel, node: SoloNode
-) -> None:
+def test_a_transaction_is_taken_once_and_found_in_its_block(channel: grpc.Channel, node: SoloNode) -> None:
     taken = broadcast(channel, transfer())
     assert taken.code == 0
     assert (broadcast(channel, transfer()).code, taken.codespace) == (19, "")
@@ -270,10 +266,7 @@ def test_a_mempool_that_does_not_answer_is_unavailable_and_no_refusal(node: Solo
 
 def test_block_mode_is_refused(channel: grpc.Channel) -> None:
     request = service.BroadcastTxRequest(tx_bytes=transfer(), mode=service.BROADCAST_MODE_BLOCK)
-    assert (
-        "BLOCK is gone"
-        in failure(channel, TX + "BroadcastTx", request.SerializeToString()).details()
-    )
+    assert "BLOCK is gone" in failure(channel, TX + "BroadcastTx", request.SerializeToString()).details()
 
 
 @pytest.mark.parametrize("text", ["", "zz", "AB", "AB" * 33, "  " + "AB" * 31])

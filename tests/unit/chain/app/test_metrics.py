@@ -193,23 +193,17 @@ def test_what_cometbft_says_is_told(node: Node) -> None:
         ("8/0/7", (3, 4), (0,)),
     ],
 )
-def test_the_votes_are_those_that_are_waited_for(
-    at: str, power: tuple[int, int], absent: tuple[int, ...]
-) -> None:
+def test_the_votes_are_those_that_are_waited_for(at: str, power: tuple[int, int], absent: tuple[int, ...]) -> None:
     state = {"height/round/step": at, "height_vote_set": VOTES}
     with comet({**ANSWERS, "consensus_state": {"round_state": state}}) as url:
         found = CometView(url).votes()
     assert found == Votes(Fraction(*power), tuple(each.to_bytes(20, "big") for each in absent))
 
 
-def test_a_cometbft_that_is_silent_for_long_makes_the_node_ill(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cometbft_that_is_silent_for_long_makes_the_node_ill(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chain.app.metrics.SILENT_SECONDS", 0.0)
     with comet({}) as url:
         look = NodeLook(node.meters, node.app, node.storage, CometView(url))
-        assert [text.partition(" for ")[0] for text in look.health()] == [
-            "CometBFT has not answered"
-        ]
+        assert [text.partition(" for ")[0] for text in look.health()] == ["CometBFT has not answered"]
         assert CometView(url).standing() is None
         assert CometView(url).votes() is None

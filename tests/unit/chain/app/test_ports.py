@@ -51,12 +51,8 @@ def test_all_taken_ports_are_named_at_once(host: str, monkeypatch: pytest.Monkey
         socket.create_server((bare(host), 0), family=family) as two,
     ):
         first, second = (each.getsockname()[1] for each in (one, two))
-        with pytest.raises(
-            HomeError, match=f"port {first} on .*, for gRPC, and port {second}"
-        ) as error:
-            check_ports(
-                {"gRPC": Port(host, first, "node.grpc_port"), "metrics": Port(host, second, "-m")}
-            )
+        with pytest.raises(HomeError, match=f"port {first} on .*, for gRPC, and port {second}") as error:
+            check_ports({"gRPC": Port(host, first, "node.grpc_port"), "metrics": Port(host, second, "-m")})
     assert "node.grpc_port; -m; `assay node init MONIKER`" in error.value.remedy
 
 

@@ -59,9 +59,7 @@ class Node:
         """Commit a block and return the codes of its results."""
         height = self.next_height
         time_ns = GENESIS_TIME_NS + height * 10**9
-        done = self.app.finalize_block(
-            height, time_ns, bytes([height]) * 32, cons_address(validator), items
-        )
+        done = self.app.finalize_block(height, time_ns, bytes([height]) * 32, cons_address(validator), items)
         self.app.commit()
         return [result.code for result in done.result.tx_results]
 
@@ -139,9 +137,7 @@ def test_a_reveal_that_is_not_due_is_refused_in_a_decided_block(node: Node) -> N
     assert node.decide(1, [transfer(4, 0, 3), node.propose(1)[0]]) == [0, UNKNOWN_REQUEST.number]
 
 
-def test_a_node_without_the_key_proposes_nothing(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_without_the_key_proposes_nothing(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     lacking = Node(0)
     assert lacking.propose(1, transfer(4, 0, 3)) == []
     assert f"lacks the beacon key {beacon_key(1).pub_key.hex()}" in caplog.text
@@ -187,9 +183,7 @@ def test_a_revoked_key_is_not_asked_for(node: Node) -> None:
     assert not node.votes(1, [reveal])
 
 
-def test_a_running_node_takes_up_a_new_key_from_its_file(
-    node: Node, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_running_node_takes_up_a_new_key_from_its_file(node: Node, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("home") / "beacon_keys.json"
     old, new = beacon_key(1), Key.generate()
     add_beacon_keys(path, old)

@@ -77,9 +77,7 @@ def test_what_this_home_signed_is_no_trouble(
 
 
 @pytest.mark.parametrize("flag", [COMMIT, NIL])
-@pytest.mark.parametrize(
-    ("signed", "round"), [((8, 0, 3), 0), ((9, 0, 3), 1), ((9, 0, 2), 0), ((0, 0, 0), 0)]
-)
+@pytest.mark.parametrize(("signed", "round"), [((8, 0, 3), 0), ((9, 0, 3), 1), ((9, 0, 2), 0), ((0, 0, 0), 0)])
 def test_a_copy_ends_at_the_first_vote_that_it_did_not_sign(
     home: Home, signed: tuple[int, int, int], flag: int, round: int
 ) -> None:
@@ -142,9 +140,7 @@ class Chain:
     ("round", "signature", "is_found"),
     [(0, b"other", True), (0, b"own", False), (1, b"other", False)],
 )
-def test_a_vote_in_the_place_of_its_own_is_noted(
-    home: Home, round: int, signature: bytes, is_found: bool
-) -> None:
+def test_a_vote_in_the_place_of_its_own_is_noted(home: Home, round: int, signature: bytes, is_found: bool) -> None:
     home.signed(9, signature=b"own")
     view = cast(CometView, Chain(round, signature))
     home.check.look(view)

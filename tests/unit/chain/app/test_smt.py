@@ -50,9 +50,7 @@ class Stored:
 
 
 keys = st.integers(0, 40).map(lambda number: b"key%d" % number)
-batches = st.lists(
-    st.dictionaries(keys, st.none() | st.binary(max_size=4), max_size=25), max_size=8
-)
+batches = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=4), max_size=25), max_size=8)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,9 +12,7 @@ from domain.events import Event
 
 
 def head(height: int, next_event: int = 1) -> ChainHead:
-    block = CommittedBlock(
-        height, height * 10**9, b"hash%d" % height, b"p" * 20, b"root%d" % height
-    )
+    block = CommittedBlock(height, height * 10**9, b"hash%d" % height, b"p" * 20, b"root%d" % height)
     return ChainHead("assay-test", block, next_event)
 
 
@@ -108,9 +106,7 @@ def test_events_are_cut_at_both_ends() -> None:
         (Maker.COMETBFT, Maker.SOLO, "start it without --solo, or make another home for --solo"),
     ],
 )
-def test_blocks_of_one_maker_are_not_for_the_other(
-    tmp_path: Path, first: Maker, second: Maker, remedy: str
-) -> None:
+def test_blocks_of_one_maker_are_not_for_the_other(tmp_path: Path, first: Maker, second: Maker, remedy: str) -> None:
     storage = Storage(tmp_path / "db")
     storage.claim(second)  # a store without blocks is free
     storage.claim(first)

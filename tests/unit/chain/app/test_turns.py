@@ -5,11 +5,11 @@ from threading import Event, Thread
 import pytest
 
 from chain.app.interfaces import UNREACHABLE
-from chain.app.turns import Turns
+from chain.app.turns import TurnQueue
 from domain.errors import Refusal
 
 
-def hold(turns: Turns) -> tuple[Thread, Event]:
+def hold(turns: TurnQueue) -> tuple[Thread, Event]:
     """Let a thread hold the turn until the event is set."""
     holds, end = Event(), Event()
 
@@ -25,7 +25,7 @@ def hold(turns: Turns) -> tuple[Thread, Event]:
 
 
 def test_one_has_a_turn_at_a_time_and_the_next_one_gets_it() -> None:
-    turns = Turns(places=2, wait_seconds=10)
+    turns = TurnQueue(places=2, wait_seconds=10)
     thread, end = hold(turns)
     end.set()
     with turns.turn():
@@ -34,10 +34,8 @@ def test_one_has_a_turn_at_a_time_and_the_next_one_gets_it() -> None:
 
 
 @pytest.mark.parametrize(("places", "wait_seconds"), [(1, 10.0), (2, 0.01)])
-def test_who_finds_no_place_or_waits_too_long_is_told_to_try_again(
-    places: int, wait_seconds: float
-) -> None:
-    turns = Turns(places, wait_seconds)
+def test_who_finds_no_place_or_waits_too_long_is_told_to_try_again(places: int, wait_seconds: float) -> None:
+    turns = TurnQueue(places, wait_seconds)
     thread, end = hold(turns)
     with pytest.raises(Refusal) as caught, turns.turn():
         pass

@@ -75,9 +75,7 @@ def test_simulate_tells_gas_or_why_not(client: ChainClient) -> None:
 def test_nobody_at_the_address_is_said_soon_and_with_a_remedy() -> None:
     with ChainClient("127.0.0.1:1", timeout=2.0) as client:
         started = time.monotonic()
-        with pytest.raises(
-            ChainError, match=r"no node answers at 127\.0\.0\.1:1; start it"
-        ) as failed:
+        with pytest.raises(ChainError, match=r"no node answers at 127\.0\.0\.1:1; start it") as failed:
             client.status()
         assert failed.value.kind is ErrorKind.UNAVAILABLE
         assert time.monotonic() - started < 3
@@ -191,9 +189,7 @@ def test_garbage_from_a_node_is_a_bad_response(rude: str) -> None:
             assert failed.value.remedy
 
 
-@pytest.mark.parametrize(
-    "rude", [grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED], indirect=True
-)
+@pytest.mark.parametrize("rude", [grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED], indirect=True)
 def test_a_node_that_stops_or_is_busy_may_be_asked_again(rude: str) -> None:
     """Neither is the client's own closing, nor an answer."""
     with ChainClient(rude) as client, pytest.raises(ChainError) as failed:

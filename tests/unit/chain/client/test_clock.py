@@ -124,9 +124,7 @@ def test_a_chain_that_stands_is_not_waited_for_without_end() -> None:
         (0.0, HOUR, 0.0, ""),
     ],
 )
-def test_who_asks_once_learns_it_within_a_few_seconds(
-    off: float, behind: float, speed: float, found: str
-) -> None:
+def test_who_asks_once_learns_it_within_a_few_seconds(off: float, behind: float, speed: float, found: str) -> None:
     world = World(off)
     world.behind = behind
 

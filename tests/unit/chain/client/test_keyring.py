@@ -60,9 +60,7 @@ def test_an_address_that_is_not_the_keys_is_not_shown(
             use("me")
 
 
-def test_another_public_part_is_found_when_the_key_is_unlocked(
-    ring: Keyring, tmp_path: Path
-) -> None:
+def test_another_public_part_is_found_when_the_key_is_unlocked(ring: Keyring, tmp_path: Path) -> None:
     rewrite(tmp_path, **CHANGED)
     with pytest.raises(KeyringError, match="was changed"):
         ring.unlock("me")
@@ -80,13 +78,18 @@ def test_a_key_in_the_clear_is_not_taken_for_a_protected_one(ring: Keyring, tmp_
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kdf": "none"}, {"kdf": None}, {"ops": 10**9}, {"ops": "9" * 5_000}, {"memory": 1 << 40},
-        {"memory": -1}, {"salt": "00"}, {"box": "zz"}, {"box": ""},
+        {"kdf": "none"},
+        {"kdf": None},
+        {"ops": 10**9},
+        {"ops": "9" * 5_000},
+        {"memory": 1 << 40},
+        {"memory": -1},
+        {"salt": "00"},
+        {"box": "zz"},
+        {"box": ""},
     ],
-)  # fmt: skip
-def test_a_damaged_box_is_said_to_be_one(
-    ring: Keyring, tmp_path: Path, changes: dict[str, object]
-) -> None:
+)
+def test_a_damaged_box_is_said_to_be_one(ring: Keyring, tmp_path: Path, changes: dict[str, object]) -> None:
     rewrite(tmp_path, **changes)
     with pytest.raises(KeyringError, match="damaged"):
         ring.unlock("me")
@@ -110,9 +113,7 @@ def test_what_cannot_be_read_is_said(ring: Keyring, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", [None, "zz", "00" * 32, "01"])
-def test_a_test_key_without_its_secret_is_said_to_be_none(
-    tmp_path: Path, secret: str | None
-) -> None:
+def test_a_test_key_without_its_secret_is_said_to_be_none(tmp_path: Path, secret: str | None) -> None:
     ring = Keyring(tmp_path, KeyringBackend.TEST, lambda name: "")
     ring.add("me", MINE)
     assert ring.unlock("me").secret == MINE.secret
@@ -121,9 +122,7 @@ def test_a_test_key_without_its_secret_is_said_to_be_none(
         ring.unlock("me")
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_durably(path, b"old")
 

@@ -132,9 +132,7 @@ def test_an_account_that_does_not_exist_is_told_what_to_do(client: ChainClient) 
     assert str(refused.value) == f"{STRANGER.address} has no account; send coins to it first"
 
 
-def test_a_wait_for_a_block_is_said_once(
-    client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_for_a_block_is_said_once(client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain.client.sender, "_LONG_SECONDS", 0.05)
     told: list[str] = []
     with pytest.raises(ChainTimeout, match="no new block"):
@@ -159,9 +157,7 @@ def test_a_wait_for_a_block_is_said_once(
         ("no such thing", "no such thing", ""),
     ],
 )
-def test_a_refusal_is_a_sentence_and_its_code_is_for_programs(
-    log: str, text: str, field: str
-) -> None:
+def test_a_refusal_is_a_sentence_and_its_code_is_for_programs(log: str, text: str, field: str) -> None:
     refused = TxRefused(errors.WRONG_STATE, log)
     assert (str(refused), refused.field, refused.word) == (text, field, "wrong_state")
 
@@ -171,9 +167,7 @@ def test_somebody_elses_message_is_not_even_sent(client: ChainClient) -> None:
         TxSender(client, BOB).send(send_to_bob(1))
 
 
-def test_a_sequence_that_somebody_else_used_is_read_again(
-    client: ChainClient, node: SoloNode
-) -> None:
+def test_a_sequence_that_somebody_else_used_is_read_again(client: ChainClient, node: SoloNode) -> None:
     sender = TxSender(client, ALICE)
     with making_blocks(node.engine):
         sender.send(send_to_bob(1))
@@ -222,9 +216,7 @@ def test_signatures_of_the_same_bytes_differ_and_hold() -> None:
     assert ALICE.sign(b"message") not in signatures
 
 
-def test_while_anothers_transaction_waits_for_a_block_this_one_waits_too(
-    client: ChainClient, node: SoloNode
-) -> None:
+def test_while_anothers_transaction_waits_for_a_block_this_one_waits_too(client: ChainClient, node: SoloNode) -> None:
     """The account's sequence moves with the block, however often it is read before."""
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(TxSender(client, ALICE).send, send_to_bob(1))
@@ -251,9 +243,7 @@ def count_refusals(client: ChainClient) -> list[BroadcastResult]:
     return refused
 
 
-def test_a_key_that_others_keep_busy_is_waited_for_only_so_long(
-    client: ChainClient, node: SoloNode
-) -> None:
+def test_a_key_that_others_keep_busy_is_waited_for_only_so_long(client: ChainClient, node: SoloNode) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(TxSender(client, ALICE, patience=1.0).send, send_to_bob(1))
         wait_until(lambda: node.engine.waiting, "the first one in the mempool")

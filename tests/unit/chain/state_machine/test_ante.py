@@ -62,9 +62,7 @@ def test_fee_and_sequence_are_charged(chain: Chain) -> None:
     assert (account.sequence, account.pub_key) == (1, pub_key("alice"))
     assert chain.balance("alice") == COINS - 7 - 1_000
     assert result.gas_used == 30_000 + 300 * 10 + 20_000
-    assert [e.get("fee") for e in result.events if e.type == "tx" and e.get("fee")] == [
-        "1000uassay"
-    ]
+    assert [e.get("fee") for e in result.events if e.type == "tx" and e.get("fee")] == ["1000uassay"]
 
 
 def test_the_same_transaction_twice(chain: Chain) -> None:
@@ -94,9 +92,7 @@ def test_two_transactions_of_one_account_follow_in_the_mempool_and_in_a_block(ch
 
 def test_a_signature_must_hold(chain: Chain) -> None:
     tx = chain.tx(SEND)
-    refused(
-        chain, UNAUTHORIZED, with_signer(tx, signature=bytes(64)), "signature verification failed"
-    )
+    refused(chain, UNAUTHORIZED, with_signer(tx, signature=bytes(64)), "signature verification failed")
     refused(chain, UNAUTHORIZED, replace(tx, body=b"another body"))
     refused(chain, UNAUTHORIZED, replace(tx, auth_info=b"another fee"))
 

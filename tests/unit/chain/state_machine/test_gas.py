@@ -67,9 +67,7 @@ def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
     order_id = standing_round(market)
     roots = ShareRoots(bytes(32), bytes(32), bytes(32), (), 1)
     refs = tuple(AcceptedShare(slot, 1, roots) for slot in range(1_024))
-    tx = market.chain.tx(
-        *[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32), bytes(32))] * 16, gas_limit=1
-    )
+    tx = market.chain.tx(*[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32), bytes(32))] * 16, gas_limit=1)
     result = market.chain.simulate(tx)
     assert (result.code, result.gas_wanted) == (OUT_OF_GAS.number, 1)
     assert result.gas_used > GAS_MAX

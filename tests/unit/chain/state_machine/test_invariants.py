@@ -291,9 +291,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     ),
     "work of a share": (edit(SHARES, ORDER, 1, 1, 1, 1, work=1), "a share is of other work"),
     "slot twice": (
-        lambda s, o: SHARES.put(
-            s, replace(SHARES.must(s, o, 1, 1, 0, 1), state=ShareState.COMMITTED)
-        ),
+        lambda s, o: SHARES.put(s, replace(SHARES.must(s, o, 1, 1, 0, 1), state=ShareState.COMMITTED)),
         "two shares in a round",
     ),
     "drawn outside": (edit(SHARES, ORDER, 1, 0, 0, 1, drawn=(9,)), "outside its share"),
@@ -320,9 +318,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a duty of somebody else": (duty_of_nobody, "a duty of another seat"),
     "no duty": (no_duty, "a seat has no duty"),
     "roots too early": (
-        lambda s, o: SHARES.put(
-            s, replace(SHARES.must(s, o, 1, 1, 1, 1), roots=SHARES.must(s, o, 1, 0, 1, 1).roots)
-        ),
+        lambda s, o: SHARES.put(s, replace(SHARES.must(s, o, 1, 1, 1, 1), roots=SHARES.must(s, o, 1, 0, 1, 1).roots)),
         "shows its roots before",
     ),
     "roots never": (edit(SHARES, ORDER, 1, 0, 0, 1, roots=None), "shows its roots before"),

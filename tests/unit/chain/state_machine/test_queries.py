@@ -72,21 +72,14 @@ def test_lists_are_paged_without_gaps(market: Market) -> None:
         assert len(first) == total
         rest = market.chain.ask(BidsRequest(validator, 0, first[0].id)).bids
         assert rest == first[1:]
-    assert [v.operator for v in market.chain.ask(ValidatorsRequest()).validators] == list(
-        market.validators
-    )
+    assert [v.operator for v in market.chain.ask(ValidatorsRequest()).validators] == list(market.validators)
 
 
 def test_orders_are_found_by_consumer_validator_and_state(market: Market) -> None:
     def orders(
         consumer: str = "", validator: str = "", state: int = 0, limit: int = 0, after: bytes = b""
     ) -> list[bytes]:
-        return [
-            o.id
-            for o in market.chain.ask(
-                OrdersRequest(consumer, validator, state, limit, after)
-            ).orders
-        ]
+        return [o.id for o in market.chain.ask(OrdersRequest(consumer, validator, state, limit, after)).orders]
 
     everything = orders()
     assert len(everything) == 4

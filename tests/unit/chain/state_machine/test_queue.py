@@ -27,12 +27,8 @@ def test_every_kind_has_an_effect_and_a_lane() -> None:
     assert {due.lane for due in RULES.kinds.values()} == set(LANES)
 
 
-@pytest.mark.parametrize(
-    ("time_to_live", "reason"), [(5, CloseReason.EXPIRED), (50, CloseReason.DEADLINE)]
-)
-def test_an_open_order_ends_with_its_time_to_live_or_deadline(
-    time_to_live: int, reason: CloseReason
-) -> None:
+@pytest.mark.parametrize(("time_to_live", "reason"), [(5, CloseReason.EXPIRED), (50, CloseReason.DEADLINE)])
+def test_an_open_order_ends_with_its_time_to_live_or_deadline(time_to_live: int, reason: CloseReason) -> None:
     market = Market(bidders=())
     order_id = market.submit(submit(time_to_live=time_to_live, deadline=10))
     market.chain.pass_until(market.order(order_id).expires_at - 1)

@@ -183,9 +183,7 @@ class World:
         if doubted:
             return self.doubt(order_id, doubted)
         taken = {share.claim.slot for share in shares}
-        missing = [
-            self.bend(self.new_trace(order_id, slot)) for slot in (0, 1) if slot not in taken
-        ]
+        missing = [self.bend(self.new_trace(order_id, slot)) for slot in (0, 1) if slot not in taken]
         if missing:
             return self.market.commit_message(order_id, *missing)
         return self.close(order_id, leg) if all(s.drawn for s in shares) else None
@@ -301,8 +299,7 @@ class World:
         check_bounds(self.chain.store)
         self.chain.check_books()
         while any(
-            order.state is not OrderState.CLOSED
-            for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
+            order.state is not OrderState.CLOSED for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
         ):
             self.chain.block(seconds=2)
             assert self.chain.clock < 1_500, "an order does not end"
@@ -397,9 +394,7 @@ def check_payments(order: OrderResponse) -> None:
     gone += sums["held_compensation"] + sums["held_burn"]
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
     # Nobody earns by another's failure: at most the fee of ordering, less than 200, and what was paid.
-    consumer = sum(
-        p.amount for p in order.payments if p.kind == "compensation" and p.to == depositor.address
-    )
+    consumer = sum(p.amount for p in order.payments if p.kind == "compensation" and p.to == depositor.address)
     assert consumer <= 200 + depositor.paid
     assert depositor.paid + depositor.refunded == gone
     verified = [closed for closed in order.rounds if closed.verified]
@@ -415,9 +410,7 @@ def check_payments(order: OrderResponse) -> None:
 def redress(order: OrderResponse) -> Counter[tuple[int, int]]:
     """Return what the validator owed in each round for right shares that it rejected: once a slot, twice a part."""
     owed: Counter[tuple[int, int]] = Counter()
-    accepted = {
-        (s.claim.leg, s.claim.round, s.claim.slot): s for s in order.shares if s.roots is not None
-    }
+    accepted = {(s.claim.leg, s.claim.round, s.claim.slot): s for s in order.shares if s.roots is not None}
     seen: set[tuple[int, ...]] = set()
     for share in order.shares:
         claim = share.claim
@@ -532,11 +525,7 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
         lost += lost_bonds(found)
     overlay = chain.overlay()
     for name in world.people():
-        released = sum(
-            int(event.get("amount"))
-            for event in chain.seen("bond.released")
-            if event.get("owner") == name
-        )
+        released = sum(int(event.get("amount")) for event in chain.seen("bond.released") if event.get("owner") == name)
         assert chain.bond(name) + released == BOND - lost[name], name
     stakes = sum(validator.stake for validator in VALIDATORS.scan(overlay))
     cuts = sum(int(event.get("cut")) for event in chain.seen("panel.silent"))

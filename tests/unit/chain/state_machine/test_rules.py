@@ -6,7 +6,7 @@ import pytest
 
 from chain.state_machine.component import Component
 from chain.state_machine.components import COMPONENTS
-from chain.state_machine.context import PARAMS, SCHEDULE, Memory
+from chain.state_machine.context import PARAMS, SCHEDULE, NodeMemory
 from chain.state_machine.ledger.tables import BALANCES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES, Rulebook, Rules, RulesMissing
@@ -97,9 +97,7 @@ def test_a_message_of_a_later_version_is_refused_as_software_without_it_refuses_
     """What a decoder does not know has no gas in its result, which all nodes have to agree on."""
     chain = network()
     (later,) = chain.block(MsgDepositBond("alice", 5)).tx_results
-    unknown = Refusal(
-        UNKNOWN_REQUEST, "body.messages[0].type_url", "is not a message of this chain"
-    )
+    unknown = Refusal(UNKNOWN_REQUEST, "body.messages[0].type_url", "is not a message of this chain")
     (undecoded,) = chain.block(unknown).tx_results
     told = [(r.code, r.codespace, r.gas_wanted, r.gas_used, r.events) for r in (later, undecoded)]
     assert told[0] == told[1]
@@ -166,9 +164,7 @@ def test_a_genesis_may_name_a_version_that_a_later_release_brings() -> None:
 
 def test_the_list_is_part_of_what_the_chain_starts_with() -> None:
     """Two networks whose rules change at different heights have different beacons, and so different chains."""
-    beacons = {
-        Chain(genesis).beacon for genesis in (GENESIS, switching(GENESIS, 5), switching(GENESIS, 6))
-    }
+    beacons = {Chain(genesis).beacon for genesis in (GENESIS, switching(GENESIS, 5), switching(GENESIS, 6))}
     assert len(beacons) == 3
 
 
@@ -203,4 +199,4 @@ def test_a_block_needs_a_genesis_with_a_list() -> None:
     SCHEDULE.delete(overlay)
     block = Block(1, GENESIS_TIME, bytes(32), bytes(20), ())
     with pytest.raises(LookupError, match="list of rules"):
-        apply_block(overlay, block, CRYPTO, Memory())
+        apply_block(overlay, block, CRYPTO, NodeMemory())

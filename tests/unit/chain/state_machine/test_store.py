@@ -87,9 +87,7 @@ def test_only_an_overlay_over_an_overlay_merges() -> None:
 
 
 @given(st.lists(st.binary(max_size=6), max_size=3), st.lists(st.binary(max_size=6), max_size=3))
-def test_no_key_is_a_prefix_of_another_with_as_many_parts(
-    left: list[bytes], right: list[bytes]
-) -> None:
+def test_no_key_is_a_prefix_of_another_with_as_many_parts(left: list[bytes], right: list[bytes]) -> None:
     a, b = SHARES.key(*left), SHARES.key(*right)
     if len(left) == len(right) and left != right:
         assert not a.startswith(b)

@@ -30,9 +30,14 @@ KEY = task().key
 
 def claim(round: int = 0, slot: int = 0, issue: int = 1) -> ShareClaim:
     return ShareClaim(
-        order_id=ORDER_ID, leg=1, round=round, slot=slot, issue=issue, provider="p",
+        order_id=ORDER_ID,
+        leg=1,
+        round=round,
+        slot=slot,
+        issue=issue,
+        provider="p",
         commitment=bytes(32),
-    )  # fmt: skip
+    )
 
 
 def test_more_bytes_than_were_ordered_are_not_fetched() -> None:
@@ -96,9 +101,7 @@ TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
     ("job.json", lambda t: replace(t, payload=t.payload[1:])),
     (
         "job.json",
-        lambda t: replace(
-            t, payload=(replace(t.payload[0], blob=BlobRef(bytes(32), 5)), *t.payload[1:])
-        ),
+        lambda t: replace(t, payload=(replace(t.payload[0], blob=BlobRef(bytes(32), 5)), *t.payload[1:])),
     ),
 ]
 

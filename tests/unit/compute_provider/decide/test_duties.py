@@ -13,7 +13,7 @@ from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import Shares, ShareWork, Stage
-from compute_provider.decide.view import Look, Picture
+from compute_provider.decide.view import Look, ValidatorView
 from domain import codec
 from domain.keys import ShareKey
 from link.types import NAN_BITS, OpenTask, Phase, TrainTask
@@ -27,7 +27,7 @@ STANDING = (do.Join, do.Poll, do.Watch, do.Glance, do.Status)
 
 
 def seen(*tasks: TrainTask, opening: tuple[OpenTask, ...] = (), began: float = 0.0) -> Look:
-    return Look(joined=True, picture=Picture(tasks, opening, began))
+    return Look(joined=True, picture=ValidatorView(tasks, opening, began))
 
 
 def trained(shares: Shares, key: ShareKey) -> Shares:
@@ -108,7 +108,7 @@ def test_a_share_goes_its_way() -> None:
     shares, actions = look_at(receive.delivered(shares, KEY, True, ""), unlisted)
     assert (shares.works[0].stage, actions) == (Stage.DELIVERED, ())
     shares, actions = look_at(receive.released(shares, KEY), unlisted)
-    assert (shares.works, actions) == ((), (do.Forget(KEY),))
+    assert (shares.works, actions) == ((), (do.ForgetShare(KEY),))
 
 
 def test_the_same_picture_again_changes_nothing() -> None:
@@ -125,7 +125,7 @@ def test_without_a_picture_nothing_is_dropped_or_handed_in() -> None:
             continue
         shares, actions = look_at(at(stage), Look())
         assert shares == at(stage)
-        assert not {type(action) for action in actions} & {do.Submit, do.Deliver, do.Forget}
+        assert not {type(action) for action in actions} & {do.Submit, do.Deliver, do.ForgetShare}
 
 
 def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
@@ -137,7 +137,7 @@ def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
         Stage.TRAINING,
         Stage.FAILED,
     ):
-        assert look_at(at(stage), seen()) == (Shares(), (do.Forget(KEY),))
+        assert look_at(at(stage), seen()) == (Shares(), (do.ForgetShare(KEY),))
     for stage in (
         Stage.TRAINED,
         Stage.SUBMITTED,
@@ -154,13 +154,13 @@ def test_a_share_that_is_over_is_not_brought_back_by_an_older_picture() -> None:
     over = receive.released(at(Stage.SUBMITTED), KEY)
     assert look_at(over, seen(ONE)) == (over, ())
     for look in (seen(), Look()):
-        assert look_at(over, look) == (Shares(), (do.Forget(KEY),))
+        assert look_at(over, look) == (Shares(), (do.ForgetShare(KEY),))
 
 
 def test_a_task_that_changes_is_begun_anew() -> None:
     other = replace(ONE, local_in=ONE.global_in)
     shares, actions = look_at(at(Stage.TRAINING), seen(other))
-    assert actions == (do.Forget(KEY), do.CheckTask(other))
+    assert actions == (do.ForgetShare(KEY), do.CheckTask(other))
     assert shares.works == (ShareWork(other, Stage.CHECKING),)
     # What is signed stays what it is: a second signature for the same key would be a contradiction.
     assert look_at(at(Stage.SUBMITTED), seen(other)) == (at(Stage.SUBMITTED), (do.Submit(KEY),))
@@ -306,7 +306,7 @@ class World:
 
     def poll(self, *tasks: TrainTask) -> None:
         self.now += 1
-        picture = Picture(tasks, (), self.now)
+        picture = ValidatorView(tasks, (), self.now)
         self.look = replace(self.look, joined=True, picture=picture)
         self.decide()
 
@@ -331,12 +331,10 @@ class World:
 
     def carry_out(self, action: Action) -> None:
         match action:
-            case do.Forget(key):
+            case do.ForgetShare(key):
                 # A trace that was signed is kept.
                 assert key not in self.submitted
-                self.running = [
-                    a for a in self.running if not (isinstance(a, do.Train) and a.task.key == key)
-                ]
+                self.running = [a for a in self.running if not (isinstance(a, do.Train) and a.task.key == key)]
             case do.Train(task):
                 assert action not in self.running
                 self.running.append(action)

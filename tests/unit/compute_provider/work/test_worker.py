@@ -39,9 +39,7 @@ def loaded() -> LoadedJob:
 
 @pytest.fixture(scope="module")
 def right(loaded: LoadedJob) -> TrainedShare:
-    return train_share(
-        loaded, PART, loaded.global_state, loaded.local_state, backend=backend("numpy")
-    )
+    return train_share(loaded, PART, loaded.global_state, loaded.local_state, backend=backend("numpy"))
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +55,7 @@ def roots(share: TrainedShare) -> list[bytes]:
     return [boundary.root for boundary in share.boundaries]
 
 
-def test_a_share_is_trained_as_in_this_process(
-    trained: tuple[Path, Listener], right: TrainedShare
-) -> None:
+def test_a_share_is_trained_as_in_this_process(trained: tuple[Path, Listener], right: TrainedShare) -> None:
     folder, listener = trained
     done = listener.said[-1]["done"]
     assert [b.root for b in listener.boundaries()] == roots(right)
@@ -328,12 +324,8 @@ def test_a_worker_that_dies_between_shares_is_replaced(tmp_path: Path) -> None:
     listener.trainer.close()
 
 
-@pytest.mark.parametrize(
-    ("method", "said"), [("reach", "Permission denied"), ("link", "is not a plain file")]
-)
-def test_what_a_share_has_on_disk_is_out_of_its_workers_reach(
-    tmp_path: Path, method: str, said: str
-) -> None:
+@pytest.mark.parametrize(("method", "said"), [("reach", "Permission denied"), ("link", "is not a plain file")])
+def test_what_a_share_has_on_disk_is_out_of_its_workers_reach(tmp_path: Path, method: str, said: str) -> None:
     if method == "reach" and sandbox.landlock_abi() < 1:
         pytest.skip("this kernel has no Landlock")
     key, wanted = share(tmp_path, 0)
@@ -353,9 +345,7 @@ def test_what_a_worker_says_unasked_is_not_heard(tmp_path: Path) -> None:
 _ODD = "import sys; sys.stdout.write('7\\n[1]\\nnull\\n' + '[' * 100000 + '\\n')"
 
 
-def test_what_a_worker_says_oddly_is_let_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_worker_says_oddly_is_let_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.Popen
 
     def odd(command: list[str], **options: Any) -> Any:

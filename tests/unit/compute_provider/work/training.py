@@ -22,11 +22,18 @@ SEGMENTS = 5
 def order(folder: Path, **changes: Any) -> WorkOrder:
     known = terms()
     base = WorkOrder(
-        job=str(TINY), folder=str(folder), global_in=str(TINY / "global.state"),
-        local_in=str(TINY / "local.state"), global_root=known.global_root,
-        local_root=known.local_root, round=PART.round, slot=PART.slot, backend="numpy",
-        memory_bytes=8 << 30, boundaries=(),
-    )  # fmt: skip
+        job=str(TINY),
+        folder=str(folder),
+        global_in=str(TINY / "global.state"),
+        local_in=str(TINY / "local.state"),
+        global_root=known.global_root,
+        local_root=known.local_root,
+        round=PART.round,
+        slot=PART.slot,
+        backend="numpy",
+        memory_bytes=8 << 30,
+        boundaries=(),
+    )
     return replace(base, **changes)
 
 
@@ -45,9 +52,7 @@ class Listener:
         if {"done", "stopped", "failed"} & message.keys():
             self.last.put(message)
 
-    def run(
-        self, order: WorkOrder, behaviour: Behaviour | None = None, key: ShareKey = KEY
-    ) -> dict[str, Any]:
+    def run(self, order: WorkOrder, behaviour: Behaviour | None = None, key: ShareKey = KEY) -> dict[str, Any]:
         self.trainer.start(key, order, (behaviour or Honest()).worker(key))
         return self.last.get(timeout=60)
 

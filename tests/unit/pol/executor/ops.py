@@ -37,10 +37,7 @@ def node_by_node(name: str) -> LoopBackend:
 def apply(name: str, op: str, arrays: Sequence[Array], **attrs: object) -> Array:
     """The result of one node as it is, before anything is made canonical."""
     builder = ProgramBuilder()
-    handles = [
-        builder.input(f"global.t{i}", dtype_name(array, op), array.shape)
-        for i, array in enumerate(arrays)
-    ]
+    handles = [builder.input(f"global.t{i}", dtype_name(array, op), array.shape) for i, array in enumerate(arrays)]
     builder.output("global.shown", builder.node(op, *handles, **attrs))
     program = builder.build()
     inputs = {f"global.t{i}": array for i, array in enumerate(arrays)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, VIEWS, grouped, singly
 from pol.executor.native_backend import THREADS, NativeBackend, Taped, cores
-from pol.executor.tape import OPS, SINGLE, Kind, write_tape
+from pol.executor.tape import OPS, SINGLE, InstructionKind, write_tape
 from pol.job.program import Program, ProgramBuilder
 from pol.native.library import load_library
 from pol.ops.elementwise import ELEMENTWISE
@@ -108,9 +108,7 @@ def test_rows_across_the_lines_of_memory_are_read_in_their_order(
 
 
 @pytest.mark.parametrize(("said", "threads"), [("1", 1), ("3", 3), ("0", 0), ("many", 0), ("", 0)])
-def test_as_many_threads_as_other_libraries_are_told(
-    monkeypatch: pytest.MonkeyPatch, said: str, threads: int
-) -> None:
+def test_as_many_threads_as_other_libraries_are_told(monkeypatch: pytest.MonkeyPatch, said: str, threads: int) -> None:
     monkeypatch.setenv(THREADS, said)
     assert cores() == (threads or len(os.sched_getaffinity(0)))
     monkeypatch.delattr(os, "sched_getaffinity")
@@ -136,9 +134,7 @@ def test_each_node_is_taken_once_and_none_before_what_it_needs(seed: int) -> Non
             assert len({program.types[number].shape for number in group}) == 1
             known |= set(group)
         taken = [number for group in groups for number in group]
-        wanted = [
-            number for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS
-        ]  # fmt: skip
+        wanted = [number for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS]
         assert sorted(taken) == wanted
         others = [n for n in taken if program.nodes[n - program.first_node].op not in CHAINED]
         assert others == sorted(others), "nodes that may fail have kept their order"
@@ -188,8 +184,8 @@ def test_what_lies_in_another_order_is_not_copied() -> None:
         while at < len(part):
             kinds.append(part[at])
             at += part[at + 1]
-    assert Kind.SUM in kinds
-    assert Kind.COPY not in kinds
+    assert InstructionKind.SUM in kinds
+    assert InstructionKind.COPY not in kinds
     inputs = {"global.x": floats(3, 2, 4, 5)}
     assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
 
@@ -239,8 +235,12 @@ def test_no_operation_is_left_to_numpy() -> None:
 @pytest.mark.parametrize("layout", ["row", "column", "middle", "scalar", "reversed dims"])
 def test_operands_of_every_layout(layout: str) -> None:
     shapes = {
-        "row": (7,), "column": (5, 600, 1), "middle": (600, 1), "scalar": (), "reversed dims": (5, 1, 7),
-    }  # fmt: skip
+        "row": (7,),
+        "column": (5, 600, 1),
+        "middle": (600, 1),
+        "scalar": (),
+        "reversed dims": (5, 1, 7),
+    }
 
     def make(b: ProgramBuilder) -> None:
         x = b.input("global.x", "f32", (5, 600, 7))
@@ -277,6 +277,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert done.stdout.strip() == "0"

@@ -68,9 +68,13 @@ def _cases() -> dict[str, tuple[str, Operands, dict[str, object]]]:
         (22, 4, (4, 3, 126 * 1_022), True, 126),
     ):
         add(
-            "matmul_windows", [("f32", groups), ("f32", (channels, *MATRIX))],
-            bits=precision, transposed=summed, counts=[rows, 1_022], **windows,
-        )  # fmt: skip
+            "matmul_windows",
+            [("f32", groups), ("f32", (channels, *MATRIX))],
+            bits=precision,
+            transposed=summed,
+            counts=[rows, 1_022],
+            **windows,
+        )
     add("permute", [("f32", MATRIX)], dims=[1, 0])
     add("slice", [("f32", MATRIX)], starts=[0, 0], stops=[SIDE, SIDE], steps=[1, 2])
     add("concat", [("f32", MATRIX)] * 2, dim=1)
@@ -102,16 +106,11 @@ def _cases() -> dict[str, tuple[str, Operands, dict[str, object]]]:
 CASES = _cases()
 
 
-def _prepared(
-    op: str, operands: Operands, attrs: dict[str, object]
-) -> tuple[Program, dict[str, Array]]:
+def _prepared(op: str, operands: Operands, attrs: dict[str, object]) -> tuple[Program, dict[str, Array]]:
     builder = ProgramBuilder()
     handles = [builder.input(f"global.t{i}", *operand) for i, operand in enumerate(operands)]
     builder.output("global.y", builder.node(op, *handles, **attrs))
-    inputs = {
-        f"global.t{i}": np.ones(shape, NUMPY_DTYPES[dtype])
-        for i, (dtype, shape) in enumerate(operands)
-    }
+    inputs = {f"global.t{i}": np.ones(shape, NUMPY_DTYPES[dtype]) for i, (dtype, shape) in enumerate(operands)}
     return builder.build(), inputs
 
 

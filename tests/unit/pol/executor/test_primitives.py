@@ -19,9 +19,7 @@ from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, apply, bits, both, 
 
 EVERY = np.concatenate([HOSTILE, NOT_FINITE])
 A, B = (grid.copy() for grid in np.meshgrid(EVERY, EVERY))
-M, N = (
-    grid.copy() for grid in np.meshgrid(*[np.array([0, 1, -1, 7, 2**62, -(2**63)], np.int64)] * 2)
-)
+M, N = (grid.copy() for grid in np.meshgrid(*[np.array([0, 1, -1, 7, 2**62, -(2**63)], np.int64)] * 2))
 
 
 def test_both_back_ends_have_every_primitive() -> None:
@@ -37,9 +35,7 @@ def in_fp64(function: Callable[[Any, Any], Any], a: Array, b: Array) -> Array:
         return np.asarray(function(a.astype(np.float64), b.astype(np.float64)).astype(np.float32))
 
 
-@pytest.mark.parametrize(
-    ("op", "function"), [("add", np.add), ("sub", np.subtract), ("mul", np.multiply)]
-)
+@pytest.mark.parametrize(("op", "function"), [("add", np.add), ("sub", np.subtract), ("mul", np.multiply)])
 def test_arithmetic(op: str, function: np.ufunc) -> None:
     assert bits(both(op, A, B)) == bits(in_fp64(function, A, B))
     with np.errstate(over="ignore"):
@@ -93,9 +89,7 @@ def test_logic() -> None:
 def test_where() -> None:
     condition = np.array([[True], [False]])
     left, right = np.array([1.0, -0.0], np.float32), np.array(np.nan, np.float32)
-    assert bits(both("where", condition, left, right)) == bits(
-        np.array([[1.0, -0.0], [np.nan, np.nan]], np.float32)
-    )
+    assert bits(both("where", condition, left, right)) == bits(np.array([[1.0, -0.0], [np.nan, np.nan]], np.float32))
     assert both("where", condition, np.array([5]), np.array([6])).tolist() == [[5], [6]]
 
 
@@ -127,12 +121,8 @@ def test_views() -> None:
     x = floats(4, 6, 5)
     assert bits(both("reshape", x, shape=[8, 15])) == bits(x.reshape(8, 15))
     assert bits(both("permute", x, dims=[2, 0, 1])) == bits(x.transpose(2, 0, 1))
-    assert bits(both("broadcast", x[:, :1], shape=[2, 4, 6, 5])) == bits(
-        np.broadcast_to(x[:, :1], (2, 4, 6, 5))
-    )
-    assert bits(both("slice", x, starts=[1, 0, 4], stops=[4, 6, 5], steps=[1, 4, 2])) == bits(
-        x[1:4, 0:6:4, 4:5:2]
-    )
+    assert bits(both("broadcast", x[:, :1], shape=[2, 4, 6, 5])) == bits(np.broadcast_to(x[:, :1], (2, 4, 6, 5)))
+    assert bits(both("slice", x, starts=[1, 0, 4], stops=[4, 6, 5], steps=[1, 4, 2])) == bits(x[1:4, 0:6:4, 4:5:2])
     assert bits(both("concat", x, x[:, :2].copy(), dim=1)) == bits(np.concatenate([x, x[:, :2]], 1))
     padded = both("pad", x, low=[1, 0, 0], high=[0, 0, 2], value="0000c03f")
     assert bits(padded) == bits(np.pad(x, ((1, 0), (0, 0), (0, 2)), constant_values=1.5))
@@ -261,9 +251,7 @@ def test_sum_of_nothing_is_zero() -> None:
 
 def test_largest() -> None:
     x = floats(4, 5, 6, spread=10)
-    assert bits(both("amax", x, dims=[0, 2], keepdim=True)) == bits(
-        x.max(axis=(0, 2), keepdims=True)
-    )
+    assert bits(both("amax", x, dims=[0, 2], keepdim=True)) == bits(x.max(axis=(0, 2), keepdims=True))
     assert both("amax", x, dims=[], keepdim=False).tolist() == x.tolist()
     x[1, 2, 3] = np.nan
     assert np.isnan(both("amax", x, dims=[0, 1, 2], keepdim=False))
@@ -302,10 +290,8 @@ def test_division_of_integers_rounds_down() -> None:
 @pytest.mark.parametrize(
     ("rows", "index", "row"),
     [(5, (9,), (3,)), (1, (33,), ()), (4, (), (2, 2)), (3, (2, 0), (4,)), (7, (5, 6), (40,)), (2, (3,), (0,))],
-)  # fmt: skip
-def test_rows_are_added_one_after_another(
-    rows: int, index: tuple[int, ...], row: tuple[int, ...]
-) -> None:
+)
+def test_rows_are_added_one_after_another(rows: int, index: tuple[int, ...], row: tuple[int, ...]) -> None:
     chosen = np.asarray(np.random.default_rng(3).integers(0, rows, index))
     values = floats(*index, *row, seed=4, spread=12)
     hostile = np.resize(np.concatenate([EVERY, -EVERY]), values.shape)
@@ -338,5 +324,5 @@ def test_positions_in_order(shape: tuple[int, ...]) -> None:
                 # NaN behind all others; what is equal keeps its order
                 expected[place] = sorted(
                     range(len(line)), key=lambda i: (line[i] != line[i], line[i] if line[i] == line[i] else 0)
-                )  # fmt: skip
+                )
             assert np.array_equal(both("argsort", x, dim=dim), np.moveaxis(expected, -1, dim))

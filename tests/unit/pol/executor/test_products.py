@@ -147,9 +147,7 @@ def test_scale_of_a_row(value: float, digit: int, shift: int) -> None:
         (-3.4028235e38, 22, -(2**20), -108),
     ],
 )
-def test_scale_of_a_row_in_other_precisions(
-    value: float, precision: int, digit: int, shift: int
-) -> None:
+def test_scale_of_a_row_in_other_precisions(value: float, precision: int, digit: int, shift: int) -> None:
     q, inverse = scale_rows(np.array([[value, 0.0]], np.float32), -1, precision)
     assert (q[0, 0], inverse[0, 0]) == (digit, 2.0**-shift)
     assert integers_of([value, 0.0], precision) == ([digit, 0], shift)
@@ -205,9 +203,7 @@ def test_bound_is_tight() -> None:
 def test_order_of_the_summed_dimension_does_not_matter() -> None:
     a, b = floats(17, 900, seed=1), floats(900, 13, seed=2)
     order = np.random.default_rng(0).permutation(900)
-    assert bits(both("matmul", a, b, bits=15)) == bits(
-        both("matmul", a[:, order].copy(), b[order].copy(), bits=15)
-    )
+    assert bits(both("matmul", a, b, bits=15)) == bits(both("matmul", a[:, order].copy(), b[order].copy(), bits=15))
 
 
 @every_precision

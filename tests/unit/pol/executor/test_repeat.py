@@ -11,7 +11,7 @@ from pol.executor.fusion import grouped
 from pol.executor.interface import run
 from pol.executor.names import BACKENDS
 from pol.executor.native_backend import NativeBackend, Taped
-from pol.executor.tape import Kind, Tape, write_tape
+from pol.executor.tape import InstructionKind, Tape, write_tape
 from pol.job.program import Program, ProgramBuilder
 from pol.job.unroll import unroll
 from pol.native.library import load_library
@@ -25,9 +25,13 @@ Inputs = Mapping[str, Array]
 
 
 def repeated(
-    body: Program, inputs: Inputs, count: int, *, reverse: bool = False,
+    body: Program,
+    inputs: Inputs,
+    count: int,
+    *,
+    reverse: bool = False,
     seen: Callable[[ProgramBuilder, int], int] = lambda _, value: value,
-) -> Program:  # fmt: skip
+) -> Program:
     """A program with one repeat, whose operands are inputs as they are, or as they are ``seen``."""
     b = ProgramBuilder()
     operands = []
@@ -148,9 +152,7 @@ def test_products_and_views_inside() -> None:
     state, part = c.input("carry.0", "f32", (4, 6)), c.input("sequence.0", "f32", (4, 3))
     weight, other = c.input("constant.0", "f32", (6, 6)), c.input("constant.1", "f32", (3, 6))
     turned = c.node("permute", weight, dims=[1, 0])
-    total = c.node(
-        "add", c.node("matmul", state, turned, bits=15), c.node("matmul", part, other, bits=8)
-    )
+    total = c.node("add", c.node("matmul", state, turned, bits=15), c.node("matmul", part, other, bits=8))
     after = c.node("tanh", total)
     c.output("carry.0", after)
     c.output("stacked.0", c.node("permute", c.node("matmul", after, weight, bits=22), dims=[1, 0]))
@@ -182,13 +184,13 @@ def _of_products(bits: int, rows: int) -> Program:
     return c.build()
 
 
-def _kinds(tape: Tape) -> list[Kind]:
+def _kinds(tape: Tape) -> list[InstructionKind]:
     """What the instructions of a tape do."""
     found = []
     for words in (tape.reading, tape.writing):
         at = 0
         while at < len(words):
-            found.append(Kind(words[at]))
+            found.append(InstructionKind(words[at]))
             at += words[at + 1]
     return found
 
@@ -205,10 +207,10 @@ def test_what_is_the_same_in_each_turn_is_packed_once(bits: int, rows: int) -> N
     program = repeated(_of_products(bits, rows), inputs, 3)
     result = same(program, inputs)
     kinds = _kinds(write_tape(program, 7, grouped))
-    packed = [at for at, kind in enumerate(kinds) if kind is Kind.PACK]
+    packed = [at for at, kind in enumerate(kinds) if kind is InstructionKind.PACK]
     # of 22 bits nothing is packed; beside many rows it does not count
     assert len(packed) == (0 if bits == 22 else 2 if rows == 300 else 4)
-    assert all(at < kinds.index(Kind.TURNS) for at in packed)
+    assert all(at < kinds.index(InstructionKind.TURNS) for at in packed)
     library = load_library()
     if library is None:
         pytest.skip("there are no native kernels here")
@@ -230,7 +232,7 @@ def test_what_changes_between_turns_is_packed_again() -> None:
     program = repeated(c.build(), inputs, 3)
     same(program, inputs)
     kinds = _kinds(write_tape(program, 7, grouped))
-    assert kinds.index(Kind.TURNS) < kinds.index(Kind.PACK)
+    assert kinds.index(InstructionKind.TURNS) < kinds.index(InstructionKind.PACK)
 
 
 def test_a_repeat_within_a_repeat() -> None:
@@ -271,19 +273,11 @@ def test_every_operation_has_a_place(name: str) -> None:
     executor = node_by_node(name)
     executor.compile(program, 7).run(inputs, seen.__setitem__)
     first, inner = program.first_node, recurrence((2,)).first_node
-    assert list(seen) == [(first, turn, inner + at) for turn in range(2) for at in range(3)] + [
-        (first,)
-    ]
+    assert list(seen) == [(first, turn, inner + at) for turn in range(2) for at in range(3)] + [(first,)]
     flat, values = unroll(program), dict[tuple[int, ...], Array]()
     executor.compile(flat, 7).run(inputs, values.__setitem__)
-    wanted = [
-        value
-        for (number,), value in values.items()
-        if flat.nodes[number - flat.first_node].op == "tanh"
-    ]
-    assert [bits_of(seen[first, turn, inner + 2]) for turn in range(2)] == list(
-        map(bits_of, wanted)
-    )
+    wanted = [value for (number,), value in values.items() if flat.nodes[number - flat.first_node].op == "tanh"]
+    assert [bits_of(seen[first, turn, inner + 2]) for turn in range(2)] == list(map(bits_of, wanted))
 
 
 def test_native_kernels_take_a_body_once_however_many_turns() -> None:

@@ -169,9 +169,7 @@ def test_a_training_step_has_one_root_in_both_back_ends_and_learns() -> None:
 def test_gradients_are_those_of_the_loss() -> None:
     """The hand-made step agrees with finite differences, so the tests train something real."""
     m = mlp.Maker()
-    parameters = {
-        name: m.builder.input(f"global.{name}", "f32", shape) for name, shape in mlp.SHAPES.items()
-    }
+    parameters = {name: m.builder.input(f"global.{name}", "f32", shape) for name, shape in mlp.SHAPES.items()}
     number = m.builder.input(BATCH_NUMBER, "i64", ())
     loss, gradients = mlp._gradients(m, parameters, number, mlp.BATCH, 0.1)
     m.builder.output("metric.loss", loss)
@@ -186,13 +184,9 @@ def test_gradients_are_those_of_the_loss() -> None:
 
     exact = evaluate(weights)
     direction = {name: exact[f"global.{name}"] for name in weights}
-    length = np.sqrt(
-        sum(float((value.astype(np.float64) ** 2).sum()) for value in direction.values())
-    )
+    length = np.sqrt(sum(float((value.astype(np.float64) ** 2).sum()) for value in direction.values()))
     slope = {}
     for sign in (1, -1):
-        moved = {
-            n: (w + np.float32(sign * 0.01 / length) * direction[n]) for n, w in weights.items()
-        }
+        moved = {n: (w + np.float32(sign * 0.01 / length) * direction[n]) for n, w in weights.items()}
         slope[sign] = float(evaluate(moved)["metric.loss"])
     assert (slope[1] - slope[-1]) / 0.02 == pytest.approx(length, rel=0.02)

@@ -20,9 +20,7 @@ from tests.unit.pol.executor.test_fusion import build, native, numbers
 @pytest.mark.parametrize("bits", [8, 15, 22])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("rows", "summed", "columns"), [(5, 301, 400), (400, 301, 5), (9, 3, 17)])
-def test_threads_pack_a_product_together(
-    rows: int, summed: int, columns: int, turned: bool, bits: int
-) -> None:
+def test_threads_pack_a_product_together(rows: int, summed: int, columns: int, turned: bool, bits: int) -> None:
     """Whole panels are theirs, and what is over; of operands that lie in rows, and in columns."""
 
     def make(b: ProgramBuilder) -> None:
@@ -58,9 +56,7 @@ def test_threads_share_what_is_reduced_taken_and_copied(shape: tuple[int, ...], 
         b.output("global.count", b.node("sum", b.node("gt", x, zero), dims=[2], keepdim=False))
         b.output("global.taken", b.node("take", x, rows))
         b.output("global.twice", b.node("concat", x, x, dim=1))
-        b.output(
-            "global.turned", b.node("concat", *[b.node("permute", x, dims=[2, 0, 1])] * 2, dim=0)
-        )
+        b.output("global.turned", b.node("concat", *[b.node("permute", x, dims=[2, 0, 1])] * 2, dim=0))
 
     program = build(make)
     rows = np.random.default_rng(0).integers(0, shape[0], 50)
@@ -75,9 +71,7 @@ _UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}
 """FE_UPWARD of C."""
 
 
-@pytest.mark.skipif(
-    platform.machine() not in _UPWARD, reason="only known where x86-64 or ARM round upward"
-)
+@pytest.mark.skipif(platform.machine() not in _UPWARD, reason="only known where x86-64 or ARM round upward")
 def test_threads_round_to_nearest_whatever_began_them() -> None:
     """A new thread rounds as the one that made it does at that moment."""
     program = build(_thirds)
@@ -109,9 +103,7 @@ def _switches(threads: set[str]) -> int:
     return found
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/task").exists(), reason="only Linux says how often a thread slept"
-)
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux says how often a thread slept")
 def test_a_short_program_wakes_no_thread() -> None:
     def run(program: Program, size: int) -> None:
         crew.compile(program, 1).run({"global.x": floats(size, size)})

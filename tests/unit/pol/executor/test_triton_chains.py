@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from pol.executor import backend as backends
 from pol.executor.backend import backend
-from pol.executor.chained_loop import OPERATIONS_MAX, Chain, ChainedLoop, Rows, Step
+from pol.executor.chained_loop import OPERATIONS_MAX, ChainedLoop, ChainPlan, ChainStep, ElementwiseChain
 from pol.executor.fusion import CHAINED, grouped
 from pol.executor.interface import Backend
 from pol.executor.kernel_text import KernelText, write_kernel
@@ -38,9 +38,7 @@ triton = pytest.importorskip("triton", reason="Triton is not installed here")
 from pol.executor import triton_chains  # noqa: E402
 from pol.executor.triton_chains import OPTIONS, Chains, jitted  # noqa: E402
 
-ROUNDED = re.compile(
-    r"(add|sub|mul|div|sqrt)\.rn\.f(32|32x2|64)|cvt\.rn\.(f32\.f64|f32\.s64|f64\.s64)"
-)
+ROUNDED = re.compile(r"(add|sub|mul|div|sqrt)\.rn\.f(32|32x2|64)|cvt\.rn\.(f32\.f64|f32\.s64|f64\.s64)")
 """Instructions that round, once and to nearest, and keep subnormal numbers; ``x2`` does so for two numbers."""
 UNROUNDED = re.compile(
     r"(setp\.(eq|neu?|lt|le|gt|ge|nan|num|[lg][te]u|equ)|selp|abs|neg|mov)\.f(32|64)"
@@ -59,8 +57,8 @@ def failing() -> TorchBackend:
     return TorchBackend("cpu", chains=Chains(torch.device("cpu")))
 
 
-def chains_of(program: Program) -> list[Chain]:
-    rows = Rows(program, grouped(program))
+def chains_of(program: Program) -> list[ElementwiseChain]:
+    rows = ChainPlan(program, grouped(program))
     return [rows.chain(at) for at, group in enumerate(rows.groups) if rows.is_chain(group)]
 
 
@@ -76,9 +74,12 @@ def floating(text: KernelText, capability: int) -> set[str]:
 def test_interpreted_kernels_have_the_bits_of_the_reference(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.unit.pol.executor.interpreted"],
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
         env={**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["wrong"] == []
@@ -144,9 +145,9 @@ def test_chains_that_compute_wrongly_are_not_used(
 def of(shape: tuple[int, ...], *operands: tuple[int, ...]) -> KernelText:
     """The kernel of a sum of operands of such shapes."""
     types = tuple(TensorType("f32", operand) for operand in operands)
-    steps = [Step("add", "f32", (0, 1))]
-    steps += [Step("add", "f32", (len(types) + at, at + 2)) for at in range(len(types) - 2)]
-    return write_kernel(Chain(shape, types, tuple(steps), (len(steps) - 1,)))
+    steps = [ChainStep("add", "f32", (0, 1))]
+    steps += [ChainStep("add", "f32", (len(types) + at, at + 2)) for at in range(len(types) - 2)]
+    return write_kernel(ElementwiseChain(shape, types, tuple(steps), (len(steps) - 1,)))
 
 
 @pytest.mark.parametrize(
@@ -180,9 +181,7 @@ def test_a_kernel_has_an_end() -> None:
     builder.output("global.x", x)
     found = chains_of(builder.build())
     assert sum(len(chain.steps) for chain in found) == 20
-    assert (
-        max(len(write_kernel(chain).text.splitlines()) for chain in found) <= 1.5 * OPERATIONS_MAX
-    )
+    assert max(len(write_kernel(chain).text.splitlines()) for chain in found) <= 1.5 * OPERATIONS_MAX
 
 
 def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
@@ -194,7 +193,7 @@ def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
         total = builder.node("add", total, builder.node("matmul", x, x, bits=15))
     builder.output("global.x", total)
     program, inputs = builder.build(), {"global.x": floats(size, size)}
-    assert Rows(program, grouped(program)).peak() > 19 * 4 * size**2
+    assert ChainPlan(program, grouped(program)).peak() > 19 * 4 * size**2
     executor = failing()
     compiled = executor.compile(program, 7)
     assert isinstance(compiled, ChainedLoop)

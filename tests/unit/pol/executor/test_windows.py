@@ -28,9 +28,7 @@ def matrix(x: Array, groups: int, form: dict[str, list[int]]) -> Array:
 @st.composite
 def forms(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, list[int]]]:
     """Sizes of what the windows slide over, and how they do; each window inside."""
-    form: dict[str, list[int]] = {
-        name: [] for name in ("starts", "strides", "counts", "kernel", "steps")
-    }
+    form: dict[str, list[int]] = {name: [] for name in ("starts", "strides", "counts", "kernel", "steps")}
     shape = []
     for _ in range(draw(st.integers(1, 3))):
         kernel, count = draw(st.integers(1, 3)), draw(st.integers(1, 7))
@@ -50,28 +48,34 @@ def forms(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, list[int]]]:
     return tuple(shape), form
 
 
-def checked(
-    left: Array, x: Array, form: dict[str, list[int]], transposed: bool, precision: int
-) -> None:
+def checked(left: Array, x: Array, form: dict[str, list[int]], transposed: bool, precision: int) -> None:
     columns = matrix(x, left.shape[0], form)
     right = columns.swapaxes(-1, -2) if transposed else columns
     expected = bits(apply(NUMPY, "matmul", [left, np.ascontiguousarray(right)], bits=precision))
     for name in BACKENDS:
-        found = apply(
-            name, "matmul_windows", [left, x], bits=precision, transposed=transposed, **form
-        )
+        found = apply(name, "matmul_windows", [left, x], bits=precision, transposed=transposed, **form)
         assert bits(found) == expected, name
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    forms(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 7), st.booleans(), st.sampled_from(BITS),
+    forms(),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 7),
+    st.booleans(),
+    st.sampled_from(BITS),
     st.integers(0, 2**32),
-)  # fmt: skip
+)
 def test_equals_the_product_with_the_matrix(
-    sizes: tuple[tuple[int, ...], dict[str, list[int]]], groups: int, channels: int, rows: int, transposed: bool,
-    precision: int, seed: int,
-) -> None:  # fmt: skip
+    sizes: tuple[tuple[int, ...], dict[str, list[int]]],
+    groups: int,
+    channels: int,
+    rows: int,
+    transposed: bool,
+    precision: int,
+    seed: int,
+) -> None:
     shape, form = sizes
     random = np.random.default_rng(seed)
     values = np.concatenate([HOSTILE, NOT_FINITE]) if seed % 3 == 0 else random.standard_normal(99)
@@ -84,9 +88,7 @@ def test_equals_the_product_with_the_matrix(
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("transposed", [False, True])
-def test_blocks_and_strips(
-    rows: int, precision: int, transposed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_and_strips(rows: int, precision: int, transposed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """More windows, and more that is summed, than kernels lay out at once."""
     monkeypatch.setattr(windows, "ELEMENTS_AT_ONCE", 2**13)
     random = np.random.default_rng(rows)
@@ -123,9 +125,7 @@ def test_blocks_of_22_bits_are_added_first_to_last(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize(("groups", "rows"), [(1, 1), (1, 5), (3, 1), (3, 2)])
-def test_lines_of_one_channel_with_scales_of_their_own(
-    groups: int, rows: int, stride: int, precision: int
-) -> None:
+def test_lines_of_one_channel_with_scales_of_their_own(groups: int, rows: int, stride: int, precision: int) -> None:
     """More windows than a block, some of whose largest elements only a few places of a window read."""
     counts, images = [1 + (20 - 3) // stride, 20], 2 + 8 * stride
     form = {

@@ -55,8 +55,7 @@ def averaging(tensors: Sequence[TensorSpec]) -> Program:
     builder = ProgramBuilder()
     for spec in tensors:
         before, update = (
-            builder.input(f"{kind}.{spec.name}", spec.dtype, spec.shape)
-            for kind in ("global", "aggregate")
+            builder.input(f"{kind}.{spec.name}", spec.dtype, spec.shape) for kind in ("global", "aggregate")
         )
         builder.output(f"global.{spec.name}", builder.node("sub", before, update))
     return builder.build()
@@ -78,14 +77,33 @@ def document(
     outer = outer or averaging(tensors)
     shard = Shard("00000.safetensors", bytes(32), rows * column.type.size + 64, rows)
     made = JobDocument(
-        version=VERSION, name="cost", executor_version=1, arithmetic=ARITHMETIC, seed=1, rounds=1,
-        slots=slots, round_steps=segment_steps, batch=batch, segment_steps=segment_steps,
+        version=VERSION,
+        name="cost",
+        executor_version=1,
+        arithmetic=ARITHMETIC,
+        seed=1,
+        rounds=1,
+        slots=slots,
+        round_steps=segment_steps,
+        batch=batch,
+        segment_steps=segment_steps,
         aggregation=DIFFERENCE,
-        columns=(column,), rows=rows, shards=(shard,), data_root=bytes(32),
-        global_tensors=tuple(tensors), local_tensors=tuple(local), global_root=bytes(32),
-        local_root=bytes(32), global_chunks=chunk_count(tensors), step=step, outer=outer,
-        eval=ProgramBuilder().build(), metrics=(), step_flops=0, outer_flops=0,
-    )  # fmt: skip
+        columns=(column,),
+        rows=rows,
+        shards=(shard,),
+        data_root=bytes(32),
+        global_tensors=tuple(tensors),
+        local_tensors=tuple(local),
+        global_root=bytes(32),
+        local_root=bytes(32),
+        global_chunks=chunk_count(tensors),
+        step=step,
+        outer=outer,
+        eval=ProgramBuilder().build(),
+        metrics=(),
+        step_flops=0,
+        outer_flops=0,
+    )
     return replace(made, step_flops=cost.step_work(made), outer_flops=cost.outer_work(made))
 
 
@@ -111,9 +129,7 @@ def test_a_batch_of_many_epochs_is_refused(rows: int, batch: int) -> None:
 def test_the_order_of_an_epoch_is_work() -> None:
     """2^27 rows of one bool took 187 s in the first step of an epoch, for 4 FLOPs."""
     rows, length = 2**27, 4
-    made = loaded(
-        document(adds(), rows=rows, segment_steps=length, column=TensorSpec("x", "bool", ()))
-    )
+    made = loaded(document(adds(), rows=rows, segment_steps=length, column=TensorSpec("x", "bool", ())))
     # who replays one segment sorts the rows
     assert length * cost.step_work(made) > rows * rows.bit_length()
     # who trains on sorts them once an epoch

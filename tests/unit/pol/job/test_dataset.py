@@ -36,9 +36,7 @@ def test_every_row_once_in_an_epoch() -> None:
 
 
 @given(st.integers(1, 5), st.integers(1, 40), st.integers(0, 30))
-def test_slots_together_read_what_one_machine_with_a_larger_batch_would(
-    slots: int, batch: int, step: int
-) -> None:
+def test_slots_together_read_what_one_machine_with_a_larger_batch_would(slots: int, batch: int, step: int) -> None:
     data, job = dataset(rows(200)), _job()
     one = replace(job, document=replace(job.document, slots=1, batch=slots * batch))
     many = replace(job, document=replace(job.document, slots=slots, batch=batch))
@@ -89,9 +87,7 @@ def test_rows_come_from_whichever_shard_they_are_in(tmp_path: Path, shard_rows: 
 
 @pytest.mark.parametrize("lengths", [(3, 5, 2), (4, 4, 2), (2, 2, 6), (10,)])
 @pytest.mark.parametrize("gaps", [(0, 8, 16), (8, 0, 5)])
-def test_shards_have_any_length_and_lie_anywhere(
-    lengths: tuple[int, ...], gaps: tuple[int, ...]
-) -> None:
+def test_shards_have_any_length_and_lie_anywhere(lengths: tuple[int, ...], gaps: tuple[int, ...]) -> None:
     numbers = np.arange(10) * 2**40
     data, origins, first = b"", [], 0
     for length, gap in zip(lengths, gaps, strict=False):
@@ -130,9 +126,7 @@ def test_a_dataset_has_no_descriptors_and_gives_its_addresses_back(tmp_path: Pat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is mapped is told by Linux")
 @pytest.mark.parametrize(("width", "scattered"), [(1, True), (2**14, False)])
-def test_the_disk_reads_ahead_for_large_rows_alone(
-    tmp_path: Path, width: int, scattered: bool
-) -> None:
+def test_the_disk_reads_ahead_for_large_rows_alone(tmp_path: Path, width: int, scattered: bool) -> None:
     """Of data that are larger than memory, where a small row would come with megabytes beside it."""
     write_mlp_job(tmp_path, more={"wide": np.zeros((200, width), np.float32)})
     data = load_job(tmp_path).data

@@ -94,9 +94,7 @@ def test_every_field_is_needed(data: bytes, field: str) -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize(
-    "value", [None, -1, True, 2**63 - 1, "", "x", [], {}, [1], ["x"], [{}], {"a": 1}]
-)
+@pytest.mark.parametrize("value", [None, -1, True, 2**63 - 1, "", "x", [], {}, [1], ["x"], [{}], {"a": 1}])
 def test_every_field_is_checked(data: bytes, field: str, value: object) -> None:
     fields = json.loads(data)
     fields[field] = value

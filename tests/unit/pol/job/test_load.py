@@ -76,9 +76,7 @@ def test_writing_again_gives_the_same_bytes(job: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     write_mlp_job(again)
     names = sorted(str(path.relative_to(job)) for path in job.rglob("*") if path.is_file())
-    assert names == sorted(
-        str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()
-    )
+    assert names == sorted(str(path.relative_to(again)) for path in again.rglob("*") if path.is_file())
     for name in names:
         assert (again / name).read_bytes() == (job / name).read_bytes()
 
@@ -149,9 +147,7 @@ def test_sizes_are_compared_first(job: Path, name: str) -> None:
     assert "bytes" in error.reason
 
 
-@pytest.mark.parametrize(
-    ("name", "field"), [("global.state", "global_root"), ("local.state", "local_root")]
-)
+@pytest.mark.parametrize(("name", "field"), [("global.state", "global_root"), ("local.state", "local_root")])
 def test_states_against_their_roots(job: Path, name: str, field: str) -> None:
     data = bytearray((job / name).read_bytes())
     data[-4:] = np.array(0.25, "<f4").tobytes()
@@ -236,9 +232,7 @@ def many_tensors() -> bytes:
         ),
         (dump_safetensors({**rows(80), "z": np.zeros(80, np.int64)}), "not expected"),
         (
-            safetensors.numpy.save(
-                {"x": np.full((80, 64), np.nan, np.float32), "y": np.zeros(80, np.int64)}
-            ),
+            safetensors.numpy.save({"x": np.full((80, 64), np.nan, np.float32), "y": np.zeros(80, np.int64)}),
             "NaN",
         ),
     ],

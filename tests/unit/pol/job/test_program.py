@@ -200,9 +200,7 @@ def test_any_change_is_refused_as_a_job_error_or_still_a_program(data: st.DataOb
 
     collect(value, [])
     new: object = data.draw(
-        st.sampled_from(
-            [KeyError, None, -1, 2**70, True, "", "f32", [], {}, [0], [[]], [-1], 1.5, "add"]
-        )
+        st.sampled_from([KeyError, None, -1, 2**70, True, "", "f32", [], {}, [0], [[]], [-1], 1.5, "add"])
     )
     path = data.draw(st.sampled_from(paths))
     if new is KeyError and isinstance(path[-1], int):

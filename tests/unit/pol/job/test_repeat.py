@@ -11,7 +11,7 @@ from pol.job.program import Node, Program, ProgramBuilder, make_program, parse_p
 from pol.job.strict_json import dump_json, parse_json
 from pol.job.unroll import unroll
 from pol.limits import LIMITS, MAX_NESTED, MAX_TURNS, Limits
-from pol.ops.primitive import Work
+from pol.ops.primitive import OpWork
 from tests.support.bodies import counter, nested, recurrence
 from tests.unit.pol.job.test_program import change
 
@@ -82,9 +82,7 @@ def test_what_is_no_repeat_is_refused(path: list[Any], new: Any, field: str) -> 
 def test_what_is_carried_keeps_its_type() -> None:
     body = ProgramBuilder()
     body.output("carry.0", body.node("cast", body.input("carry.0", "f32", (2,)), dtype="bool"))
-    with pytest.raises(
-        JobError, match=r"carry.0 is bool\[2\] after a turn, and f32\[2\] before it"
-    ):
+    with pytest.raises(JobError, match=r"carry.0 is bool\[2\] after a turn, and f32\[2\] before it"):
         program(body.build())
 
 
@@ -112,9 +110,7 @@ def test_so_many_repeats_are_within_one_another_and_no_more() -> None:
 
 
 def test_the_document_is_deep_enough_and_no_deeper() -> None:
-    data = dump_json(
-        {"step": program_json(program(nested(recurrence_of_one(), (2,) * (MAX_NESTED - 1))))}
-    )
+    data = dump_json({"step": program_json(program(nested(recurrence_of_one(), (2,) * (MAX_NESTED - 1))))})
     parse_json(data, LIMITS.document_size, LIMITS.json_depth, "job.json")
     with pytest.raises(JobError, match="nested deeper"):
         parse_json(data, LIMITS.document_size, LIMITS.json_depth - 1, "job.json")
@@ -148,7 +144,7 @@ def test_work_grows_with_the_turns() -> None:
     """Turns are not for nothing, however little they do: what costs time costs its sender."""
     empty = counter(nodes=0)
     one, many = program(empty, 1).work, program(empty, 1_001).work
-    assert many == one + Work(moved=2 * 4, calls=5).times(1_000)
+    assert many == one + OpWork(moved=2 * 4, calls=5).times(1_000)
     inner = program(nested(counter(), (30,)), 50).work.calls
     assert inner >= 30 * 50
 

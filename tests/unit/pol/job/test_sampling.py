@@ -43,9 +43,7 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.integers(0, 2**63 - 1),
     st.integers(0, 2**48),
 )
-def test_a_row_is_drawn_where_its_weights_reach(
-    weights: list[int], seed: int, position: int
-) -> None:
+def test_a_row_is_drawn_where_its_weights_reach(weights: list[int], seed: int, position: int) -> None:
     ends = np.cumsum(np.array(weights, np.int64))
     found = drawn_rows(seed, ends, position, 3)
     for at, row in enumerate(found.tolist(), position):
@@ -81,9 +79,7 @@ def test_slots_together_read_what_one_machine_with_a_larger_batch_would(
     def batches(of_slots: int, rows: int) -> dict[str, np.ndarray]:
         document = replace(loaded.job.document, slots=of_slots, batch=rows, sampling=sampling)
         job = replace(loaded.job, document=document)
-        found = [
-            batch_at(loaded.data, job, batch_number(of_slots, step, k)) for k in range(of_slots)
-        ]
+        found = [batch_at(loaded.data, job, batch_number(of_slots, step, k)) for k in range(of_slots)]
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     parts, whole = batches(slots, 5), batches(1, 5 * slots)
@@ -109,9 +105,7 @@ def test_a_batch_has_the_rows_that_were_drawn(weighted: Path) -> None:
 
 
 @pytest.mark.parametrize("sampling", [ROWS_IN_ORDER, BY_WEIGHT])
-def test_a_document_says_it_and_one_that_shuffles_does_not(
-    tmp_path: Path, sampling: Sampling
-) -> None:
+def test_a_document_says_it_and_one_that_shuffles_does_not(tmp_path: Path, sampling: Sampling) -> None:
     plain = write_mlp_job(tmp_path / "plain", more={"w": WEIGHTS})
     other = write_mlp_job(tmp_path / "other", more={"w": WEIGHTS}, sampling=sampling)
     assert b"sampling" not in dump_job(plain.document)
@@ -157,9 +151,13 @@ def test_a_segment_replays_to_the_boundary_that_training_had(weighted: Path, nam
     local, part = loaded.local_state, RoundSlot(1, 1)
     states = []
     share = train_share(
-        loaded, part, loaded.global_state, local, backend=backend("numpy"),
+        loaded,
+        part,
+        loaded.global_state,
+        local,
+        backend=backend("numpy"),
         on_boundary=lambda _, first, second: states.append((first, second)),
-    )  # fmt: skip
+    )
     for index, (first, second) in enumerate(states[:-1]):
         again = replay_segment(load_job(weighted), part, index, first, second, backend(name))
         assert again.boundary == share.boundaries[index + 1]

@@ -13,9 +13,7 @@ from pol.values import TensorSpec
 
 VALUES = st.recursive(
     st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.booleans(), st.text(max_size=8)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
     max_leaves=12,
 )
 

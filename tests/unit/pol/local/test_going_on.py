@@ -137,9 +137,7 @@ def test_its_trace_holds(ran: LocalRun, folder: Path) -> None:
         assert all(c.holds for c in verify_trace(trace, folder / "second", segments=segments))
 
 
-def test_a_slot_that_begins_with_the_state_of_another_one_is_found(
-    ran: LocalRun, folder: Path
-) -> None:
+def test_a_slot_that_begins_with_the_state_of_another_one_is_found(ran: LocalRun, folder: Path) -> None:
     loaded, part = load_job(folder / "second"), RoundSlot(0, 2)
     engine = backend("numpy")
     opened = loaded.global_state, loaded.local_state
@@ -268,7 +266,7 @@ def test_it_is_read_as_it_was_written(first: LocalRun, folder: Path) -> None:
 
 def test_no_byte_of_it_may_change(first: LocalRun, folder: Path, tmp_path: Path) -> None:
     to = saved(folder, tmp_path)
-    for name in ("model.safetensors", "model.training/00001.safetensors", "model.training/position.json"):  # fmt: skip
+    for name in ("model.safetensors", "model.training/00001.safetensors", "model.training/position.json"):
         data = (to / name).read_bytes()
         for at in (9, len(data) // 2, len(data) - 2):
             (to / name).write_bytes(flip(data, at))
@@ -280,9 +278,7 @@ def test_no_byte_of_it_may_change(first: LocalRun, folder: Path, tmp_path: Path)
     list(read_training(to).locals)
 
 
-def test_files_of_two_trainings_do_not_go_together(
-    first: LocalRun, folder: Path, tmp_path: Path
-) -> None:
+def test_files_of_two_trainings_do_not_go_together(first: LocalRun, folder: Path, tmp_path: Path) -> None:
     to = saved(folder, tmp_path)
     state = load_safetensors(to / "model.safetensors")
     tuned = {name: np.array(array) for name, array in state.items()}

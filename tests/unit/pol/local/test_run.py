@@ -53,16 +53,12 @@ def test_with_several_slots_a_round_ends_in_their_mean(tmp_path: Path) -> None:
     state, local = loaded.global_state, [loaded.local_state] * 4
     for round in range(2):
         shares = [
-            train_share(
-                loaded, RoundSlot(round, slot), state, local[slot], backend=backend("numpy")
-            )
+            train_share(loaded, RoundSlot(round, slot), state, local[slot], backend=backend("numpy"))
             for slot in range(4)
         ]
         local = [share.local_out for share in shares]
         state = {
-            name: np.mean([s.global_out[name].astype(np.float64) for s in shares], axis=0).astype(
-                np.float32
-            )
+            name: np.mean([s.global_out[name].astype(np.float64) for s in shares], axis=0).astype(np.float32)
             for name in state
         }
         assert state_tree(state).root.hex() == done.rounds[round].state_root

@@ -53,9 +53,7 @@ def test_products_at_the_borders_of_tiles(
 
 @pytest.mark.parametrize("name", WIDTHS)
 @pytest.mark.parametrize("precision", BITS)
-def test_long_sums(
-    libraries: dict[str, Library], portable: Library, name: str, precision: int
-) -> None:
+def test_long_sums(libraries: dict[str, Library], portable: Library, name: str, precision: int) -> None:
     for left, right in long_sums(precision):
         check(libraries[name], portable, precision, left, right)
 

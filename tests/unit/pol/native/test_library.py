@@ -203,9 +203,7 @@ def test_without_libraries_numpy_computes(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize(("value", "name"), [("0", None), ("portable", "portable"), ("", USABLE)])
-def test_the_switch(
-    monkeypatch: pytest.MonkeyPatch, value: str, name: str | list[str] | None
-) -> None:
+def test_the_switch(monkeypatch: pytest.MonkeyPatch, value: str, name: str | list[str] | None) -> None:
     monkeypatch.setenv(SWITCH, value)
     found = load_library()
     if name is None:

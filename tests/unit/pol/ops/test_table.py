@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pol.errors import JobError
 from pol.limits import MAX_DIMENSION, MAX_SITE, MAX_SUMMED
 from pol.ops.elementwise import broadcast_shapes
-from pol.ops.primitive import FLOPS_PER_BYTE, FLOPS_PER_CALL, Work, runs
+from pol.ops.primitive import FLOPS_PER_BYTE, FLOPS_PER_CALL, OpWork, runs
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import TensorType
 from tests.support.bodies import recurrence
@@ -27,9 +27,14 @@ def boolean(*shape: int) -> TensorType:
 
 
 WINDOWS = {
-    "bits": 15, "transposed": False, "starts": [1, 0, 4], "strides": [1, 2, 2], "counts": [2, 3, 3],
-    "kernel": [1, 3, 2], "steps": [1, 1, -4],
-}  # fmt: skip
+    "bits": 15,
+    "transposed": False,
+    "starts": [1, 0, 4],
+    "strides": [1, 2, 2],
+    "counts": [2, 3, 3],
+    "kernel": [1, 3, 2],
+    "steps": [1, 1, -4],
+}
 
 REPEATED = {"body": recurrence((2,)), "count": 3, "reverse": True}
 
@@ -184,16 +189,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("op", "operands", "attrs", "result"), ACCEPTED)
-def test_shape_rules(
-    op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType
-) -> None:
+def test_shape_rules(op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType) -> None:
     assert infer(op, operands, attrs)[1] == result
 
 
 @pytest.mark.parametrize(("op", "operands", "attrs", "field"), REFUSED)
-def test_refusals(
-    op: str, operands: list[TensorType], attrs: dict[str, object], field: str
-) -> None:
+def test_refusals(op: str, operands: list[TensorType], attrs: dict[str, object], field: str) -> None:
     with pytest.raises(JobError) as caught:
         infer(op, operands, attrs)
     assert caught.value.field == field
@@ -213,14 +214,14 @@ def test_broadcasting_is_numpys(shapes: list[list[int]]) -> None:
     assert broadcast_shapes([tuple(shape) for shape in shapes]) == expected
 
 
-def work(op: str, operands: list[TensorType], **attrs: object) -> Work:
+def work(op: str, operands: list[TensorType], **attrs: object) -> OpWork:
     checked, result = infer(op, operands, attrs)
     return PRIMITIVES[op].work(operands, checked, result)
 
 
 def test_work_is_products_elements_bytes_and_calls() -> None:
-    assert Work(1, 20, 300, 2).flops == 21 + 300 * FLOPS_PER_BYTE + 2 * FLOPS_PER_CALL
-    assert Work(1, 2, 3, 4) + Work(10, 20, 30, 40) == Work(11, 22, 33, 44)
+    assert OpWork(1, 20, 300, 2).flops == 21 + 300 * FLOPS_PER_BYTE + 2 * FLOPS_PER_CALL
+    assert OpWork(1, 2, 3, 4) + OpWork(10, 20, 30, 40) == OpWork(11, 22, 33, 44)
     product = work("matmul", [f32(6, 2, 3), f32(6, 3, 5)], bits=15)
     assert product.products == 2 * 6 * 2 * 3 * 5
     assert work("matmul", [f32(6, 2, 3), f32(6, 3, 5)], bits=8) == product
@@ -233,17 +234,15 @@ def test_work_is_products_elements_bytes_and_calls() -> None:
     assert work("take", [f32(1, 0), i64(1000)]).moved == 8 * 1000
     assert work("slice", [f32(1000)], starts=[0], stops=[10], steps=[1]).moved == 80
     assert work("permute", [f32(4, 5)], dims=[1, 0]).moved == 2 * 80
-    turn = recurrence((2,)).work + Work(moved=2 * 8, calls=2 + 3 + 2 * 2)
+    turn = recurrence((2,)).work + OpWork(moved=2 * 8, calls=2 + 3 + 2 * 2)
     repeated = work("repeat", [f32(2), f32(3, 2), f32(2)], **REPEATED)
-    assert repeated == turn.times(3) + Work(moved=2 * 4 * 8, calls=8)
+    assert repeated == turn.times(3) + OpWork(moved=2 * 4 * 8, calls=8)
     for view in (work("reshape", [f32(10)], shape=[5, 2]), work("broadcast", [f32()], shape=[9])):
         assert (view.products, view.elements, view.moved) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("op", "operands", "attrs", "result"), ACCEPTED)
-def test_no_node_is_free(
-    op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType
-) -> None:
+def test_no_node_is_free(op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType) -> None:
     assert work(op, operands, **attrs).flops >= FLOPS_PER_CALL
 
 
@@ -263,7 +262,5 @@ def test_no_node_is_free(
         ((0, 5), ["ab"], 0),
     ],
 )
-def test_runs_are_what_a_loop_does_not_take_in_one_go(
-    shape: tuple[int, ...], kinds: list[str], expected: int
-) -> None:
+def test_runs_are_what_a_loop_does_not_take_in_one_go(shape: tuple[int, ...], kinds: list[str], expected: int) -> None:
     assert runs(shape, kinds) == expected

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from pol.tracing.build import build
-from pol.tracing.repeating import repeat
-from pol.tracing.spec import SGD, Batch, JobSpec
+from pol.capture.author.spec import SGD, Batch, JobSpec
+from pol.capture.build import build
+from pol.capture.loops.repeating import repeat
 
 _FEATURES, _ROWS = 3, 8
 
@@ -43,8 +43,16 @@ def build_recurrent_job(folder: Path, turns: int) -> None:
         "y": numbers.integers(0, 3, _ROWS),
     }
     spec = JobSpec(
-        name="recurrent", model=_Recurrent(), loss=_loss, train=data, holdout=data, batch=4,
-        steps=8, round_steps=8, segment_steps=2, optimizer=SGD(),
+        name="recurrent",
+        model=_Recurrent(),
+        loss=_loss,
+        train=data,
+        holdout=data,
+        batch=4,
+        steps=8,
+        round_steps=8,
+        segment_steps=2,
+        optimizer=SGD(),
         schedule=lambda step: 0.1 / (1 + step),
-    )  # fmt: skip
+    )
     build(spec, folder)

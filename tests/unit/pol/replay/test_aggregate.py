@@ -52,10 +52,7 @@ def test_says_the_root_of_each_tensor(loaded: LoadedJob) -> None:
 
 def test_both_back_ends_agree(loaded: LoadedJob) -> None:
     updates = _updates(loaded)
-    found = {
-        aggregate(loaded, loaded.global_state, updates, backend(name)).root
-        for name in ("numpy", "torch")
-    }
+    found = {aggregate(loaded, loaded.global_state, updates, backend(name)).root for name in ("numpy", "torch")}
     assert len(found) == 1
 
 

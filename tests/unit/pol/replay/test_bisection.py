@@ -171,9 +171,7 @@ def _operand(program: Program, inputs: dict[str, Array], values: Values, number:
     return values[number,]
 
 
-def _operand_within(
-    program: Program, inputs: dict[str, Array], values: Values, place: Place
-) -> Array:
+def _operand_within(program: Program, inputs: dict[str, Array], values: Values, place: Place) -> Array:
     """The value of a number in a turn: of what is carried, one of the turn before or of the repeat's operands."""
     number, turn, inner = place
     node = program.nodes[number - program.first_node]
@@ -195,21 +193,16 @@ def _alone(body: Program, inner: int, operands: list[Array], executor: Backend) 
     """One operation as a program of its own."""
     node = body.nodes[inner - body.first_node]
     specs = [
-        TensorSpec(f"given.{at}", body.types[arg].dtype, body.types[arg].shape)
-        for at, arg in enumerate(node.args)
+        TensorSpec(f"given.{at}", body.types[arg].dtype, body.types[arg].shape) for at, arg in enumerate(node.args)
     ]
-    single = make_program(
-        specs, [], [Node(node.op, tuple(range(len(specs))), node.attrs)], {"found": len(specs)}
-    )
+    single = make_program(specs, [], [Node(node.op, tuple(range(len(specs))), node.attrs)], {"found": len(specs)})
     given = {spec.name: array for spec, array in zip(specs, operands, strict=True)}
     return executor.compile(single, 7).run(given)["found"]
 
 
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_lie_about_one_operation_of_a_turn_is_found(
-    job: LoadedJob, name: str, which: int
-) -> None:
+def test_a_lie_about_one_operation_of_a_turn_is_found(job: LoadedJob, name: str, which: int) -> None:
     step_program, honest = job.job.document.step, get(name)
     places = _places(step_program)
     assert len(places) == 4

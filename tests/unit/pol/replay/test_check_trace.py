@@ -59,18 +59,14 @@ def test_a_device_or_a_pipe_is_no_trace(tmp_path: Path, run_folder: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["round", "slot"])
-def test_numbers_that_no_share_can_have_are_refused(
-    tmp_path: Path, run_folder: Path, name: str
-) -> None:
+def test_numbers_that_no_share_can_have_are_refused(tmp_path: Path, run_folder: Path, name: str) -> None:
     value = described(run_folder)
     value["shares"][0][name] = 2**32
     with pytest.raises(TraceError, match=name):
         read_trace(written(tmp_path, value))
 
 
-def test_a_trace_that_is_not_of_the_jobs_slots_and_segments_is_no_trace(
-    tmp_path: Path, run_folder: Path
-) -> None:
+def test_a_trace_that_is_not_of_the_jobs_slots_and_segments_is_no_trace(tmp_path: Path, run_folder: Path) -> None:
     value = described(run_folder)
     shares = value["shares"]
     for wrong in (shares[:-1], shares[:1] + shares[2:], [*shares, shares[-1]], shares[::-1]):
@@ -85,9 +81,7 @@ def test_a_trace_that_is_not_of_the_jobs_slots_and_segments_is_no_trace(
     assert verify_trace(trace, FIXTURE)[0].fault == "it has 4 segments, not 5"
 
 
-def test_drawn_segments_start_from_the_slots_own_local_state(
-    tmp_path: Path, run_folder: Path
-) -> None:
+def test_drawn_segments_start_from_the_slots_own_local_state(tmp_path: Path, run_folder: Path) -> None:
     """A share that is honest but for the momentum that it starts with is no continuation of the slot."""
     loaded = load_job(FIXTURE)
     value = described(run_folder)
@@ -99,9 +93,7 @@ def test_drawn_segments_start_from_the_slots_own_local_state(
         local = loaded.local_state
         if slot == 1:
             local = {name: array + np.float32(0.5) for name, array in local.items()}
-        share = train_share(
-            loaded, part, loaded.global_state, local, backend=NUMPY, on_boundary=states.keep
-        )
+        share = train_share(loaded, part, loaded.global_state, local, backend=NUMPY, on_boundary=states.keep)
         roots = share.update_root, share.local_out_root
         record = share_record(part, share.boundaries, *roots)
         value["shares"].append(codec.to_plain(record))
@@ -170,7 +162,19 @@ def _source() -> JobSource:
     evaluate.output("metric.loss", loss)
     one = np.ones(1, np.float32)
     return JobSource(
-        name="zero", seed=1, rounds=1, slots=1, round_steps=1, batch=1, segment_steps=1, aggregation=DIFFERENCE,
-        step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=("loss",),
-        global_state={"w": one}, local_state={}, data={"x": one},
-    )  # fmt: skip
+        name="zero",
+        seed=1,
+        rounds=1,
+        slots=1,
+        round_steps=1,
+        batch=1,
+        segment_steps=1,
+        aggregation=DIFFERENCE,
+        step=step.build(),
+        outer=outer.build(),
+        eval=evaluate.build(),
+        metrics=("loss",),
+        global_state={"w": one},
+        local_state={},
+        data={"x": one},
+    )

@@ -91,9 +91,7 @@ def test_a_deadline_kills_the_worker_and_only_it(pool: ReplayPool) -> None:
 
 
 @pytest.mark.parametrize("part", [b"\0\0", b"\0\0\0\x10", b"\0\0\0\x10half"])
-def test_a_deadline_holds_for_who_falls_silent_in_mid_message(
-    pool: ReplayPool, part: bytes
-) -> None:
+def test_a_deadline_holds_for_who_falls_silent_in_mid_message(pool: ReplayPool, part: bytes) -> None:
     with pytest.raises(TaskTimeout):
         pool.submit(sandboxed.say, part, timeout=0.5).result(20)
     assert pool.submit(operator.add, 2, 3).result(20) == 5

@@ -58,9 +58,7 @@ def test_a_share_has_a_boundary_before_and_after_each_segment(
     for boundary, state, local in states:
         assert boundary.global_root == state_tree(state).root
         assert boundary.local_root == state_tree(local).root
-        assert boundary.root == boundary_root(
-            boundary.global_root, boundary.local_root, boundary.metrics
-        )
+        assert boundary.root == boundary_root(boundary.global_root, boundary.local_root, boundary.metrics)
     assert share.boundaries[0].global_root == document.global_root
     assert len({boundary.root for boundary in share.boundaries}) == 6
 
@@ -140,9 +138,7 @@ def test_whoever_has_let_go_of_the_initial_states_has_none(loaded: LoadedJob) ->
         _ = other.global_state
 
 
-def test_metrics_are_the_means_of_their_segment(
-    loaded: LoadedJob, trained: tuple[TrainedShare, States]
-) -> None:
+def test_metrics_are_the_means_of_their_segment(loaded: LoadedJob, trained: tuple[TrainedShare, States]) -> None:
     share, states = trained
     reached = slot_state(loaded, *states[2][1:])
     losses = []
@@ -165,9 +161,7 @@ def test_one_bit_of_an_opening_state_changes_the_root(
     assert replayed.boundary.root != share.boundaries[4].root
 
 
-def test_another_slot_or_round_gives_another_root(
-    loaded: LoadedJob, trained: tuple[TrainedShare, States]
-) -> None:
+def test_another_slot_or_round_gives_another_root(loaded: LoadedJob, trained: tuple[TrainedShare, States]) -> None:
     share, states = trained
     _, opening, local = states[0]
     for other in (replace(SHARE, slot=0), replace(SHARE, round=0)):
@@ -175,9 +169,7 @@ def test_another_slot_or_round_gives_another_root(
         assert replayed.boundary.root != share.boundaries[1].root
 
 
-def test_the_update_is_the_closing_state(
-    loaded: LoadedJob, trained: tuple[TrainedShare, States]
-) -> None:
+def test_the_update_is_the_closing_state(loaded: LoadedJob, trained: tuple[TrainedShare, States]) -> None:
     share, states = trained
     result = share_update(loaded, states[0][1], SlotState(*states[-1][1:]))
     assert result.update_root == share.update_root == state_tree(result.update).root
@@ -185,9 +177,7 @@ def test_the_update_is_the_closing_state(
     assert encode_state(result.update) == encode_state(states[-1][1])  # a step changes all of it
 
 
-def test_an_outer_optimizer_gets_opening_less_closing(
-    loaded: LoadedJob, trained: tuple[TrainedShare, States]
-) -> None:
+def test_an_outer_optimizer_gets_opening_less_closing(loaded: LoadedJob, trained: tuple[TrainedShare, States]) -> None:
     share, states = trained
     result = share_update(with_outer(loaded), states[0][1], SlotState(*states[-1][1:]))
     assert result.update_root == state_tree(result.update).root != share.update_root
@@ -199,9 +189,7 @@ def test_an_outer_optimizer_gets_opening_less_closing(
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_any_changed_bit_changes_the_update(
-    loaded: LoadedJob, trained: tuple[TrainedShare, States], part: int
-) -> None:
+def test_any_changed_bit_changes_the_update(loaded: LoadedJob, trained: tuple[TrainedShare, States], part: int) -> None:
     _, states = trained
     loaded = with_outer(loaded)
     given = [states[0][1], states[-1][1], states[-1][2]]
@@ -217,9 +205,7 @@ def test_any_changed_bit_changes_the_update(
 
 
 def test_local_state_goes_on_from_round_to_round(loaded: LoadedJob) -> None:
-    first = train_share(
-        loaded, RoundSlot(0, 1), loaded.global_state, loaded.local_state, backend=NUMPY
-    )
+    first = train_share(loaded, RoundSlot(0, 1), loaded.global_state, loaded.local_state, backend=NUMPY)
     bound = train_share(loaded, SHARE, first.global_out, first.local_out, backend=NUMPY)
     reset = train_share(loaded, SHARE, first.global_out, loaded.local_state, backend=NUMPY)
     assert bound.boundaries[0].local_root == first.local_out_root
@@ -297,9 +283,14 @@ def test_training_can_be_cancelled_and_reports_steps(loaded: LoadedJob) -> None:
     seen: list[tuple[int, float]] = []
     with pytest.raises(Cancelled):
         train_share(
-            loaded, SHARE, loaded.global_state, loaded.local_state, backend=NUMPY,
-            on_step=lambda step, loss: seen.append((step, loss)), cancelled=lambda: len(seen) == 3,
-        )  # fmt: skip
+            loaded,
+            SHARE,
+            loaded.global_state,
+            loaded.local_state,
+            backend=NUMPY,
+            on_step=lambda step, loss: seen.append((step, loss)),
+            cancelled=lambda: len(seen) == 3,
+        )
     assert [step for step, _ in seen] == [10, 11, 12]
     assert all(0 < loss < 3 for _, loss in seen)
 

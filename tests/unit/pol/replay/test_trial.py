@@ -21,9 +21,7 @@ from tests.unit.pol.odd_jobs import (
 )
 
 
-def trial(
-    directory: Path, step: Change = halved, outer: Change | None = None, slot: int = 0
-) -> TrialTimes:
+def trial(directory: Path, step: Change = halved, outer: Change | None = None, slot: int = 0) -> TrialTimes:
     write_odd_job(directory, step, outer)
     return try_job(load_job(directory), slot, backend("numpy"))
 

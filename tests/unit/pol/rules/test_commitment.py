@@ -35,9 +35,7 @@ CLAIM = ShareClaim(
     provider="assay1provider",
     commitment=digest("commitment"),
 )
-ROOTS = ShareRoots(
-    digest("trace"), digest("update"), digest("local out"), (0x3F800000, 1), SEGMENTS
-)
+ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), (0x3F800000, 1), SEGMENTS)
 OPENING = (digest("global in"), digest("local in"))
 
 
@@ -101,10 +99,7 @@ def test_a_commitment_binds_its_provider_and_everything_that_was_trained() -> No
         committed(opening=(OPENING[0], digest("other"))),
         committed(opening=(digest("other"), OPENING[1])),
         committed(version=2),
-        *(
-            committed(roots=replace(ROOTS, **{f.name: other_of(getattr(ROOTS, f.name))}))
-            for f in fields(ROOTS)
-        ),
+        *(committed(roots=replace(ROOTS, **{f.name: other_of(getattr(ROOTS, f.name))})) for f in fields(ROOTS)),
         committed(roots=replace(ROOTS, metrics=())),
     ]
     assert len(set(made)) == len(made)

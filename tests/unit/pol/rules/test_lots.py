@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from domain.hashing import hash_fields
 from pol.rules import lots
 
-VECTORS = json.loads(
-    (Path(__file__).parents[3] / "vectors" / "lots" / "draws.json").read_text(encoding="utf-8")
-)
+VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "lots" / "draws.json").read_text(encoding="utf-8"))
 SEED = sha256(b"seed").digest()
 
 
@@ -108,9 +106,7 @@ def test_draw_is_a_sorted_set_of_the_population(seed: bytes, population: int, co
 
 @settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.integers(2, 300), st.data())
-def test_a_larger_draw_contains_the_smaller(
-    seed: bytes, population: int, data: st.DataObject
-) -> None:
+def test_a_larger_draw_contains_the_smaller(seed: bytes, population: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, population - 1))
     assert set(lots.draw(seed, population, count)) <= set(lots.draw(seed, population, count + 1))
 
@@ -157,9 +153,7 @@ def test_weighted_draw_of_two_has_the_probabilities_of_drawing_one_after_the_oth
     st.lists(st.integers(0, 2**70), max_size=8),
     st.integers(0, 9),
 )
-def test_weighted_draw_takes_those_with_weight_only(
-    seed: bytes, weights: list[int], count: int
-) -> None:
+def test_weighted_draw_takes_those_with_weight_only(seed: bytes, weights: list[int], count: int) -> None:
     drawn = lots.draw_weighted(seed, weights, count)
     with_weight = [index for index, weight in enumerate(weights) if weight]
     assert list(drawn) == sorted(set(drawn))

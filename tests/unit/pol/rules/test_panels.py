@@ -9,7 +9,7 @@ from domain.order_params import OrderParams
 from domain.params import Params
 from domain.proof.records import AuditKind, Place
 from pol.rules import panels
-from pol.rules.panels import Extent, Promised
+from pol.rules.panels import Promised, ShareExtent
 from pol.rules.schedule import boundary_work, segment_work
 from pol.rules.stops import AGGREGATION
 from tests.support.chain_market import digest, make_terms
@@ -32,7 +32,7 @@ def promised(name: str, speed: int, stake: int = 1, rate: int = 10**12) -> Promi
 
 
 def test_the_aggregation_and_an_update_are_always_drawn_and_every_segment_is_as_likely() -> None:
-    shares = [Extent(0, 1, 5), Extent(1, 3, 3)]
+    shares = [ShareExtent(0, 1, 5), ShareExtent(1, 3, 3)]
     seen: dict[Any, int] = {}
     for number in range(600):
         places = panels.draw_places(digest(number), shares, 2)
@@ -57,7 +57,7 @@ def stop(slot: int, segment: int, kind: AuditKind = AuditKind.SEGMENT) -> Place:
     return Place(kind, slot, 1, segment)
 
 
-def drawn(named: Place, *shares: Extent, segments: int = 2) -> set[tuple[Place, ...]]:
+def drawn(named: Place, *shares: ShareExtent, segments: int = 2) -> set[tuple[Place, ...]]:
     """Return what is drawn of a stopped round, by many seeds."""
     return {panels.draw_places(digest(number), shares, segments, named) for number in range(300)}
 
@@ -65,7 +65,7 @@ def drawn(named: Place, *shares: Extent, segments: int = 2) -> set[tuple[Place, 
 def test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment() -> None:
     """So a panel about it takes no longer than another, and nobody is late by it."""
     named = stop(1, 3)
-    seen = drawn(named, Extent(0, 1, 5), Extent(1, 1, 3, named))
+    seen = drawn(named, ShareExtent(0, 1, 5), ShareExtent(1, 1, 3, named))
     assert {places[0] for places in seen} == {named}
     assert {places[1] for places in seen} == {Place(AuditKind.UPDATE, 0, 1, 5)}
     assert {len(places) for places in seen} == {3}
@@ -76,22 +76,22 @@ def test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment() -> No
 def test_of_other_shares_what_has_no_end_is_drawn_like_what_has_one() -> None:
     """Who ends a share early beside one that really stops is found as one is who bent a segment."""
     named, other = stop(0, 0), stop(1, 2)
-    seen = drawn(named, Extent(0, 1, 0, named), Extent(1, 1, 2, other))
+    seen = drawn(named, ShareExtent(0, 1, 0, named), ShareExtent(1, 1, 2, other))
     assert {places[1:] for places in seen} == {(stop(1, 0),), (stop(1, 1),), (other,)}
 
 
 def test_a_round_that_stopped_at_once_has_one_place() -> None:
     named = stop(0, 0)
-    assert drawn(named, Extent(0, 1, 0, named), segments=7) == {(named,)}
+    assert drawn(named, ShareExtent(0, 1, 0, named), segments=7) == {(named,)}
 
 
 def test_an_update_or_an_aggregation_without_an_end_stands_for_its_kind() -> None:
     named = stop(0, 4, AuditKind.UPDATE)
-    shares = (Extent(0, 1, 4, named), Extent(1, 1, 4))
+    shares = (ShareExtent(0, 1, 4, named), ShareExtent(1, 1, 4))
     for places in drawn(named, *shares):
         assert [place.kind for place in places] == [AuditKind.UPDATE, *[AuditKind.SEGMENT] * 2]
         assert places[0] == named
-    whole = (Extent(0, 1, 4), Extent(1, 1, 4))
+    whole = (ShareExtent(0, 1, 4), ShareExtent(1, 1, 4))
     seeds = [digest(number) for number in range(20)]
     for seed in seeds:
         usual = panels.draw_places(seed, whole, 2)
@@ -171,9 +171,7 @@ def test_nobody_is_alone_by_promising_most() -> None:
     others = [promised(str(number), 10**9, stake=10) for number in range(4)]
     ms = panels.compute_audit_ms(TERMS, asked, [liar, *others])
     eligible = [
-        found.operator
-        for found in (liar, *others)
-        if panels.is_eligible(TERMS, asked, ms, found.speed, found.rate)
+        found.operator for found in (liar, *others) if panels.is_eligible(TERMS, asked, ms, found.speed, found.rate)
     ]
     assert eligible == ["liar", "0", "1", "2", "3"]
 
@@ -211,9 +209,7 @@ def test_the_largest_segment_is_one_that_would_do(window_max: int) -> None:
 
 
 @pytest.mark.parametrize(("audit_ms", "commits"), [(0, 20), (1, 21), (1_000, 26), (60_000, 380)])
-def test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times(
-    audit_ms: int, commits: int
-) -> None:
+def test_a_stage_has_a_length_of_its_own_and_holds_the_places_six_times(audit_ms: int, commits: int) -> None:
     asked = params(stage_base=20, lot_wait=5)
     assert panels.commit_seconds(asked, audit_ms) == commits
     assert panels.reveal_seconds(asked) == 20

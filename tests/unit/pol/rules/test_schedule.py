@@ -57,9 +57,7 @@ def test_work_of_a_job_as_an_example() -> None:
 
 small = st.integers(1, 6)
 TERMS_OF = st.builds(
-    lambda segments, **fields: replace(
-        TERMS, round_steps=segments * fields["segment_steps"], **fields
-    ),
+    lambda segments, **fields: replace(TERMS, round_steps=segments * fields["segment_steps"], **fields),
     small,
     rounds=small,
     slots=small,

@@ -32,16 +32,12 @@ from pol.values import TensorSpec
 
 def arrays() -> st.SearchStrategy[Array]:
     shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
-    floats = hnp.arrays(
-        np.float32, shapes, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)
-    )
+    floats = hnp.arrays(np.float32, shapes, elements=st.floats(width=32, allow_nan=False, allow_infinity=False))
     integers = hnp.arrays(np.int64, shapes, elements=st.integers(-(2**63), 2**63 - 1))
     return st.one_of(floats, integers, hnp.arrays(np.bool_, shapes))
 
 
-STATES = st.dictionaries(
-    st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,3})?", fullmatch=True), arrays(), max_size=5
-)
+STATES = st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,3})?", fullmatch=True), arrays(), max_size=5)
 
 
 def example() -> dict[str, Array]:
@@ -84,9 +80,7 @@ def test_a_stored_state_is_the_one_that_was_written(state: dict[str, Array]) -> 
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
-def test_a_stored_state_has_canonical_numbers(
-    value: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stored_state_has_canonical_numbers(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the last part of a tensor, too."""
     monkeypatch.setattr("pol.state.stored.CHUNKS_AT_ONCE", 1)
     state = {"a": np.ones(40_000, np.float32)}

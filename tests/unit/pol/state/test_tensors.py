@@ -32,9 +32,7 @@ def file(header: object, data: bytes = b"", size: int | None = None) -> bytes:
     return (len(text) if size is None else size).to_bytes(8, "little") + text + data
 
 
-def entry(
-    dtype: object = "F32", shape: object = (1,), offsets: object = (0, 4)
-) -> dict[str, object]:
+def entry(dtype: object = "F32", shape: object = (1,), offsets: object = (0, 4)) -> dict[str, object]:
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 

@@ -80,9 +80,7 @@ def test_states_stay_until_they_are_read(loaded: LoadedJob, right: TrainedShare,
 
 @pytest.mark.parametrize("aside", [AtOnce(), Beside()], ids=["at once", "beside"])
 @pytest.mark.parametrize("last", [1, 5])
-def test_what_fails_at_a_boundary_ends_training(
-    loaded: LoadedJob, aside: AtOnce | Beside, last: int
-) -> None:
+def test_what_fails_at_a_boundary_ends_training(loaded: LoadedJob, aside: AtOnce | Beside, last: int) -> None:
     reached: list[int] = []
 
     def on_boundary(boundary: Boundary, *_: State) -> None:

@@ -29,20 +29,14 @@ def test_pieces_are_the_same_wherever_and_in_whatever_order() -> None:
     all_of_them = work_pieces(SEED, range(4), numpy)
     assert len(set(all_of_them)) == 4
     assert work_pieces(SEED, (3, 1), numpy) == (all_of_them[3], all_of_them[1])
-    assert all_of_them[0].hex() == (
-        "37539e31c763622a9f29a454d6ad7d87a528168c2fbbcb71694be76fbe5fa2e5"
-    )
+    assert all_of_them[0].hex() == ("37539e31c763622a9f29a454d6ad7d87a528168c2fbbcb71694be76fbe5fa2e5")
 
 
 def test_nothing_of_one_seed_serves_another() -> None:
     numpy = backend("numpy")
-    assert not set(work_pieces(SEED, range(3), numpy)) & set(
-        work_pieces(bytes(32), range(3), numpy)
-    )
+    assert not set(work_pieces(SEED, range(3), numpy)) & set(work_pieces(bytes(32), range(3), numpy))
 
 
 def test_torch_has_the_same_bits() -> None:
     pytest.importorskip("torch")
-    assert work_pieces(SEED, range(2), backend("torch")) == work_pieces(
-        SEED, range(2), backend("numpy")
-    )
+    assert work_pieces(SEED, range(2), backend("torch")) == work_pieces(SEED, range(2), backend("numpy"))

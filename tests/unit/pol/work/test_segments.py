@@ -17,11 +17,7 @@ def tensors(seed: int) -> dict[str, Array]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sets(st.sampled_from(["global.a", "global.b", "local.c"])), st.booleans())
-    )
-)
+@given(st.lists(st.tuples(st.sets(st.sampled_from(["global.a", "global.b", "local.c"])), st.booleans())))
 def test_a_root_is_that_of_the_states_whenever_it_was_asked_for(
     steps: list[tuple[set[str], bool]],
 ) -> None:

@@ -54,9 +54,7 @@ def test_locked_refuses_what_the_lock_lacks() -> None:
         locked("no-such-package", FULL_LOCK)
 
 
-def test_full_disk_is_refused_before_anything_is_made(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_full_disk_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environment, "VENV", tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=11 * 10**9))
     check_disk(NODE_LOCK)

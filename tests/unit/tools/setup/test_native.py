@@ -95,15 +95,11 @@ def test_what_the_compiler_does_not_know_is_left_out(
         assert files == {"portable.so", "newer.left-out"}
 
 
-def test_files_with_the_same_flags_are_compiled_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_with_the_same_flags_are_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     known = [Path("chain.c"), Path("narrow_product.c"), Path("product.h")]
     monkeypatch.setattr(native, "sources", lambda: known)
     sets = {name: native.Flags(("-a",), more) for name, more in (("x", ()), ("y", ("-b",)))}
-    products, others = (
-        native.compiling(["cc"], sets, tmp_path, products=which) for which in (True, False)
-    )
+    products, others = (native.compiling(["cc"], sets, tmp_path, products=which) for which in (True, False))
     assert [[part for part in command if part in ("-a", "-b")] for command in products] == [
         ["-a"],
         ["-a", "-b"],

@@ -59,9 +59,7 @@ def test_failed_step_leaves_no_stamp() -> None:
         ("", "see .assay-setup.log"),
     ],
 )
-def test_failed_child_is_one_sentence_with_a_remedy(
-    output: str, remedy: str, scratch: Path
-) -> None:
+def test_failed_child_is_one_sentence_with_a_remedy(output: str, remedy: str, scratch: Path) -> None:
     command = [sys.executable, "-c", f"import sys; sys.stderr.write({output!r}); sys.exit(3)"]
     with pytest.raises(Stop) as stopped:
         steps.run(command, "this")

@@ -50,9 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--out-dir",
         out,
     ]
-    done = subprocess.run(
-        [*command, "--python", sys.executable, copy], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, "--python", sys.executable, copy], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (made,) = out.glob("*.whl")
     return made
@@ -80,8 +78,12 @@ def test_it_computes_natively_without_checkout_and_compiler(wheel: Path, tmp_pat
     env |= {name: value for name, value in os.environ.items() if name == "ASSAY_NATIVE"}
     done = subprocess.run(
         [sys.executable, "-P", "-c", STEP],
-        cwd=tmp_path, env=env, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     where, name, is_right, said = done.stdout.splitlines()
     assert Path(where) == tmp_path / "site" / "pol"
     assert (is_right, said) == ("True", computing("native"))

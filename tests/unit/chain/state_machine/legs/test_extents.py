@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.legs.opening import Extent
+from chain.state_machine.legs.opening import LegExtent
 from chain.state_machine.market.hooks import Match
 from chain.state_machine.market.tables import BIDS
 from domain.amount import ceil_div
@@ -23,16 +23,16 @@ from tests.support.partial_legs import partial_chain
 TERMS = make_terms(rounds=5, slots=4)
 OPENING = digest("opening global")
 LOCALS = {1: digest("opening local", 1), 2: digest("opening local", 2)}
-LATER = Extent(3, 2, 0, 4, OPENING, LOCALS)
+LATER = LegExtent(3, 2, 0, 4, OPENING, LOCALS)
 """The last two of five rounds, all slots; slots 0 and 3 start from the order's own local state."""
-SLICE = Extent(0, 5, 1, 2, TERMS.global_root)
+SLICE = LegExtent(0, 5, 1, 2, TERMS.global_root)
 """All rounds of two of four slots."""
-PART = Extent(2, 2, 2, 2, OPENING, {2: LOCALS[2]})
+PART = LegExtent(2, 2, 2, 2, OPENING, {2: LOCALS[2]})
 """Rounds 2 and 3 of slots 2 and 3: neither the first round nor the last."""
 
 
 def running(
-    extent: Extent, params: Params | None = None, terms: JobTerms = TERMS, **more: Any
+    extent: LegExtent, params: Params | None = None, terms: JobTerms = TERMS, **more: Any
 ) -> tuple[Market, bytes]:
     """Return a market with an order that a leg of this extent serves; the leg is accepted."""
     market = Market(params or quiet(), chain=partial_chain(lambda _: extent))
@@ -45,7 +45,7 @@ def quiet(**changes: Any) -> Params:
 
 
 @pytest.mark.parametrize("extent", [LATER, SLICE, PART], ids=["later", "slice", "part"])
-def test_a_leg_is_served_from_its_first_round_to_its_last(extent: Extent) -> None:
+def test_a_leg_is_served_from_its_first_round_to_its_last(extent: LegExtent) -> None:
     """With panels: each closed round is audited, verified and paid, and the order settles."""
     market, order_id = running(extent, local_params())
     leg = market.leg(order_id)
@@ -138,9 +138,7 @@ def test_what_a_consumer_paid_a_failed_leg_is_that_of_its_own_rounds_and_slots()
     market.train_round(order_id)
     market.chain.pass_time(30)
     assert market.leg(order_id).verified == 1
-    paid = sum(
-        p.amount for p in market.all_of(order_id).payments if p.kind in ("provider", "protocol")
-    )
+    paid = sum(p.amount for p in market.all_of(order_id).payments if p.kind in ("provider", "protocol"))
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
     market.chain.pass_time(60)
     made_good = sum(p.amount for p in market.all_of(order_id).payments if p.kind == "compensation")
@@ -188,17 +186,17 @@ def test_a_rejected_share_of_a_slice_is_compared_with_that_of_its_slot() -> None
 @pytest.mark.parametrize(
     "extent",
     [
-        Extent(0, 6, 0, 4, OPENING),
-        Extent(5, 1, 0, 4, OPENING),
-        Extent(0, 0, 0, 4, OPENING),
-        Extent(-1, 2, 0, 4, OPENING),
-        Extent(0, 5, 3, 2, OPENING),
-        Extent(0, 5, 0, 0, OPENING),
-        Extent(0, 5, 1, 2, OPENING, {0: OPENING}),
+        LegExtent(0, 6, 0, 4, OPENING),
+        LegExtent(5, 1, 0, 4, OPENING),
+        LegExtent(0, 0, 0, 4, OPENING),
+        LegExtent(-1, 2, 0, 4, OPENING),
+        LegExtent(0, 5, 3, 2, OPENING),
+        LegExtent(0, 5, 0, 0, OPENING),
+        LegExtent(0, 5, 1, 2, OPENING, {0: OPENING}),
     ],
 )
-def test_no_leg_opens_that_is_not_a_part_of_its_order(extent: Extent) -> None:
-    def make(_: Match) -> Extent:
+def test_no_leg_opens_that_is_not_a_part_of_its_order(extent: LegExtent) -> None:
+    def make(_: Match) -> LegExtent:
         return extent
 
     market = Market(quiet(), chain=partial_chain(make))

@@ -90,9 +90,7 @@ def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
     """The only bidder asks for the whole limit in the order's block; a newcomer serves it instead."""
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v0", price=5 * PRICE))
-    cheap, _ = sorted(
-        market.chain.ask(BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price
-    )
+    cheap, _ = sorted(market.chain.ask(BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price)
     change = MsgChangeBid("v0", cheap.id, cheap.offer.price, cheap.capacity, 100_001)
     ways: dict[str, Message] = {
         "raise": replace(change, price=5 * PRICE),
@@ -189,9 +187,7 @@ def test_ties_are_broken_by_the_previous_blocks_beacon_and_by_nothing_of_this_bl
         market = Market(bidders=())
         market.chain.ok(bid("v0"), bid("v1"))
         market.chain.block(block_hash=bytes([number]) * 32)
-        result = market.chain.block(
-            submit(), value=market.chain.value(7), block_hash=bytes([number]) * 32
-        )
+        result = market.chain.block(submit(), value=market.chain.value(7), block_hash=bytes([number]) * 32)
         # The block of the auction chooses nothing either.
         market.chain.block(value=market.chain.value(number), seconds=0)
         winners.discard(validator_of(market, result.tx_results[0].responses[0][1]))
@@ -296,9 +292,7 @@ def test_live_legs_are_never_worth_more_than_the_stake() -> None:
 
 
 @pytest.mark.parametrize(("bond", "stake"), [(BOND, 10**6), (111_999, 10**10)])
-def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
-    bond: int, stake: int
-) -> None:
+def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(bond: int, stake: int) -> None:
     """Seven orders of 160,000 at once, of which six fit its stake, or its bond account."""
     market = Market(bidders=(), stake=stake)
     if bond < BOND:
@@ -545,13 +539,9 @@ def test_a_leg_has_the_first_tier_of_its_order_that_the_bid_offers(
 def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
-    request = SimulateMatchRequest(
-        Conditions(device_class="cpu", tiers=("exact",)), PRICE, 1_000, make_terms()
-    )
+    request = SimulateMatchRequest(Conditions(device_class="cpu", tiers=("exact",)), PRICE, 1_000, make_terms())
     quoted = market.chain.ask(request)
     assert [found.validator for found in quoted.bids] == ["v1", "v0"]
     assert quoted.unmatched == (("device_class", 1),)
-    order_id = market.submit(
-        submit(conditions=Conditions(device_class="cpu", tiers=("exact",)), terms=make_terms())
-    )
+    order_id = market.submit(submit(conditions=Conditions(device_class="cpu", tiers=("exact",)), terms=make_terms()))
     assert validator_of(market, order_id) == "v1"

@@ -172,9 +172,7 @@ def test_an_open_order_that_is_held_is_not_cancelled_and_does_not_expire() -> No
 
 @pytest.mark.parametrize("held_first", [False, True])
 @pytest.mark.parametrize("released_first", [False, True])
-def test_time_in_which_panels_wait_for_room_as_well_counts_once(
-    held_first: bool, released_first: bool
-) -> None:
+def test_time_in_which_panels_wait_for_room_as_well_counts_once(held_first: bool, released_first: bool) -> None:
     params = local_params().replace(audit_room_bps=1)
     market = Market(params, chain=JudgedChain, validators=6)
     first = market.run()
@@ -215,9 +213,7 @@ def test_an_order_is_held_for_a_bounded_time_in_all() -> None:
     market.chain.ok(judge(order_id, 10**9))
     (placed,) = HOLDS.scan(market.chain.overlay())
     assert placed.until == market.chain.clock + HELD_SECONDS_MAX
-    market.chain.change(
-        lambda store: HELD_TIMES.update(store, order_id, total=HELD_SECONDS_MAX - 30, holds=1)
-    )
+    market.chain.change(lambda store: HELD_TIMES.update(store, order_id, total=HELD_SECONDS_MAX - 30, holds=1))
     market.chain.checked = False  # the end of the first hold is now too late
     market.chain.ok(judge(order_id, 10**9))
     (placed,) = HOLDS.scan(market.chain.overlay())
@@ -277,9 +273,7 @@ def hold_longer(store: Overlay, order_id: bytes) -> None:
     ("breaks", "text"),
     [(uncount, "counted wrong"), (forget_end, "no end"), (hold_longer, "for too long")],
 )
-def test_the_alarm_rings_for_a_hold_that_would_not_end(
-    breaks: Callable[[Overlay, bytes], None], text: str
-) -> None:
+def test_the_alarm_rings_for_a_hold_that_would_not_end(breaks: Callable[[Overlay, bytes], None], text: str) -> None:
     market = judged()
     order_id = market.run()
     market.chain.ok(judge(order_id, 50))

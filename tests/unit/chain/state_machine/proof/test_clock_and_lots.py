@@ -25,7 +25,7 @@ from chain.state_machine.proof.tables import LOT_GROUPS, LOTS, WAITING_LOTS, Lot
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES, Rules
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import Index
+from chain.state_machine.tables import KeySet
 from domain.beacon import Reveal
 from domain.errors import BAD_PROOF
 from domain.genesis import DENOM
@@ -80,16 +80,11 @@ def drawn(market: Market, order_id: bytes) -> list[tuple[int, ...]]:
 
 
 def expected(market: Market, order_id: bytes, beacon: bytes) -> list[tuple[int, ...]]:
-    return [
-        draw(seed("shares", share_id(share.claim.key), beacon), 2, 1)
-        for share in market.shares(order_id)
-    ]
+    return [draw(seed("shares", share_id(share.claim.key), beacon), 2, 1) for share in market.shares(order_id)]
 
 
 def one_drawn(validators: int = 4, **params: int) -> Market:
-    return Market(
-        local_params().replace(segments_drawn=1, lot_wait=20, **params), validators=validators
-    )
+    return Market(local_params().replace(segments_drawn=1, lot_wait=20, **params), validators=validators)
 
 
 NOT_YET = [(), ()]
@@ -146,9 +141,7 @@ def change_stake(market: Market, operator: str, stake: int) -> None:
     market.chain.checked = False  # these coins come from nowhere
     market.chain.change(lambda store: VALIDATORS.update(store, operator, stake=stake))
     market.chain.change(lambda store: POTS.set(store, supply_of(store), STAKES_POT.name))
-    market.chain.change(
-        lambda store: SUPPLY.set(store, sum(POTS.get(store, name) for name in ALL_POTS))
-    )
+    market.chain.change(lambda store: SUPPLY.set(store, sum(POTS.get(store, name) for name in ALL_POTS)))
 
 
 def supply_of(store: Overlay) -> int:
@@ -172,9 +165,7 @@ def test_content_time_and_order_of_a_block_decide_nothing() -> None:
         order_id = committed(market)
         market.chain.block(proposer="v1", seconds=1)
         sends = [MsgSend("carol", f"c{n}", (Coin(DENOM, 1),)) for n in range(number)]
-        market.chain.block(
-            *sends[::-1], proposer="v3", seconds=number % 3, block_hash=digest("content", number)
-        )
+        market.chain.block(*sends[::-1], proposer="v3", seconds=number % 3, block_hash=digest("content", number))
         assert drawn(market, order_id) != NOT_YET
         outcomes.add(tuple(drawn(market, order_id)))
     assert len(outcomes) == 1
@@ -314,9 +305,7 @@ def test_a_test_may_choose_the_beacon(hit: bool) -> None:
     market = one_drawn()
     order_id = committed(market)
     market.chain.block(proposer="v1")
-    value = market.chain.value_for(
-        lambda beacon: ((1,) in expected(market, order_id, beacon)) is hit
-    )
+    value = market.chain.value_for(lambda beacon: ((1,) in expected(market, order_id, beacon)) is hit)
     market.chain.block(proposer="v2", value=value)
     assert ((1,) in drawn(market, order_id)) is hit
 
@@ -328,9 +317,7 @@ class Waiting:
     """A chain with lots that nothing but these tests opened; what is drawn is listed."""
 
     def __init__(self, validators: int = 4) -> None:
-        self.chain = Chain(
-            make_genesis((), tuple(f"v{n}" for n in range(validators))), checked=False
-        )
+        self.chain = Chain(make_genesis((), tuple(f"v{n}" for n in range(validators))), checked=False)
 
     def open(self, number: int, *parties: str) -> None:
         """Open lots for a commitment of the last block, one with each number below ``number``."""
@@ -367,7 +354,7 @@ def test_many_lots_with_the_same_parties_are_looked_at_once() -> None:
     looked: list[object] = []
 
     def keys(*arguments: Any, **options: Any) -> Iterator[object]:
-        for key in Index.keys(WAITING_LOTS, *arguments, **options):
+        for key in KeySet.keys(WAITING_LOTS, *arguments, **options):
             looked.append(key)
             yield key
 
@@ -432,10 +419,7 @@ def test_a_lot_is_complete_when_a_count_from_its_commitment_says_so(
             height
             for height, names in seen.items()
             if proposer in able
-            and (
-                names == able
-                or (len(names) > 1 and 3 * sum(by_name[n] for n in names) > sum(by_name.values()))
-            )
+            and (names == able or (len(names) > 1 and 3 * sum(by_name[n] for n in names) > sum(by_name.values())))
         }
         assert heights == done
         for height in done:

@@ -10,7 +10,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.proof.lots import drop_lot, open_lot
 from chain.state_machine.proof.tables import LOTS
 from chain.state_machine.rules import Rulebook, Rules
-from chain.state_machine.tables import Values
+from chain.state_machine.tables import BytesTable
 from domain.bounds import Address, Number
 from domain.hashing import hash_fields
 from domain.keys import RoundKey
@@ -18,7 +18,7 @@ from domain.messages import Message
 from tests.support.chain_harness import Chain, make_genesis
 
 WAIT = 600
-WINNERS = Values(0xE5, "winner")
+WINNERS = BytesTable(0xE5, "winner")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,18 +69,12 @@ def closed_round(market: Market) -> bytes:
 
 def others(answers: tuple[SeatAnswer, ...]) -> tuple[SeatAnswer, ...]:
     """The answers of a seat whose states differ beyond what counts."""
-    return tuple(
-        replace(answer, root=within(answer.root), digest=digest("other", answer.digest))
-        for answer in answers
-    )
+    return tuple(replace(answer, root=within(answer.root), digest=digest("other", answer.digest)) for answer in answers)
 
 
 def wrong(answers: tuple[SeatAnswer, ...], number: int) -> tuple[SeatAnswer, ...]:
     """Answers with a root at one place whose first four bytes differ."""
-    return tuple(
-        replace(answer, root=digest("wrong")) if answer.place == number else answer
-        for answer in answers
-    )
+    return tuple(replace(answer, root=digest("wrong")) if answer.place == number else answer for answer in answers)
 
 
 def lost(market: Market, name: str) -> int:
@@ -149,9 +143,7 @@ def test_a_round_waits_for_its_draw_and_then_for_its_window() -> None:
 def test_half_of_many_rounds_are_drawn() -> None:
     terms = make_terms(rounds=40)
     market = make_market()
-    message = submit(
-        conditions=Conditions(tiers=(NAME,)), terms=terms, deposit=8 * 10**6, deadline=10**5
-    )
+    message = submit(conditions=Conditions(tiers=(NAME,)), terms=terms, deposit=8 * 10**6, deadline=10**5)
     order_id = market.run(message)
     audited = 0
     for round in range(terms.rounds):

@@ -46,9 +46,7 @@ def lost(market: Market, name: str) -> int:
 def elsewhere(answers: tuple[SeatAnswer, ...], *numbers: int) -> tuple[SeatAnswer, ...]:
     """Answers with another root at some places."""
     return tuple(
-        replace(answer, root=digest("elsewhere"), digest=digest("other work"))
-        if answer.place in numbers
-        else answer
+        replace(answer, root=digest("elsewhere"), digest=digest("other work")) if answer.place in numbers else answer
         for answer in answers
     )
 
@@ -200,9 +198,7 @@ def test_who_answers_in_the_last_second_of_a_stage_is_in_time_however_short_the_
     assert not market.round(order_id, 0).verified
     market.chain.pass_until(market.panel(order_id, 0).reveals_end - 2)
     leaves = market.leaves(order_id)
-    market.chain.ok(
-        *(market.reveal_answer(order_id, 0, name, right, leaves=leaves) for name in seats)
-    )
+    market.chain.ok(*(market.reveal_answer(order_id, 0, name, right, leaves=leaves) for name in seats))
     assert market.round(order_id, 0).verified
     assert [lost(market, name) for name in market.validators] == [0] * 6
 

@@ -39,9 +39,7 @@ def share(market: Market, order_id: bytes, trace: Trace) -> Share:
     return next(s for s in market.shares(order_id) if s.claim == trace.claim)
 
 
-def close_with(
-    market: Market, order_id: bytes, first: Trace, again: Trace, reason: ShareReason = MISMATCH
-) -> None:
+def close_with(market: Market, order_id: bytes, first: Trace, again: Trace, reason: ShareReason = MISMATCH) -> None:
     """Commit ``first``, reject it, and close the round with ``again`` in its place."""
     market.commit(order_id, first, market.trace(order_id, 1, provider="v0p1"))
     market.commit(order_id, again, reject=[(first.ref, int(reason))])
@@ -75,9 +73,7 @@ def job_bond(market: Market, order_id: bytes) -> int:
 
 
 @pytest.mark.parametrize("reason", sorted(MISMATCHES | SILENCES))
-def test_work_taken_by_rejection_is_paid_by_the_taker(
-    market: Market, order_id: bytes, reason: ShareReason
-) -> None:
+def test_work_taken_by_rejection_is_paid_by_the_taker(market: Market, order_id: bytes, reason: ShareReason) -> None:
     """The validator rejects v0p0's share, whatever it says why, and commits the same work under v0p1's name."""
     first = market.trace(order_id, 0, provider="v0p0")
     before = job_bond(market, order_id)
@@ -109,9 +105,7 @@ def test_a_wrong_share_loses_its_bond_to_nobody(market: Market, order_id: bytes)
     assert [told.get(name) for name in ("right", "paid", "burnt")] == ["false", "0", str(VALUE)]
 
 
-def test_copying_a_commitment_under_another_name_is_worth_nothing(
-    market: Market, order_id: bytes
-) -> None:
+def test_copying_a_commitment_under_another_name_is_worth_nothing(market: Market, order_id: bytes) -> None:
     """It shows no roots, and holds for nobody but its owner."""
     victim = market.trace(order_id, 0, provider="v0p0")
     claim = replace(market.claim(order_id, 0, provider="v0p1"), commitment=victim.claim.commitment)
@@ -229,9 +223,7 @@ def test_what_the_job_bond_lacks_comes_from_the_stake() -> None:
     assert worth(market, "v0p0") == COINS + VALUE
 
 
-def test_a_rejected_share_cannot_leave_before_it_is_compared(
-    market: Market, order_id: bytes
-) -> None:
+def test_a_rejected_share_cannot_leave_before_it_is_compared(market: Market, order_id: bytes) -> None:
     first = market.trace(order_id, 0, provider="v0p0", work="made up")
     close_with(market, order_id, first, market.trace(order_id, 0, issue=2, provider="v0p1"))
     market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))
@@ -239,9 +231,7 @@ def test_a_rejected_share_cannot_leave_before_it_is_compared(
     market.chain.ok(MsgLeaveCluster("v0p0"))
 
 
-def test_an_leg_that_ends_returns_the_bonds_of_rejected_shares(
-    market: Market, order_id: bytes
-) -> None:
+def test_an_leg_that_ends_returns_the_bonds_of_rejected_shares(market: Market, order_id: bytes) -> None:
     """Nobody has recomputed its round, so nothing is known: no bond is held for a verdict that never comes."""
     first = market.trace(order_id, 0, provider="v0p0", work="made up")
     market.commit(order_id, first)
@@ -258,9 +248,7 @@ def test_a_block_compares_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(rejections, "REJECTED_PER_CALL", 1)
     market = Market(local_params().replace(due_gas=1, auditors=0))
     order_id = market.run()
-    first, second = (
-        market.trace(order_id, 0, issue=issue, work="made up", provider="v0p0") for issue in (1, 2)
-    )
+    first, second = (market.trace(order_id, 0, issue=issue, work="made up", provider="v0p0") for issue in (1, 2))
     market.commit(order_id, first, market.trace(order_id, 1, provider="v0p1"))
     market.commit(order_id, second, reject=[(first.ref, int(MISMATCH))])
     market.commit(

@@ -44,9 +44,7 @@ def test_who_pays_auditors_most_for_their_work_is_next() -> None:
     dear = market.run(submit(deposit=900_000, price_limit=2 * PRICE))
     # By name the cheap one would come first.
     cheap = next(
-        order_id
-        for _ in range(20)
-        if (order_id := market.run(submit(deposit=500_000, price_limit=PRICE + 1))) < dear
+        order_id for _ in range(20) if (order_id := market.run(submit(deposit=500_000, price_limit=PRICE + 1))) < dear
     )
     market.train_round(first)
     market.wait_stage(first)

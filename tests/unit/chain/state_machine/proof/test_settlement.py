@@ -146,9 +146,7 @@ def test_only_deposits_pay_what_deposits_pay() -> None:
     with pytest.raises(LedgerBroken, match="use up a deposit"):
         order_money.pay_from_deposits(ctx, order_id, [Transfer(BURN, order_id.hex(), "", 1)])
     with pytest.raises(ValueError, match="lacks"):
-        order_money.pay_from_deposits(
-            ctx, order_id, [Transfer(REFUND, order_id.hex(), "carol", 10**9)]
-        )
+        order_money.pay_from_deposits(ctx, order_id, [Transfer(REFUND, order_id.hex(), "carol", 10**9)])
 
 
 def test_an_escrow_never_pays_more_than_it_holds() -> None:
@@ -290,9 +288,7 @@ def test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has() -> N
     """Nineteen of twenty rounds, and then nothing: that used to pay 95 % of the price for a model kept to oneself."""
     rounds = 20
     market = Market()
-    order_id = market.run(
-        submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000, deadline=100_000)
-    )
+    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000, deadline=100_000))
     before, bond = market.chain.worth("v0"), market.chain.bond("v0")
     train(market, order_id, rounds - 1)
     market.chain.pass_time(12)

@@ -217,9 +217,7 @@ def test_rounds_before_are_paid_and_their_result_can_be_fetched() -> None:
 
 
 @pytest.mark.parametrize("stop", [2, None])
-def test_an_update_or_an_aggregation_without_an_end_stops_a_job_too(
-    market: Market, stop: int | None
-) -> None:
+def test_an_update_or_an_aggregation_without_an_end_stops_a_job_too(market: Market, stop: int | None) -> None:
     order_id = stopped_order(market, stop, None)
     kind = AuditKind.AGGREGATION if stop is None else AuditKind.UPDATE
     named = market.panel(order_id, 0).places[0]

@@ -36,9 +36,7 @@ def chain() -> Chain:
 def set_key(name: str, operator: str = "v0", **changes: Any) -> MsgSetBeaconKey:
     key = pub_key(name)
     proof = sign(key, possession_sign_bytes(CHAIN_ID, operator, key))
-    return MsgSetBeaconKey(
-        **{"operator": operator, "beacon_key": key, "key_proof": proof} | changes
-    )
+    return MsgSetBeaconKey(**{"operator": operator, "beacon_key": key, "key_proof": proof} | changes)
 
 
 def validator(chain: Chain, operator: str) -> Validator:

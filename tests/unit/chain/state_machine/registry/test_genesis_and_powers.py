@@ -77,9 +77,7 @@ def test_a_genesis_that_does_not_hold(changes: dict[str, Any], field: str) -> No
     ],
 )
 def test_a_validator_that_does_not_hold(changes: dict[str, Any], field: str) -> None:
-    assert (
-        refused(replace(GENESIS, validators=(replace(GENESIS.validators[0], **changes),))) == field
-    )
+    assert refused(replace(GENESIS, validators=(replace(GENESIS.validators[0], **changes),))) == field
 
 
 def test_two_validators_have_two_keys() -> None:
@@ -87,9 +85,7 @@ def test_two_validators_have_two_keys() -> None:
     assert refused(replace(GENESIS, validators=(GENESIS.validators[0], twin))) == "validators"
 
 
-PARAMETERS = [
-    (component, name, hint) for component, cls in hints_of(Params) for name, hint in hints_of(cls)
-]
+PARAMETERS = [(component, name, hint) for component, cls in hints_of(Params) for name, hint in hints_of(cls)]
 
 
 @pytest.mark.parametrize(("component", "name", "hint"), PARAMETERS)
@@ -113,9 +109,7 @@ def test_modules_have_addresses_of_this_chain() -> None:
 
 
 def context(overlay: Overlay) -> Context:
-    return Context(
-        overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b"", b""), CRYPTO, RULES, 1
-    )
+    return Context(overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b"", b""), CRYPTO, RULES, 1)
 
 
 def test_power_follows_stake_and_only_changes_are_told() -> None:

@@ -50,9 +50,7 @@ def test_an_endpoint_is_published(market: Market) -> None:
     assert market.chain.seen("validator.endpoint")[-1].get("operator") == "v1"
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["", "host", ":80", "host:", "host:0", "host:65536", "host:٣", "h" * 130 + ":1"]
-)
+@pytest.mark.parametrize("endpoint", ["", "host", ":80", "host:", "host:0", "host:65536", "host:٣", "h" * 130 + ":1"])
 def test_an_endpoint_is_host_and_port(market: Market, endpoint: str) -> None:
     market.chain.refused(BAD_FIELD, replace(ENDPOINT, endpoint=endpoint), field="endpoint")
 
@@ -84,9 +82,7 @@ def test_a_provider_moves_and_leaves(market: Market) -> None:
     market.chain.ok(CERTIFY)
     market.chain.ok(MsgRegisterProvider("v0p0", "v1"))
     assert provider(market, "v0p0").capability is None
-    assert [p.address for p in market.chain.ask(ProvidersRequest("v0", 0, "")).providers] == [
-        "v0p1"
-    ]
+    assert [p.address for p in market.chain.ask(ProvidersRequest("v0", 0, "")).providers] == ["v0p1"]
     market.chain.ok(MsgLeaveCluster("v0p0"))
     assert provider(market, "v0p0").validator == ""
     market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))
@@ -124,8 +120,11 @@ def test_one_request_at_a_time(market: Market) -> None:
         chain.refused(NOT_YOURS, MsgAdmitProvider(name, "v0p0"))
     members = {v: CLUSTERS.keys(chain.overlay(), v) for v in market.validators}
     assert {v: len(list(found)) for v, found in members.items()} == {
-        "v0": 1, "v1": 2, "v2": 2, "v3": 2,
-    }  # fmt: skip
+        "v0": 1,
+        "v1": 2,
+        "v2": 2,
+        "v3": 2,
+    }
     chain.ok(MsgLeaveCluster("v0p0"))
     chain.refused(NOT_YOURS, MsgAdmitProvider("v3", "v0p0"))
 

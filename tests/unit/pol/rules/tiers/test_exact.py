@@ -6,7 +6,7 @@ from typing import Any
 from domain.keys import RoundKey
 from domain.proof.records import AnswerKind, Finding, Ruling, SeatAnswer
 from pol.rules.tiers.exact import EXACT
-from pol.rules.tiers.tier import Quorum, Verdict, Vote
+from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
 from tests.support.chain_market import digest
 
 SEED = digest("seed")
@@ -89,9 +89,7 @@ def test_one_accomplice_decides_nothing_where_the_others_are_kept_busy() -> None
 def test_in_the_last_stage_more_than_half_of_all_stake_decides_the_silent_counted() -> None:
     said = votes(answer("lie"), answer("lie"), answer("lie"), answer("lie"), None)
     assert decide(said, is_last=True) is None
-    assert decide([*said, *votes(answer("lie"), stage=4)], is_last=True) == Finding(
-        FINISHED, digest("lie"), 0
-    )
+    assert decide([*said, *votes(answer("lie"), stage=4)], is_last=True) == Finding(FINISHED, digest("lie"), 0)
     rich = Vote(4, 5, answer())
     assert decide([*votes(answer("lie"), answer("lie")), rich], is_last=True) == RIGHT
 
@@ -103,9 +101,9 @@ def test_the_root_alone_is_no_answer_of_the_same_stage() -> None:
     assert EXACT.differ(said)
     said += votes(*[answer(found="later work")] * 6, stage=2)
     assert decide(said) == RIGHT
-    assert EXACT.judge(said, RIGHT)[:3] == (Verdict.UNKNOWN,) * 3
+    assert EXACT.judge(said, RIGHT)[:3] == (AnswerVerdict.UNKNOWN,) * 3
     said = votes(answer(), answer(), answer(), answer(found="nothing"))
-    assert EXACT.judge(said, RIGHT) == (*(Verdict.RIGHT,) * 3, Verdict.DIFFERENT)
+    assert EXACT.judge(said, RIGHT) == (*(AnswerVerdict.RIGHT,) * 3, AnswerVerdict.DIFFERENT)
 
 
 def test_later_stages_have_other_digests_and_count_together() -> None:
@@ -113,10 +111,10 @@ def test_later_stages_have_other_digests_and_count_together() -> None:
     assert not EXACT.differ(said)
     assert decide(said) == RIGHT
     assert EXACT.judge(said, RIGHT) == (
-        Verdict.RIGHT,
-        Verdict.RIGHT,
-        Verdict.SILENT,
-        Verdict.RIGHT,
+        AnswerVerdict.RIGHT,
+        AnswerVerdict.RIGHT,
+        AnswerVerdict.SILENT,
+        AnswerVerdict.RIGHT,
     )
 
 
@@ -124,10 +122,10 @@ def test_any_blob_that_was_not_served_is_the_same_answer() -> None:
     said = votes(NOT_SERVED, replace(NOT_SERVED, root=digest("blob")), NOT_SERVED)
     found = decide(said)
     assert found == Finding(UNAVAILABLE, b"", 0)
-    assert EXACT.judge(said, found) == (Verdict.RIGHT,) * 3
+    assert EXACT.judge(said, found) == (AnswerVerdict.RIGHT,) * 3
     mixed = votes(NOT_SERVED, answer(), answer(), answer())
     assert decide(mixed) == RIGHT
-    assert EXACT.judge(mixed, RIGHT)[0] is Verdict.DIFFERENT
+    assert EXACT.judge(mixed, RIGHT)[0] is AnswerVerdict.DIFFERENT
 
 
 def test_a_ruling_is_for_the_chain_only_where_a_claim_was_shown_and_recomputed() -> None:

@@ -103,9 +103,7 @@ def test_work_bounds_are_in_order(market: Market) -> None:
 
 def test_a_tier_must_be_one_that_is_run(market: Market) -> None:
     market.chain.refused(UNSUPPORTED, bid("v0", tiers=("tolerance",)), field="offer.tiers[0]")
-    market.chain.refused(
-        UNSUPPORTED, bid("v0", tiers=("exact", "tolerance")), field="offer.tiers[1]"
-    )
+    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("exact", "tolerance")), field="offer.tiers[1]")
 
 
 def test_a_bid_without_a_tier_could_serve_no_order(market: Market) -> None:
@@ -152,9 +150,7 @@ def test_a_bid_is_changed_and_withdrawn_by_its_owner_only(market: Market) -> Non
     market.chain.refused(NOT_FOUND, MsgWithdrawBid("v0", bid_id))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("bid_id", b"x"), ("price", 0), ("capacity", -1), ("duration", 0)]
-)
+@pytest.mark.parametrize(("name", "value"), [("bid_id", b"x"), ("price", 0), ("capacity", -1), ("duration", 0)])
 def test_changes_are_bounded(market: Market, name: str, value: Any) -> None:
     bid_id = place(market)
     market.chain.refused(BAD_FIELD, replace(change(bid_id), **{name: value}), field=name)

@@ -124,9 +124,7 @@ def test_accepting_at_the_deadline_is_too_late(market: Market, matched: bytes) -
     assert market.order(matched).state is OrderState.OPEN
 
 
-def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(
-    market: Market, matched: bytes
-) -> None:
+def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(market: Market, matched: bytes) -> None:
     """A consumer gets its fee back and earns nothing by a validator's failure."""
     cost = market.chain.fees["carol"]
     market.chain.pass_time(62)
@@ -160,9 +158,7 @@ def decline(order_id: bytes, reason: LegEnd, validator: str = "v0") -> MsgDeclin
     return MsgDeclineOrder(validator, order_id, 1, int(reason))
 
 
-def test_declining_costs_a_fee_and_opens_the_order_for_others(
-    market: Market, matched: bytes
-) -> None:
+def test_declining_costs_a_fee_and_opens_the_order_for_others(market: Market, matched: bytes) -> None:
     market.chain.ok(decline(matched, LegEnd.DECLINED_BY_CHOICE))
     order = market.order(matched)
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 0, ("v0",))
@@ -245,9 +241,7 @@ def test_a_decline_has_a_known_reason_and_a_match(market: Market, matched: bytes
     market.chain.refused(WRONG_STATE, decline(matched, LegEnd.DECLINED_WORK_MISMATCH))
 
 
-def test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance(
-    market: Market, matched: bytes
-) -> None:
+def test_the_orders_deadline_before_the_accept_deadline_is_a_missed_acceptance(market: Market, matched: bytes) -> None:
     """It cannot be matched so; if it were, the validator would not get away for nothing."""
     market.move_deadline(matched, market.chain.clock + 5)
     market.chain.pass_time(5)
@@ -277,9 +271,7 @@ def test_stopping_pays_for_what_was_not_done(market: Market, matched: bytes) -> 
     assert market.chain.worth("carol") == COINS - 169_800 + PART + cost
 
 
-def test_stopping_before_anything_is_done_opens_the_order_again(
-    market: Market, matched: bytes
-) -> None:
+def test_stopping_before_anything_is_done_opens_the_order_again(market: Market, matched: bytes) -> None:
     market.accept(matched)
     market.commit(matched, market.trace(matched))
     market.chain.ok(MsgStopOrder("v0", matched, 1))
@@ -324,9 +316,7 @@ def burnt(market: Market, order_id: bytes) -> int:
     return sum(p.amount for p in market.all_of(order_id).payments if p.kind == "burn")
 
 
-def test_no_message_helps_after_a_deadline_that_the_queue_has_not_reached(
-    market: Market, matched: bytes
-) -> None:
+def test_no_message_helps_after_a_deadline_that_the_queue_has_not_reached(market: Market, matched: bytes) -> None:
     market.chain.drop_queue()
     market.chain.pass_time(62)
     market.chain.refused(DEADLINE_PASSED, MsgAcceptOrder("v0", matched, 1))

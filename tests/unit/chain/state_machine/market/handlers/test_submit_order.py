@@ -90,9 +90,7 @@ def test_conditions_are_bounded(market: Market, name: str, value: Any) -> None:
 
 def test_terms_are_checked(market: Market) -> None:
     market.chain.refused(BAD_FIELD, submit(terms=make_terms(rounds=0)), field="terms.rounds")
-    market.chain.refused(
-        BAD_FIELD, submit(terms=make_terms(segment_steps=3)), field="terms.segment_steps"
-    )
+    market.chain.refused(BAD_FIELD, submit(terms=make_terms(segment_steps=3)), field="terms.segment_steps")
 
 
 def test_what_this_chain_does_not_run_is_refused(market: Market) -> None:

@@ -82,9 +82,7 @@ def test_what_is_named_stands(market: Market, order_id: bytes) -> None:
     message = market.close_message(order_id, shares=(accepted(0, 1), accepted(1, 1)))
     market.wait_drawn(order_id)
     market.chain.refused(NOT_FOUND, message)
-    market.commit(
-        order_id, second, market.trace(order_id, 0, issue=2), reject=[(first.ref, 10_105)]
-    )
+    market.commit(order_id, second, market.trace(order_id, 0, issue=2), reject=[(first.ref, 10_105)])
     market.wait_drawn(order_id)
     market.chain.refused(NOT_FOUND, message)
     market.chain.refused(NOT_FOUND, replace(message, shares=(accepted(0, 3), accepted(1, 1))))
@@ -127,9 +125,7 @@ def test_shares_are_named_in_slot_order_and_once(market: Market, ready: bytes) -
         {"metrics": ()},
     ],
 )
-def test_only_what_was_committed_to_is_accepted(
-    market: Market, ready: bytes, change: dict[str, Any]
-) -> None:
+def test_only_what_was_committed_to_is_accepted(market: Market, ready: bytes, change: dict[str, Any]) -> None:
     """Forged losses among the rest: the metrics of the last boundary are published as the commitment has them."""
     message = market.close_message(ready)
     first, second = message.shares
@@ -139,9 +135,7 @@ def test_only_what_was_committed_to_is_accepted(
     market.chain.ok(message)
     told = market.chain.seen("share.accepted")
     assert [event.get("metrics") for event in told] == [str(0x3F800000)] * 2
-    assert [event.get("trace_root") for event in told] == [
-        share.roots.trace_root.hex() for share in message.shares
-    ]
+    assert [event.get("trace_root") for event in told] == [share.roots.trace_root.hex() for share in message.shares]
     assert [share.roots for share in market.shares(ready)] == [first.roots, second.roots]
 
 
@@ -172,9 +166,7 @@ def test_a_share_trained_from_elsewhere_cannot_be_accepted(
         ({"leg": 3}, WRONG_STATE),
     ],
 )
-def test_the_open_round_of_ones_own_order(
-    market: Market, ready: bytes, change: dict[str, Any], code: Any
-) -> None:
+def test_the_open_round_of_ones_own_order(market: Market, ready: bytes, change: dict[str, Any], code: Any) -> None:
     market.chain.refused(code, replace(market.close_message(ready), **change))
 
 
@@ -191,9 +183,7 @@ def params(**changes: Any) -> Params:
     return local_params().replace(**changes)
 
 
-@pytest.mark.parametrize(
-    ("every", "rounds", "handed"), [(1, 3, [0, 1, 2]), (2, 5, [1, 3, 4]), (10, 3, [2])]
-)
+@pytest.mark.parametrize(("every", "rounds", "handed"), [(1, 3, [0, 1, 2]), (2, 5, [1, 3, 4]), (10, 3, [2])])
 def test_each_nth_round_hands_over_and_the_last(every: int, rounds: int, handed: list[int]) -> None:
     market = Market(params(handover_every=every, auditors=0))
     order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000))

@@ -84,10 +84,12 @@ def with_signature(make: Callable[[ShareClaim], SignedShare]) -> Change:
         (changed(provider="v1p0"), ShareReason.NOT_IN_CLUSTER),
         (changed(provider="nobody"), ShareReason.NOT_IN_CLUSTER),
         (with_signature(lambda c: sign_share(c, by="v0p1")), ShareReason.BAD_SIGNATURE),
-        (with_signature(lambda c: SignedShare(replace(c, commitment=bytes(32)), sign_share(c).signature)),
-         ShareReason.BAD_SIGNATURE),
+        (
+            with_signature(lambda c: SignedShare(replace(c, commitment=bytes(32)), sign_share(c).signature)),
+            ShareReason.BAD_SIGNATURE,
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_share_is_skipped_with_its_reason_and_the_others_stand(
     market: Market, order_id: bytes, build: Change, reason: ShareReason
 ) -> None:
@@ -167,15 +169,11 @@ def test_who_only_asked_commits_nothing(market: Market, order_id: bytes) -> None
     assert len(market.shares(order_id)) == 2
 
 
-def rejecting(
-    market: Market, order_id: bytes, trace: Trace, *more: Trace, reason: int = 10_105
-) -> Any:
+def rejecting(market: Market, order_id: bytes, trace: Trace, *more: Trace, reason: int = 10_105) -> Any:
     return market.commit_message(order_id, *more, reject=[(trace.ref, reason)])
 
 
-def test_a_rejection_comes_first_frees_the_slot_and_moves_no_money(
-    market: Market, order_id: bytes
-) -> None:
+def test_a_rejection_comes_first_frees_the_slot_and_moves_no_money(market: Market, order_id: bytes) -> None:
     first = market.trace(order_id, 0)
     market.commit(order_id, first)
     again = market.trace(order_id, 0, issue=2, provider="v0p1")
@@ -247,9 +245,7 @@ def test_a_message_is_bounded(market: Market, order_id: bytes) -> None:
     chain.refused(NOT_FOUND, market.commit_message(order_id, reject=[(trace.ref, 10_101)]))
 
 
-def test_only_the_assigned_validator_commits_to_the_open_round(
-    market: Market, order_id: bytes
-) -> None:
+def test_only_the_assigned_validator_commits_to_the_open_round(market: Market, order_id: bytes) -> None:
     message = market.commit_message(order_id, market.trace(order_id))
     market.chain.refused(NOT_YOURS, replace(message, validator="v1"))
     market.chain.refused(WRONG_STATE, replace(message, leg=2))
@@ -263,9 +259,7 @@ def test_nothing_is_committed_before_accepting(market: Market) -> None:
 
 
 @pytest.mark.parametrize(("early", "holds"), [(2, True), (1, False), (0, False)])
-def test_the_progress_deadline_at_its_edge(
-    market: Market, order_id: bytes, early: int, holds: bool
-) -> None:
+def test_the_progress_deadline_at_its_edge(market: Market, order_id: bytes, early: int, holds: bool) -> None:
     message = market.commit_message(order_id, market.trace(order_id))
     deadline = market.leg(order_id).progress_deadline
     market.chain.pass_until(deadline - early)  # the message is in the block one second later
@@ -282,9 +276,7 @@ def test_the_deadline_counts_even_before_the_queue_acts(market: Market, order_id
     market.chain.refused(DEADLINE_PASSED, message)
 
 
-def test_a_slot_goes_on_from_the_local_state_that_its_last_share_left(
-    market: Market, order_id: bytes
-) -> None:
+def test_a_slot_goes_on_from_the_local_state_that_its_last_share_left(market: Market, order_id: bytes) -> None:
     """And from no other: not from the one that a new order begins with, nor from another slot's."""
     rejected = market.trace(order_id, 0)
     market.commit(order_id, rejected)

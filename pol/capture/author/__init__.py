@@ -1,0 +1,1 @@
+"""What a person writes: the specification of a job, its measures, and ready-made jobs."""

@@ -1,0 +1,112 @@
+"""The loss and the metric of classes that job files take (this module does not import torch)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pol.capture.author.spec import Batch, Measure
+from pol.errors import JobError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def cross_entropy(
+    features: str = "x",
+    labels: str = "y",
+    *,
+    weight: "Sequence[float] | torch.Tensor | None" = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    row_weight: str | None = None,
+) -> Measure:
+    """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``.
+
+    Classes are the second dimension of the outputs, or the last one, as sequences have them. ``weight`` (one number per
+    class), ``ignore_index`` and ``label_smoothing`` are those of ``torch.nn.functional.cross_entropy``. ``row_weight``
+    is a column of numbers, one per row or one per label: each loss is multiplied by its own, and the sum is divided by
+    what it is divided by without them, the number of labels if there is no ``weight``.
+
+    Example::
+
+        job = assay.JobSpec(..., loss=assay.cross_entropy(features="tokens", labels="next"))
+        job = assay.JobSpec(..., loss=assay.cross_entropy(row_weight="w", label_smoothing=0.1))
+    """
+    given: object = weight
+    if isinstance(given, str):
+        reason = f"{given!r} is text, and torch has one number per class there"
+        raise JobError("weight", reason, f"for one per row give row_weight={given!r}")
+
+    def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
+        import torch
+        from torch.nn.functional import cross_entropy as function
+
+        outputs: torch.Tensor = model(batch[features])
+        target = batch[labels]
+        of_class = None
+        if weight is not None:
+            of_class = torch.as_tensor(weight, dtype=outputs.dtype, device=outputs.device)
+        flat = target
+        if _class_dim(outputs, target) != 1:
+            outputs, flat = outputs.flatten(0, -2), target.flatten()
+
+        def loss(reduction: str) -> torch.Tensor:
+            return function(
+                outputs,
+                flat,
+                weight=of_class,
+                ignore_index=ignore_index,
+                reduction=reduction,
+                label_smoothing=label_smoothing,
+            )
+
+        if row_weight is None:
+            return loss("mean")
+        each = batch[row_weight].to(outputs.dtype)
+        if each.shape != target.shape[: each.dim()]:
+            shapes = f"{list(each.shape)}, and {labels} {list(target.shape)}"
+            raise ValueError(f"{row_weight} has the shape {shapes}; give one weight per row")
+        each = each.reshape(*each.shape, *(1 for _ in target.shape[each.dim() :]))
+        counted = (target != ignore_index).to(outputs.dtype)
+        if of_class is not None:
+            # an ignored label may be no class
+            counted = counted * of_class[torch.where(target == ignore_index, 0, target)]
+        return (each * loss("none").reshape(target.shape)).sum() / counted.sum()
+
+    return measure
+
+
+def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None = None) -> Measure:
+    """Return the share of labels at whose class the outputs are largest, of those that are not ``ignore_index``.
+
+    Example::
+
+        job = assay.JobSpec(..., metrics={"accuracy": assay.accuracy()})
+    """
+
+    def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
+        outputs: torch.Tensor = model(batch[features])
+        target = batch[labels]
+        dim = _class_dim(outputs, target)
+        right = outputs.argmax(-1 if dim == outputs.dim() - 1 else dim) == target
+        if ignore_index is None:
+            return right.float().mean()
+        counted = target != ignore_index
+        return (right & counted).float().sum() / counted.float().sum()
+
+    return measure
+
+
+def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
+    """Return the dimension of classes: the one that labels lack; torch's own where none fits, so that it says why."""
+    last = outputs.dim() - 1
+    fits = [
+        dim
+        for dim in dict.fromkeys((1, last))
+        if 0 < dim <= last and (*outputs.shape[:dim], *outputs.shape[dim + 1 :]) == labels.shape
+    ]
+    if len(fits) == 2:
+        raise ValueError(
+            f"classes of outputs of shape {tuple(outputs.shape)} may be the second dimension or the last one; "
+            "write the loss with torch.nn.functional.cross_entropy"
+        )
+    return fits[0] if fits else 1

@@ -1,0 +1,96 @@
+"""Weights of a model of Hugging Face, from what ``save_pretrained`` writes: safetensors, whole or in parts."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pol.capture.reports.reasons import first_line
+from pol.errors import JobError
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+_REMEDY = f"save it as safetensors, model.save_pretrained(folder), which writes {WEIGHTS}"
+
+
+def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callable[[str], None]) -> None:
+    """Read weights that were given (a file, an index of parts, or a folder), or else those in ``folder``, if any.
+
+    Tied ones are in a file once, and a prefix of the whole model may be left out there. JobError where something of
+    the model would be left as it was drawn.
+    """
+    place = folder if given is None else given
+    file = _in_folder(place) if place.is_dir() else given
+    if file is None:
+        if given is not None:
+            raise JobError("weights", f"{given} holds no weights", f"give a {WEIGHTS}")
+        return
+    tell(f"weights of {file}")
+    found = _read_parts(file) if file.suffix == ".json" else _read(file)
+    _put(model, found, file.name, tell)
+
+
+def _in_folder(folder: Path) -> Path | None:
+    """Return the weights in a folder; JobError where it has some that are not read."""
+    for name in (WEIGHTS, INDEX):
+        if (folder / name).is_file():
+            return folder / name
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in _PICKLED and path.stem.startswith(("pytorch_model", "tf_model", "flax_model")):
+            raise _pickled(path)
+    return None
+
+
+def _pickled(path: Path) -> JobError:
+    reason = f"{path} is no safetensors, and reading it could run code"
+    return JobError("weights", reason, _REMEDY)
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    if path.suffix in _PICKLED:
+        raise _pickled(path)
+    try:
+        return load_file(str(path))
+    # the library's own, which is no OSError
+    except Exception as error:
+        reason = f"{path} holds no weights: {first_line(error)}"
+        raise JobError("weights", reason, f"give a {WEIGHTS}") from error
+
+
+def _read_parts(index: Path) -> dict[str, torch.Tensor]:
+    remedy = f"give the {INDEX} that save_pretrained writes"
+    try:
+        written: Any = json.loads(index.read_text())
+    except OSError as error:
+        raise JobError("weights", f"{index} cannot be read: {error.strerror}", remedy) from error
+    except ValueError as error:
+        raise JobError("weights", f"{index} is no JSON: {error}", remedy) from error
+    names = written.get("weight_map") if isinstance(written, dict) else None
+    parts = sorted({str(part) for part in names.values()}) if isinstance(names, dict) else []
+    if not parts or any(Path(part).name != part for part in parts):
+        raise JobError("weights", f"{index} names no files beside it", remedy)
+    return {name: value for part in parts for name, value in _read(index.parent / part).items()}
+
+
+def _put(model: nn.Module, given: Mapping[str, torch.Tensor], file: str, tell: Callable[[str], None]) -> None:
+    prefix = getattr(model, "base_model_prefix", "")
+    own = model.state_dict(keep_vars=True)
+    if prefix and not any(name in own for name in given):
+        given = {f"{prefix}.{name}": tensor for name, tensor in given.items()}
+    for name, tensor in given.items():
+        if name in own and tensor.shape != own[name].shape:
+            reason = f"{name} is {list(tensor.shape)} in {file}, {list(own[name].shape)} in the model"
+            raise JobError("weights", reason, "give the weights of this configuration")
+    known = {name: tensor for name, tensor in given.items() if name in own}
+    written = {id(own[name]) for name in known}
+    for name, tensor in own.items():
+        if id(tensor) not in written:
+            raise JobError("weights", f"{file} lacks {name}", "give the whole model's weights")
+    if others := [name for name in given if name not in known]:
+        tell(f"{len(others):,} tensors of {file} have no place in the model, as {others[0]}")
+    model.load_state_dict(known, strict=False)

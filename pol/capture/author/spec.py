@@ -1,0 +1,516 @@
+"""What a consumer's job file returns: model, loss, data and hyper-parameters (this module does not import torch)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from numpy.typing import NDArray
+
+from domain.limits import SAMPLES_MAX, SLOTS_MAX
+from domain.readable import Readable
+from pol.errors import JobError
+from pol.job.checkpoint import HasTraining
+from pol.limits import MAX_INTEGER
+from pol.ops.product import BITS, DEFAULT_BITS
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_RATE = 1e-3
+"""Learning rate where neither a schedule nor the optimizer says it."""
+Batch = Mapping[str, "torch.Tensor"]
+Measure = Callable[["torch.nn.Module", Batch], "torch.Tensor"]
+"""A function of the model and a batch (column name to tensor) that returns one number: a loss or a metric."""
+
+
+def _number(value: object) -> float:
+    """Return ``value`` as a float, NaN if it is no number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return float("nan")
+
+
+def _are_bits(value: object) -> bool:
+    return type(value) is int and value in BITS
+
+
+def _check_range(field: str, value: object, low: float = 0.0, high: float = float("inf")) -> None:
+    """Refuse what is not a finite number in ``low`` (inclusive) to ``high`` (exclusive)."""
+    if not low <= _number(value) < high:
+        below = f" and below {high:g}" if isfinite(high) else ""
+        remedy = f"give a number of at least {low:g}{below}"
+        raise JobError(field, f"{value!r} does not fit", remedy)
+
+
+def _check_betas(betas: object) -> None:
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers")
+    for beta in betas:
+        _check_range("optimizer.betas", beta, high=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SGD(Readable):
+    """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0).
+
+    Example::
+
+        job = assay.JobSpec(..., optimizer=assay.SGD(momentum=0.9, nesterov=True), schedule=0.1)
+    """
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        _check_range("optimizer.momentum", self.momentum)
+        if self.nesterov and not self.momentum:
+            raise JobError("optimizer", "Nesterov needs a momentum", "give one, such as 0.9")
+        _check_range("optimizer.weight_decay", self.weight_decay)
+
+
+@dataclass(frozen=True, slots=True)
+class AdamW(Readable):
+    """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state.
+
+    Example::
+
+        job = assay.JobSpec(..., optimizer=assay.AdamW(weight_decay=0.1), schedule=3e-4)
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        _check_betas(self.betas)
+        _check_range("optimizer.eps", self.eps)
+        _check_range("optimizer.weight_decay", self.weight_decay)
+
+
+@dataclass(frozen=True, slots=True)
+class Lion(Readable):
+    """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients.
+
+    Example::
+
+        job = assay.JobSpec(..., optimizer=assay.Lion(weight_decay=0.1), schedule=1e-4)
+    """
+
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_betas(self.betas)
+        _check_range("optimizer.weight_decay", self.weight_decay)
+
+
+@dataclass(frozen=True, slots=True)
+class Average(Readable):
+    """Outer optimizer: the new weights are the average of the slots' weights.
+
+    Example::
+
+        job = assay.JobSpec(..., slots=4, outer=assay.Average())
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Nesterov(Readable):
+    """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update.
+
+    Example::
+
+        job = assay.JobSpec(..., slots=4, outer=assay.Nesterov(lr=0.7, momentum=0.9))
+    """
+
+    lr: float = 0.7
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        _check_range("outer.lr", self.lr)
+        _check_range("outer.momentum", self.momentum)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedRows(Readable):
+    """Rows that are drawn with replacement, each as often as its weight says, by the job's seed.
+
+    ``weights`` is the name of a column of ``train``, or one number per row, 0 or more; they need not add up to 1. Whole
+    numbers are taken as they are, others as whole numbers in their proportion, to 62 bits.
+
+    Example::
+
+        often = 1 / np.bincount(classes)[classes]
+        job = assay.JobSpec(..., sampling=assay.WeightedRows(often))
+    """
+
+    weights: "str | Sequence[float] | NDArray[Any] | torch.Tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInOrder(Readable):
+    """Rows in the order of the data, which begins again after the last one.
+
+    Example::
+
+        job = assay.JobSpec(..., sampling=assay.RowsInOrder())
+    """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Precision(Readable):
+    """Bits of the integers that products are made of (8, 15 or 22), apart for each kind of product.
+
+    ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
+    of parameters, ``input_gradient`` those that carry the gradient further back.
+
+    >>> Precision(forward=22).weight_gradient
+    15
+    """
+
+    forward: int = DEFAULT_BITS
+    input_gradient: int = DEFAULT_BITS
+    weight_gradient: int = DEFAULT_BITS
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "input_gradient", "weight_gradient"):
+            bits: object = getattr(self, name)
+            if not _are_bits(bits):
+                raise JobError(f"precision.{name}", f"{bits!r} is not known", "give 8, 15 or 22")
+
+
+def _everywhere(bits: int) -> Precision:
+    return Precision(forward=bits, input_gradient=bits, weight_gradient=bits)
+
+
+def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
+    """Stand for the loss of a job that gives one for each of its phases."""
+    raise AssertionError("a job with phases has no loss of its own")
+
+
+_DEFAULT_OPTIMIZER = AdamW()
+"""The optimizer of a job that gives none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase(Readable):
+    """One part of a step that has a loss and an optimizer of its own, as each network of a GAN has.
+
+    ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
+    a list of them. What it does not hold stays, though gradients flow through it. The other fields mean what they mean
+    in a :class:`JobSpec`. With ``repeat`` the phase takes so many updates in each step, each with rows of its own.
+
+    Example::
+
+        job = assay.JobSpec(
+            ...,
+            phases={
+                "critic": assay.Phase(
+                    loss=critic_loss, optimizer=torch.optim.Adam(model.critic.parameters(), 1e-4), repeat=3
+                ),
+                "generator": assay.Phase(
+                    loss=generator_loss, optimizer=torch.optim.Adam(model.generator.parameters(), 1e-4)
+                ),
+            },
+        )
+    """
+
+    loss: Measure
+    optimizer: "torch.optim.Optimizer | Sequence[torch.optim.Optimizer]"
+    schedule: "float | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler | Sequence[Any] | None" = None
+    schedule_every: int | Literal["epoch"] = 1
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    repeat: int = 1
+
+
+_OF_A_PHASE = ("loss", "optimizer", "schedule", "schedule_every", "clip_norm", "clip_value")
+"""Fields of a job that each of its phases has instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec(Readable):
+    """One training job, as the consumer writes it; ``name`` is what people see it by.
+
+    ``model`` is any module whose operations are supported; its parameters and buffers are the global state.
+    ``weights`` says whether all weights are drawn from the seed (``seed``) or taken as they are (``keep``); left out,
+    those are drawn that are as their layers' defaults made them, and all others are kept. ``loss`` is
+    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``. ``train`` is column name to tensor, array
+    or file, whose first dimension is the row, or a file or a data set; ``holdout`` has the same columns and stays on
+    this machine, for evaluation by ``loss`` and further ``metrics``, such as ``assay.accuracy()``.
+
+    How long it trains is ``steps`` of the whole job, each with ``batch`` rows a slot, or ``epochs``, how often it goes
+    through the data. With one of the ``slots`` a job is ordinary training. With more, each trains on batches of its
+    own; after every ``round_steps`` steps they are averaged, and ``outer`` says what the average does to the weights. A
+    trace has a boundary state after every ``segment_steps`` steps. Both have good values by themselves
+    (``division.py``), and steps that do not fill the last round are rounded up.
+
+    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, an ``assay.update_rule`` or ``assay.SAM``
+    made of them, a list of such optimizers that share the parameters out, or :class:`SGD`, :class:`AdamW` or
+    :class:`Lion`. ``schedule`` is a learning rate, a function of the step, 0 to steps - 1, or a scheduler of torch made
+    of the optimizer, which takes a step of its own after every ``schedule_every`` steps, or after each "epoch"; it is
+    written out as a table, the same for all slots. Left out, it is the optimizer's own learning rate.
+    A job with several losses gives ``phases``, name to :class:`Phase`, instead of loss, optimizer, schedule and
+    clipping: each step goes through them in their order, and each sees the weights that those before it have moved.
+    ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
+    A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
+    ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
+
+    When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
+
+    ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
+    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
+    the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
+    is that of all jobs together, by the number of the step since the first one began.
+
+    Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
+    :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
+
+    Each epoch takes every row once, in an order of its own. ``sampling`` is another order: :class:`WeightedRows` or
+    :class:`RowsInOrder`. Where ``train`` is a ``DataLoader``, batch and order are the loader's if they are left out.
+
+    Example::
+
+        job = assay.JobSpec(
+            name="mine",
+            model=model,
+            loss=assay.cross_entropy(),
+            train={"x": points, "y": classes},
+            holdout={"x": other_points, "y": other_classes},
+            batch=32,
+            steps=80,
+        )
+        assay.build_job(job, "my-job")
+    """
+
+    name: str
+    model: "torch.nn.Module"
+    train: Any
+    holdout: Any
+    batch: int = 0
+    loss: Measure = _of_phases
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    steps: int | None = None
+    epochs: float | None = None
+    slots: int = 1
+    round_steps: int | None = None
+    segment_steps: int | None = None
+    optimizer: "SGD | AdamW | Lion | torch.optim.Optimizer | Sequence[torch.optim.Optimizer]" = _DEFAULT_OPTIMIZER
+    schedule: "float | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler | Sequence[Any] | None" = None
+    schedule_every: int | Literal["epoch"] = 1
+    seed: int = 0
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1
+    ema: float | None = None
+    metrics: Mapping[str, Measure] = field(default_factory=dict)
+    outer: Average | Nesterov = field(default_factory=Average)
+    weights: Literal["seed", "keep"] | None = None
+    precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
+    sampling: WeightedRows | RowsInOrder | None = None
+    resume: Path | str | HasTraining | None = None
+    check: bool = True
+
+    def __post_init__(self) -> None:
+        self._take_batch_of_loader()
+        self._check_length()
+        self._check_phases()
+        if "loss" in self.metrics:
+            raise JobError("metrics", "`loss` is always measured", "leave it out")
+        self._check_choices()
+        if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
+            raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give another")
+        for name in ("clip_norm", "clip_value"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < _number(value) < float("inf"):
+                raise JobError(name, f"{value!r} is not a positive number", "give one, or None")
+        if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
+            remedy = "give the share that the average keeps in a step, such as 0.999"
+            raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
+
+    def _take_batch_of_loader(self) -> None:
+        """Let ``batch`` be the ``batch_size`` of a DataLoader if it is left out."""
+        size: object = getattr(getattr(self.train, "batch_sampler", None), "batch_size", None)
+        if not self.batch and size is None:
+            reason = "it is not given how many rows a step takes"
+            raise JobError("batch", reason, "give it, such as batch=32, or a DataLoader that has one")
+        if size is not None and self.batch not in (0, size):
+            reason = f"{self.batch} rows, and the DataLoader of train has batch_size={size}"
+            raise JobError("batch", reason, "leave batch out, or give the same to both")
+        if not self.batch:
+            object.__setattr__(self, "batch", size)
+
+    def _check_length(self) -> None:
+        for name in ("batch", "steps", "slots", "round_steps", "segment_steps", "accumulate"):
+            value = getattr(self, name)
+            if value is None and name not in ("batch", "slots", "accumulate"):
+                continue
+            if type(value) is not int or not 1 <= value <= SAMPLES_MAX:
+                reason = f"{value!r} is not an integer in 1..2^48"
+                raise JobError(name, reason, "give a positive integer")
+        if self.slots > SLOTS_MAX:
+            raise JobError("slots", f"{self.slots} are too many", f"use at most {SLOTS_MAX}")
+        if (self.steps is None) == (self.epochs is None):
+            given = "neither is given" if self.steps is None else "both are given"
+            raise JobError("steps", f"a job has steps or epochs, and {given}", "give one of them")
+        if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
+            raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one")
+        every: object = self.schedule_every
+        if every != "epoch" and (type(every) is not int or every < 1):
+            reason = f"{every!r} is no number of steps"
+            raise JobError("schedule_every", reason, 'give a positive integer, or "epoch"')
+        if self.batch % self.accumulate:
+            reason = f"{self.accumulate} parts of a batch of {self.batch} rows are not equal"
+            raise JobError("accumulate", reason, "give a divisor of batch")
+        if self.round_steps and self.segment_steps and self.round_steps % self.segment_steps:
+            reason = f"{self.segment_steps} does not divide the {self.round_steps} steps of a round"
+            raise JobError("segment_steps", reason, "use a divisor of round_steps, or leave it out")
+
+    def _check_phases(self) -> None:
+        if not self.phases:
+            if self.loss is _of_phases:
+                remedy = "give loss=assay.cross_entropy(), or a function of model and batch"
+                raise JobError("loss", "there is none", remedy)
+            return
+        phases: object = self.phases
+        if not isinstance(phases, Mapping):
+            remedy = 'give names to them, {"critic": assay.Phase(…), "generator": assay.Phase(…)}'
+            raise JobError("phases", f"{type(phases).__name__} has no names of phases", remedy)
+        for name in _OF_A_PHASE:
+            if getattr(self, name) is not _DEFAULTS[name]:
+                reason = f"the job has phases, and each of them has its own {name}"
+                raise JobError(name, reason, f"give {name}= in each assay.Phase(…) instead")
+        for name, phase in phases.items():
+            if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_]{1,32}", name):
+                remedy = "use letters, digits and underscores, at most 32"
+                raise JobError("phases", f"{name!r} cannot be the name of a phase", remedy)
+            if not isinstance(phase, Phase):
+                reason = f"is {type(phase).__name__}"
+                raise JobError(f"phases.{name}", reason, "give assay.Phase(loss=…, optimizer=…)")
+            optimizer: object = phase.optimizer
+            if isinstance(optimizer, SGD | AdamW | Lion):
+                kind = type(optimizer).__name__
+                reason = f"assay.{kind} moves every parameter, and a phase only its own"
+                known = "AdamW" if kind == "Lion" else kind
+                remedy = f"give torch.optim.{known} the parameters that the phase moves"
+                raise JobError(f"phases.{name}.optimizer", reason, remedy)
+            if type(phase.repeat) is not int or phase.repeat < 1:
+                reason = f"{phase.repeat!r} is not a positive integer"
+                raise JobError(f"phases.{name}.repeat", reason, "give how many updates it takes")
+            if f"loss.{name}" in self.metrics:
+                raise JobError("metrics", f"`loss.{name}` is always measured", "leave it out")
+        parts = self.parts * self.accumulate
+        if self.batch % parts:
+            reason = f"{parts} parts of a batch of {self.batch} rows are not equal"
+            raise JobError("batch", reason, "give a multiple of the largest repeat (and accumulate)")
+        # Each of them is checked as a job of its own.
+        self.each_phase()
+
+    def _check_choices(self) -> None:
+        # what the file gave, whatever the annotations say
+        outer: object = self.outer
+        if not isinstance(outer, Average | Nesterov):
+            reason = f"{type(outer).__name__} is not known"
+            raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
+        sampling: object = self.sampling
+        if not isinstance(sampling, WeightedRows | RowsInOrder | None):
+            given = sampling.__name__ if isinstance(sampling, type) else type(sampling).__name__
+            remedy = 'give assay.WeightedRows("w") or assay.RowsInOrder(), or leave it out to shuffle'
+            raise JobError("sampling", f"{given} is no order of rows", remedy)
+        if self.weights not in (None, "seed", "keep"):
+            remedy = 'give "seed" or "keep", or leave it out'
+            raise JobError("weights", f"{self.weights!r} is not known", remedy)
+        for name, value in self._precision_by_module.items():
+            module: object = name
+            if not isinstance(module, str):
+                raise JobError("precision", f"{module!r} is no name of a module", "give texts")
+            if not isinstance(value, Precision) and not _are_bits(value):
+                reason = f"{value!r} is not known"
+                field = f"precision of {name}" if name else "precision"
+                raise JobError(field, reason, "give 8, 15, 22 or assay.Precision(…)")
+
+    @property
+    def _precision_by_module(self) -> Mapping[str, int | Precision]:
+        return self.precision if isinstance(self.precision, Mapping) else {"": self.precision}
+
+    @property
+    def precisions(self) -> dict[str, Precision]:
+        """The precision of each kind of product by the name of a module; "" is the whole model, and always there."""
+        found = {"": Precision()}
+        for name, value in self._precision_by_module.items():
+            found[name] = value if isinstance(value, Precision) else _everywhere(value)
+        return found
+
+    @property
+    def parts(self) -> int:
+        """The equal parts that the rows of a step are divided into: one for each repeat of the longest phase."""
+        return max((phase.repeat for phase in self.phases.values()), default=1)
+
+    def each_phase(self) -> "dict[str, JobSpec]":
+        """Return what each phase is as a job of one loss, by its name; a job without phases is its own, named ""."""
+        if not self.phases:
+            return {"": self}
+        found = {}
+        for name, phase in self.phases.items():
+            own: dict[str, Any] = {field: getattr(phase, field) for field in _OF_A_PHASE}
+            try:
+                found[name] = replace(self, phases={}, **own)
+            except JobError as error:
+                raise error.under(f"phases.{name}") from None
+        return found
+
+    @property
+    def optimizers(self) -> list[object]:
+        """All optimizers that were given, of every phase and list."""
+        return [each for spec in self.each_phase().values() for each in listed(spec.optimizer)]
+
+    @property
+    def schedules(self) -> list[object]:
+        """All schedules that were given, of every phase and list."""
+        return [each for spec in self.each_phase().values() for each in listed(spec.schedule)]
+
+    @property
+    def losses(self) -> dict[str, Measure]:
+        """The loss of each phase by the name of its metric; the first one's is "loss"."""
+        losses = [(name, phase.loss) for name, phase in self.phases.items()]
+        if not losses:
+            return {"loss": self.loss}
+        (_, first), *others = losses
+        return {"loss": first, **{f"loss.{name}": loss for name, loss in others}}
+
+    def steps_for(self, rows: int) -> int:
+        """Return the steps that the job asks for with so many rows of data, before rounds are made of them."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, ceil(self.epochs * rows / (self.batch * self.slots)))
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a step, where the schedule is a number, a function, or none."""
+        rate: object = DEFAULT_RATE if self.schedule is None else self.schedule
+        if isinstance(rate, type):
+            remedy = f"give the object, {rate.__name__}(optimizer, …)"
+            raise JobError("schedule", f"{rate.__name__} is a class", remedy)
+        try:
+            rate = rate(step) if callable(rate) else rate
+        # the consumer's own function
+        except Exception as error:
+            reason = f"fails for step {step}: {type(error).__name__}: {error}"
+            raise JobError("schedule", reason, "give one that has a rate for each step") from error
+        try:
+            return float(rate)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            reason = f"the learning rate of step {step} is {rate!r}"
+            raise JobError("schedule", reason, "give a number, or a function that returns one") from None
+
+
+def listed(value: object) -> Sequence[object]:
+    """Return the items of a list, or one thing as a list of itself."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+_DEFAULTS = {name: JobSpec.__dataclass_fields__[name].default for name in _OF_A_PHASE}

@@ -1,0 +1,540 @@
+"""A consumer's own Python file on the consumer's own machine: from ``job()`` to a job directory."""
+
+import re
+import runpy
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pol.capture.author.spec import Average, JobSpec
+from pol.capture.check import check_step
+from pol.capture.constants.known import MOST_ELEMENTS
+from pol.capture.data.columns import Columns, Scratch
+from pol.capture.data.sources import JobData, read_data
+from pol.capture.division import Rounds, divide_rounds, divide_segments, segment_own_work
+from pol.capture.functions import (
+    JobFunctions,
+    batch_norms,
+    evaluating,
+    measured,
+    named,
+    parts_in_eval,
+)
+from pol.capture.graph.capture import is_changed, trace_program
+from pol.capture.idioms.habits import Trying
+from pol.capture.idioms.remembered import Remembered
+from pol.capture.model.plain_model import own_tensors, prepare_model
+from pol.capture.model.weights import initial_weights
+from pol.capture.optim.optimizers import (
+    AVERAGE,
+    VELOCITY,
+    aggregation,
+    averages_initial,
+    outer_initial,
+)
+from pol.capture.optim.taken import said_of
+from pol.capture.reports.notes import noting
+from pol.capture.reports.origin import place_of_error
+from pol.capture.reports.reasons import NotInAJob, in_words, listed
+from pol.capture.resuming import check_data, check_tensors, read_resume
+from pol.errors import JobError
+from pol.job.checkpoint import Checkpoint, HasTraining
+from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
+from pol.job.program import Program
+from pol.job.write import JobSource, write_job
+from pol.names import column_name, job_name, model_name
+from pol.state.arrays import Array
+from pol.values import MAX_NAME, NAME, TensorSpec
+
+Progress = Callable[[str], None]
+EVAL_ROWS = 4096
+"""Rows of a batch of ``eval`` at most."""
+
+
+def build_job(
+    source: "Path | str | JobSpec | Callable[[], JobSpec]",
+    out: Path | str,
+    on_progress: Progress | None = None,
+    resume: Path | str | HasTraining | None = None,
+    check: bool = True,
+) -> Job:
+    """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
+
+    With ``resume`` it goes on from that result, as if the JobSpec named it.
+
+    A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
+    built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
+
+    One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
+
+    Raises JobError, which names the field, when the file has no ``job()``, what it returns is not a job, or the step
+    differs from that of plain torch.
+
+    Example::
+
+        assay.build_job(assay.JobSpec(..., name="mine", model=model), "my-job")
+        assay.build_job("examples/digits.py", "digits-job")
+    """
+    tell, out = on_progress or (lambda _text: None), Path(out)
+
+    def build_it(spec: JobSpec) -> Job:
+        spec = spec if resume is None else replace(spec, resume=resume)
+        return build(spec, out, tell, check)
+
+    if isinstance(source, JobSpec):
+        return build_it(source)
+    if callable(source):
+        return build_it(_made_by(source, getattr(source, "__name__", "job")))
+    given: object = source
+    if not isinstance(given, str | Path):
+        reason = f"a {type(given).__name__} is no job"
+        raise JobError("source", reason, "give a JobSpec, a function that returns one, or a file")
+    file = Path(given)
+    if not file.is_file():
+        raise JobError(str(file), "there is no such file", "give the path of a Python file")
+    if b"\0" in file.read_bytes():
+        raise JobError(str(file), "is not a Python file", "give the file with the function job(), as job.py")
+    tell(f"running {file.name}")
+    with _modules_beside(file):
+        maker = runpy.run_path(str(file), run_name="assay_job").get("job")
+        if not callable(maker):
+            raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
+        return build_it(_made_by(maker, file.name))
+
+
+def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
+    spec = maker()
+    if not isinstance(spec, JobSpec):
+        raise JobError(where, f"job() returned {type(spec).__name__}", "return a JobSpec")
+    return spec
+
+
+@contextmanager
+def _modules_beside(file: Path) -> Iterator[None]:
+    """Let a file import the modules in its folder."""
+    folder = str(file.resolve().parent)
+    known = set(sys.modules)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - known:
+            place = getattr(sys.modules[name], "__file__", None)
+            if place and Path(place).resolve().is_relative_to(folder):
+                del sys.modules[name]
+
+
+def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: bool = True) -> Job:
+    """Trace a job and write its directory; see :func:`build_job`."""
+    since, tell = perf_counter(), on_progress or (lambda _text: None)
+    before = read_resume(spec)
+    spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
+    with Scratch(out) as scratch, noting(tell):
+        return _build_of(spec, read_data(spec, scratch, tell), before, out, since, tell)
+
+
+def _build_of(
+    spec: JobSpec,
+    given: JobData,
+    before: Checkpoint | None,
+    out: Path,
+    since: float,
+    tell: Progress,
+) -> Job:
+    data, holdout, sampling = given.train, given.holdout, given.sampling
+    _check_columns(data, holdout, sampling.weights)
+    sampling = replace(sampling, weights=column_name(sampling.weights))
+    first = 0
+    if before is not None:
+        check_data(before.position, data, sampling)
+        spec, first = _cut_alike(spec, before), before.position.step
+        tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
+    holdout, eval_batch = _eval_rows(holdout, tell)
+    rows = len(next(iter(data.values())))
+    rounds = divide_rounds(spec, rows)
+    _say_rounds(spec, spec.steps_for(rows), rounds, tell)
+    functions = JobFunctions(spec, first + rounds.steps, rows, first)
+    _say_rates(functions.course, tell)
+    if going_on := said_of([group.taken for group in functions.groups]):
+        tell(going_on)
+    _say_modes(spec.model, tell)
+    state = _initial_state(spec, functions)
+    _check_precisions(spec)
+    local = functions.initial_local(state)
+    _check_names(state, local)
+    if before is not None:
+        check_tensors(before, _arrays(state), _arrays(local))
+    is_wide = _try_loss(spec, state, data, holdout, tell)
+    tell(f"tracing a step of {spec.batch} rows")
+    own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
+    # copies, because torch warns of arrays that are read-only, as mapped ones are
+    example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
+    shown = {name: row for name, row in example.items() if name in holdout}
+    batch = _batch_of(example, spec.batch)
+    forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
+    begins = state if before is None else _opening(before)[0]
+    functions.values = named("global", _values_of_others(spec.model, begins, functions.trained))
+    with Remembered(spec.model) as remembered:
+        step = trace_program(
+            functions.step,
+            {
+                **named("global", state),
+                **named("local", local),
+                **named("batch", batch),
+                STEP: torch.tensor(first),
+                BATCH_NUMBER: torch.tensor(0),
+            },
+            precisions=spec.precisions,
+            own=own,
+            values=functions.values,
+        )
+        values = {n: value for n, value in functions.values.items() if not is_changed(step, n)}
+        remembered.check(lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True))
+        step = _without_unchanged(step, spec.model)
+        updated = _updated(step, state)
+        _check_averages(spec, functions.trained, updated)
+        tell(f"{len(step.nodes):,} operations in a step")
+        averaged = {name: state[name] for name in updated}
+        outer = trace_program(functions.outer, {**named("global", state), **named("aggregate", averaged)})
+        evaluate = trace_program(
+            functions.evaluate,
+            {**named("global", state), **named("batch", _batch_of(shown, eval_batch))},
+            precisions=spec.precisions,
+            own=own,
+            values=values,
+            kept=True,
+        )
+    # last, so that a layer that cannot be traced is named as that
+    if before is None:
+        begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
+        state.update(begun.values)
+        state.update(averages_initial(spec.ema, state, functions.trained))
+        # a rule of the person's own may begin with something that is made of the weights
+        local = functions.initial_local(state)
+        if spec.weights is None:
+            tell(str(begun))
+    if spec.check:
+        opening = (state, local) if before is None else _opening(before)
+        parts = (spec, functions, step, *opening, data)
+        check_step(*parts, first=first, since=since, is_wide=is_wide, tell=tell)
+    boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
+    own_work = segment_own_work(boundary, rows, sampling.order)
+    segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
+    tell(f"writing {out}")
+    return write_job(
+        out,
+        JobSource(
+            name=spec.name,
+            seed=spec.seed,
+            rounds=rounds.count,
+            slots=spec.slots,
+            round_steps=rounds.steps_each,
+            batch=spec.batch,
+            segment_steps=segment_steps,
+            aggregation=aggregation(spec.outer),
+            step=step,
+            outer=outer,
+            eval=evaluate,
+            metrics=functions.metrics,
+            global_state=_arrays(state) if before is None else before.state,
+            local_state=_arrays(local) if before is None else before.locals[0],
+            data={column_name(name): column for name, column in data.items()},
+            holdout={column_name(name): column for name, column in holdout.items()},
+            sampling=sampling,
+            first_step=first,
+            slot_states=() if before is None else before.locals,
+        ),
+    )
+
+
+def _opening(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return the global state and that of the first slot that a job goes on from, by the model's own names."""
+    state, local = (
+        {model_name(name): torch.from_numpy(np.array(array)) for name, array in part.items()}
+        for part in (before.state, before.locals[0])
+    )
+    return state, local
+
+
+def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
+    """Return the job with rounds as long as before where their length changes the result, and it leaves that open."""
+    alone = spec.slots == 1 and isinstance(spec.outer, Average)
+    if alone or spec.round_steps is not None:
+        return spec
+    return replace(spec, round_steps=before.position.round_steps)
+
+
+def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> None:
+    slots = "" if spec.slots == 1 else f" for each of {spec.slots} slots"
+    text = f"{rounds.steps:,} steps{slots}: {rounds.count:,} rounds of {rounds.steps_each:,}"
+    tell(text if rounds.steps == asked else f"{text} (rounded up from {asked:,})")
+
+
+def _say_rates(course: Sequence[float], tell: Progress) -> None:
+    """A schedule that counts other steps than the job's is no error, and seldom what was meant."""
+    if course:
+        first, last, most = course[0], course[-1], max(course)
+        tell(f"learning rate: {first:.3g} in the first step, {last:.3g} in the last, {most:.3g} at most")
+
+
+def _say_modes(model: nn.Module, tell: Progress) -> None:
+    """Say which parts train in the mode of evaluation, or that none does though the model came in it."""
+    if not any(part.training for part in model.modules()):
+        tell("the model is in eval mode as a whole, and trains in training mode (as after model.train())")
+        return
+    parts = parts_in_eval(model)
+    # a part of one that is named has no line of its own
+    names = {name for name, _ in parts}
+    outer = [
+        f"{name or 'the model itself'} ({type(part).__name__})"
+        for name, part in parts
+        if not name or name.rpartition(".")[0] not in names
+    ]
+    if outer:
+        tell(
+            f"handed over in eval mode, and kept in it while the rest trains: {listed(outer)}; "
+            "model.train() in job() puts all parts into training mode"
+        )
+
+
+def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = "") -> None:
+    """Check that both have the same columns, but for one by whose ``weights`` only training draws its rows."""
+    if not data:
+        raise JobError("train", "there is no column", "give at least one")
+    for field, columns in (("train", data), ("holdout", holdout)):
+        rows = {name: len(column) for name, column in columns.items()}
+        if len(set(rows.values())) > 1:
+            counts = ", ".join(f"{name} {count:,}" for name, count in rows.items())
+            reason = f"its columns do not have the same number of rows: {counts}"
+            raise JobError(field, reason, "check the data")
+        if not any(rows.values()):
+            raise JobError(field, "has no rows", "check the data")
+    kinds = [
+        {name: (column.dtype, column.shape[1:]) for name, column in columns.items()} for columns in (data, holdout)
+    ]
+    if weights not in holdout:
+        kinds[0].pop(weights, None)
+    if kinds[0] != kinds[1]:
+        raise JobError("holdout", "its columns are not those of train", "give the same columns")
+
+
+def _eval_rows(holdout: dict[str, Array], tell: Progress) -> tuple[dict[str, Array], int]:
+    """Return a holdout of whole batches and the rows of a batch (shapes are fixed, so no batch is short)."""
+    rows = len(next(iter(holdout.values())))
+    batches = -(-rows // EVAL_ROWS)
+    batch = rows // batches
+    if batches * batch != rows:
+        tell(f"the holdout is cut from {rows} to {batches * batch} rows, to make equal batches")
+    return {name: column[: batches * batch] for name, column in holdout.items()}, batch
+
+
+def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch.Tensor]:
+    return {name: row.expand(rows, *row.shape[1:]).clone() for name, row in example.items()}
+
+
+def _check_batch_norm(model: nn.Module) -> None:
+    """Refuse what divides by the number of batches: what every step counts cannot be averaged over slots."""
+    for name, module in batch_norms(model):
+        if module.momentum is None and module.track_running_stats:
+            reason = f"{type(module).__name__} averages over all batches that there were"
+            raise JobError(f"model.{name}", reason, "give it a momentum, as 0.1")
+
+
+def _check_hooks(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            reason = "a hook runs after its gradient is there, and a step has no place for one"
+            remedy = "change the gradient with register_hook(…), and leave the rest to the optimizer"
+            raise JobError(f"model.{name}", reason, remedy)
+
+
+def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
+    """Return the global state with the weights as they are in the model."""
+    model = spec.model
+    _check_batch_norm(model)
+    _check_hooks(model)
+    parameters = {name: p.detach().clone() for name, p in sorted(model.named_parameters())}
+    buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    trained = {name: parameters[name] for name in functions.trained}
+    state = {**parameters, **buffers}
+    reserved = (VELOCITY,) if spec.ema is None else (VELOCITY, AVERAGE)
+    for name in state:
+        if name.startswith(reserved):
+            prefix = name.partition(".")[0]
+            raise JobError(f"model.{name}", f"{prefix}.… is reserved", "rename the attribute")
+    averages = averages_initial(spec.ema, state, functions.trained)
+    return {**state, **outer_initial(spec.outer, trained), **averages}
+
+
+def _values_of_others(
+    model: nn.Module, state: Mapping[str, torch.Tensor], trained: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    """Return what the model's tensors that no optimizer moves begin with, if it is not large.
+
+    The counts of batches are none of them: a step does not keep them, and plain torch does.
+    """
+    counts = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
+    return {
+        name: state[name]
+        for name, tensor in own_tensors(model).items()
+        if name in state and name not in {*trained, *counts} and tensor.numel() <= MOST_ELEMENTS
+    }
+
+
+def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a name that no tensor of a job can have, as the key of a ModuleDict may be."""
+    for full in (*named("global", state), *named("local", local)):
+        name = full.partition(".")[2]
+        reason = None
+        if not name.isprintable() or not re.fullmatch(str(NAME.pattern), job_name(name)):
+            reason = f"its name {name!r} has characters that cannot be printed, or an empty part"
+        elif (size := len(job_name(full))) > MAX_NAME:
+            reason = (
+                f"its name takes {size} characters in a job, and {MAX_NAME} are the most (one that "
+                "is no letter, digit or underscore takes several)"
+            )
+        if reason:
+            raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
+
+
+def _check_precisions(spec: JobSpec) -> None:
+    """A name that nothing has would choose nothing, and nobody would notice."""
+    known = [name for name, _ in spec.model.named_parameters()]
+    for chosen in filter(None, spec.precisions):
+        if not any(f"{name}.".startswith(f"{chosen}.") for name in known):
+            reason = f"the model has no module with parameters that is called {chosen!r}"
+            remedy = "give a name of model.named_modules(); what is tied has the first of its names"
+            raise JobError("precision", reason, remedy)
+
+
+def _without_unchanged(step: Program, model: nn.Module) -> Program:
+    """Return a step without the parameters that it only hands on as they are, such as frozen ones."""
+    changed = step.changed_outputs()
+    names = (name for name, _ in model.named_parameters())
+    unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
+    outputs = {name: number for name, number in step.outputs.items() if name not in unchanged}
+    return replace(step, outputs=outputs)
+
+
+def _check_averages(spec: JobSpec, trained: Sequence[str], updated: Sequence[str]) -> None:
+    """Refuse a moving average that would not follow its weight: one that forward alone changes."""
+    for name in trained if spec.ema is not None else ():
+        if name in updated and AVERAGE + name not in updated:
+            reason = "changes in a forward pass and has no gradient, so its moving average would stay behind"
+            remedy = f"leave it out of the optimizer's groups, or freeze it: model.{name}.requires_grad_(False)"
+            raise JobError(f"model.{name}", reason, remedy)
+
+
+def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
+    specs = [
+        TensorSpec(job_name(name), "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
+        for name, tensor in state.items()
+    ]
+    updated = updated_tensors(step, specs)
+    for spec in updated:
+        if spec.dtype != "f32":
+            reason = "every step changes this counter, and integers cannot be averaged over slots"
+            remedy = "make it a float32 buffer, as torch.zeros(1) is"
+            raise JobError(f"model.{model_name(spec.name)}", reason, remedy)
+    return [model_name(spec.name) for spec in updated]
+
+
+def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
+    return {job_name(name): tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+# --- the trial -----------------------------------------------------------------------------------
+
+
+def _try_loss(
+    spec: JobSpec,
+    state: Mapping[str, torch.Tensor],
+    data: Columns,
+    holdout: Columns,
+    tell: Progress,
+) -> bool:
+    """Compute the loss of a few rows in plain torch, without dropout, before it is traced.
+
+    Return whether something is cast to types that are narrower than FP32.
+
+    A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
+    so the loss is computed once on the rows whose integers are the smallest and the largest of their columns.
+
+    Raises JobError, with torch's own reason and the line, when torch cannot compute it.
+    """
+    # a forward pass may write
+    weights = {name: tensor.clone() for name, tensor in state.items()}
+    narrow, trying = _NarrowTypes(), Trying()
+    # what torch warns of is not how a job computes
+    quiet = warnings.catch_warnings(action="ignore")
+    with quiet, evaluating(spec.model), narrow, trying:
+        for columns, row in [
+            *((data, row) for row in _tried(data)),
+            *((holdout, row) for row in _tried(holdout, data)),
+        ]:
+            rows = np.full(spec.batch // spec.parts, row)
+            batch = {name: torch.from_numpy(column[rows]) for name, column in columns.items()}
+            try:
+                for name, measure in spec.losses.items():
+                    measured(spec.model, measure, weights, batch, name)
+            except JobError:
+                raise
+            except Exception as error:
+                reason, remedy = _of_loss(error, columns)
+                if not isinstance(error, NotInAJob):
+                    where = f"row {row} of the holdout" if columns is holdout else f"row {row}"
+                    reason = f"the loss of a batch that holds {where} fails: {reason}"
+                raise JobError(str(place_of_error(error)), reason, remedy) from error
+    if seen := narrow.seen | trying.narrow:
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in seen))
+        tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
+    return bool(seen)
+
+
+def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
+    if isinstance(error, KeyError) and error.args and error.args[0] not in data:
+        return f"the data has no column {error.args[0]!r}", f"it has {', '.join(map(repr, data))}"
+    return in_words(error, "check the model, the loss and the values of the data")
+
+
+class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees which other floating types than FP32 a function computes in."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Look at the result of one operation."""
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor) and found.is_floating_point():
+            self.seen |= {found.dtype} - {torch.float32}
+        return found
+
+
+def _tried(data: Columns, known: Columns | None = None) -> list[int]:
+    """Return the rows that are tried: the first, and those of the smallest and the largest integers.
+
+    With ``known`` columns only those whose integers are beyond all of theirs, and the first if there are other columns.
+    """
+    rows = {0} if known is None or known.keys() != data.keys() else set()
+    for name, column in data.items():
+        if column.dtype == np.int64 and column.size:
+            flat, seen = column.reshape(-1), None if known is None else known[name]
+            for place in (int(flat.argmin()), int(flat.argmax())):
+                if seen is None or not seen.min() <= flat[place] <= seen.max():
+                    rows.add(place * len(column) // column.size)
+    return sorted(rows)

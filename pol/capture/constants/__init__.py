@@ -1,0 +1,1 @@
+"""Values that are known when the job is built."""

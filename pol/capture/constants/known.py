@@ -1,0 +1,549 @@
+"""Values that are known while a job is built may decide shapes: masks, lists of places, counts.
+
+A tensor that is made of constants or shapes alone has its value beside it while a function is traced. So has one that
+is made of tensors of the model that no step changes; :attr:`KnownValues.relied_on` names those of them whose values have
+decided anything. What a mask selects becomes what its places name, so that all shapes are plain numbers, in the
+gradient too.
+
+A mask that is made of labels, as ``F.one_hot`` makes it, selects one element of each row, whatever the labels are. Its
+places are computed from them (:class:`_Choice`), and so are those of its opposite.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import SymInt, Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from pol.capture.reports.reasons import CONTROL_FLOW, NotInAJob
+
+MOST_ELEMENTS = 2**22
+"""Of a value that is computed while a job is built."""
+_aten = torch.ops.aten
+_WITHOUT_VALUES = ("aten.empty", "aten.new_empty")
+_MASKS = (torch.bool, torch.uint8)
+_LABELS = (torch.int64, torch.int32)
+_PUTS = (_aten.index_put.default, _aten.index_put_.default)
+_SCATTERS = (
+    _aten.scatter.value,
+    _aten.scatter_.value,
+    _aten.scatter.src,
+    _aten.scatter_.src,
+)
+_OF_SHAPE = (
+    _aten.zeros_like.default,
+    _aten.ones_like.default,
+    _aten.full_like.default,
+    _aten.new_zeros.default,
+    _aten.new_ones.default,
+    _aten.new_full.default,
+)
+"""Operations whose results have nothing of a tensor but its shape and type."""
+_ALIKE = (
+    _aten._to_copy.default,
+    _aten.clone.default,
+    _aten.detach.default,
+    _aten.alias.default,
+    _aten.expand.default,
+)
+"""Operations that keep what is chosen in each row, beside those that compute each element by itself."""
+_BY_VALUE = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
+_SYMBOL = re.compile(r"\b[uz]u?f?\d+\b")
+COUNTS: Mapping[Any, tuple[str, str]] = {
+    _aten.nonzero: (
+        "how many elements are not zero depends on values",
+        "keep all elements, and choose by torch.where or multiply by the mask",
+    ),
+    **dict.fromkeys(
+        (_aten.masked_select, _aten.index),
+        (
+            "how many elements a mask selects depends on values",
+            "keep all elements: (x * mask).sum() / mask.sum(), or torch.where(mask, x, 0.0)",
+        ),
+    ),
+    _aten.repeat_interleave: (
+        "how many elements there are depends on values",
+        "give output_size=, the sum of the counts",
+    ),
+    _aten.bincount: (
+        "how many bins there are depends on values",
+        "add up F.one_hot(x, classes).sum(0)",
+    ),
+    **dict.fromkeys(
+        (_aten._unique, _aten._unique2, _aten.unique_dim, _aten.unique_consecutive, _aten.unique_dim_consecutive),
+        (
+            "how many elements differ depends on values",
+            "count with a mask for each class, (x[:, None] == torch.arange(classes)).sum(0)",
+        ),
+    ),
+}
+"""Operations whose shapes depend on values: why, and what to write where these are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A tensor whose last dimension has ``on`` at one place, that of a label, and ``off`` at all others."""
+
+    labels: Tensor
+    on: Tensor
+    off: Tensor
+    may_be_negative: bool
+    """Whether labels may count from the end, as those of x[rows, labels] do."""
+    writes: tuple[int, int] = (0, 0)
+    """How often the tensor and the labels had been written to."""
+
+
+class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, what is known has its value beside it: constants, and inputs whose ``values`` are given by name.
+
+    What ``own`` tensors hold is not known: they are read as inputs or not at all.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, values: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.relied_on: set[str] = set()
+        self._given = values
+        self._values: Any = WeakTensorKeyDictionary()
+        # names that a storage's value depends on, by the storage's address
+        self._names: dict[int, frozenset[str]] = {}
+        # storages that the function must not write to, or has written what is not known to; held, so that no other
+        # storage gets their addresses
+        self._foreign: dict[int, torch.UntypedStorage] = {}
+        self._lost: dict[int, torch.UntypedStorage] = {}
+        self._counts: dict[str, tuple[str, str]] = {}
+        self._choices: Any = WeakTensorKeyDictionary()
+        # how often a storage was written to, by its address
+        self._writes: dict[int, int] = {}
+        for tensor in own.values():
+            self._lost[_address(tensor)] = tensor.untyped_storage()
+
+    def stand_in(self, inputs: Mapping[str, Tensor]) -> None:
+        """Take the tensors that stand for inputs while a function is traced."""
+        for name in self._given.keys() & inputs.keys():
+            value = self._given[name]
+            self._values[inputs[name]] = value
+            self._names[_address(value)] = frozenset((name,))
+            self._foreign[_address(value)] = value.untyped_storage()
+
+    def value(self, tensor: Tensor) -> Tensor | None:
+        """Return the value of a tensor, which it decides something by; None where it is not known."""
+        found = self._value(tensor)
+        if found is not None:
+            self.relied_on |= self._names.get(_address(found), frozenset())
+        return found
+
+    def why_not(self, error: BaseException) -> tuple[str, str] | None:
+        """Return why the number that torch asks for in an error depends on values, and what to write."""
+        for symbol in _SYMBOL.findall(str(error)):
+            if symbol in self._counts:
+                return self._counts[symbol]
+        return None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Call one operation, and compute it by itself where all its operands are known."""
+        options = kwargs or {}
+        ours = _REWRITTEN.get(func)
+        if ours is not None:
+            with self:
+                found = ours(self, *args, **options)
+            if found is not NotImplemented:
+                return found
+        tags = getattr(func, "tags", ())
+        if any(tag in tags for tag in _BY_VALUE):
+            decided = self._decided(func, args, options)
+            if decided is not None:
+                return decided
+        said = COUNTS.get(getattr(func, "overloadpacket", None))
+        choice = self._chosen_by(func, args, options)
+        try:
+            result = func(*args, **options)
+        except CONTROL_FLOW as error:
+            if said is None:
+                raise
+            raise NotInAJob(*said) from error
+        if said is not None:
+            self._note_counts(said, result)
+        self._follow(func, args, options, result)
+        if choice is not None:
+            self._note_choice(result, choice)
+        return result
+
+    def note_labels(self, marks: Tensor, labels: Tensor) -> None:
+        """Take note that a tensor is 1 at the place that a label says, and otherwise 0."""
+        with plainly():
+            zero, one = torch.tensor([0, 1]).unbind()
+        self._note_choice(marks, _Choice(labels, one, zero, may_be_negative=False))
+
+    def _note_choice(self, marks: Tensor, choice: _Choice) -> None:
+        self._choices[marks] = replace(choice, writes=self._writes_to(marks, choice.labels))
+
+    def _writes_to(self, marks: Tensor, labels: Tensor) -> tuple[int, int]:
+        return self._writes.get(_address(marks), 0), self._writes.get(_address(labels), 0)
+
+    def _choice(self, tensor: Tensor) -> _Choice | None:
+        found: _Choice | None = self._choices.get(tensor)
+        if found is None or found.writes != self._writes_to(tensor, found.labels):
+            return None
+        return found
+
+    def _chosen_by(self, func: Any, args: Any, options: Any) -> _Choice | None:
+        """Return what an operation will choose in each row; None where that is not one element."""
+        if func in _PUTS and not options and len(args) == 3:
+            return self._chosen_by_put(*args)
+        if func in _SCATTERS and not options and len(args) == 4:
+            return self._chosen_by_scatter(*args)
+        if func not in _ALIKE and torch.Tag.pointwise not in getattr(func, "tags", ()):
+            return None
+        tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
+        before = self._choice(tensors[0]) if len(tensors) == 1 else None
+        if before is None or any(_written(func, args, options)):
+            return None
+        if func is _aten.expand.default:
+            return before if tuple(args[1]) == tuple(tensors[0].shape) else None
+        with plainly():
+            both = torch.stack((before.off, before.on))
+            given, named = tree_map(lambda leaf: both if leaf is tensors[0] else leaf, (args, options))
+            off, on = func(*given, **named).unbind()
+            return None if bool(off == on) else replace(before, off=off, on=on)
+
+    def _chosen_by_put(self, x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> _Choice | None:
+        if x.dim() != 2 or len(indices) != 2:
+            return None
+        rows, labels = indices
+        if rows is None or labels is None or labels.dtype not in _LABELS or labels.dim() != 1:
+            return None
+        places = self._value(rows)
+        if places is None or places.dtype in _MASKS or places.dim() != 1 or len(places) != len(x):
+            return None
+        with plainly():
+            if len(labels) != len(x) or not bool((places == torch.arange(len(x))).all()):
+                return None
+        return self._made_of(x, labels, values, may_be_negative=True)
+
+    def _chosen_by_scatter(self, x: Tensor, dim: int, index: Tensor, values: Tensor | float) -> _Choice | None:
+        if not x.dim() or dim % x.dim() != x.dim() - 1 or index.shape != (*x.shape[:-1], 1):
+            return None
+        return self._made_of(x, index, values, may_be_negative=False)
+
+    def _made_of(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
+        """Return the choice of labels in a tensor that is the same number everywhere, by another number."""
+        off, on = self._number(x), self._number(values)
+        if off is None or on is None:
+            return None
+        with plainly():
+            on = on.to(off.dtype)
+            return None if bool(off == on) else _Choice(labels, on, off, may_be_negative)
+
+    def _number(self, tensor: Tensor | float) -> Tensor | None:
+        """Return the number that all elements of a tensor are; None where they differ or are not known."""
+        if not isinstance(tensor, Tensor):
+            with plainly():
+                return torch.tensor(tensor)
+        value = self._value(tensor)
+        if value is None or not value.numel():
+            return None
+        self.relied_on |= self._names.get(_address(value), frozenset())
+        with plainly():
+            first = value.reshape(-1)[0].clone()
+            return first if bool((value == first).all()) else None
+
+    def _value(self, tensor: Tensor) -> Tensor | None:
+        if isinstance(tensor, FakeTensor):
+            found: Tensor | None = self._values.get(tensor)
+        elif type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
+            found = tensor
+            if _address(found) not in self._names:
+                self._foreign[_address(found)] = found.untyped_storage()
+        else:
+            found = None
+        return None if found is None or _address(found) in self._lost else found
+
+    def _operands(self, args: Any, options: Any) -> tuple[Any, Any, frozenset[str]] | None:
+        """Return the operands' values, and the names that they depend on; None where one is not known."""
+        names: frozenset[str] = frozenset()
+        values = {}
+        for leaf in tree_leaves((args, options)):
+            if isinstance(leaf, Tensor):
+                found = self._value(leaf)
+                if found is None:
+                    return None
+                values[id(leaf)] = found
+                names |= self._names.get(_address(found), frozenset())
+            elif isinstance(leaf, SymInt | torch.SymFloat | torch.SymBool):
+                return None
+        given, named = tree_map(lambda leaf: values[id(leaf)] if isinstance(leaf, Tensor) else leaf, (args, options))
+        return given, named, names
+
+    def _decided(self, func: Any, args: Any, options: Any) -> Any:
+        """Return what an operation gives whose shape or number depends on values, as a constant; None if not known."""
+        operands = self._operands(args, options)
+        if operands is None:
+            return None
+        given, named, names = operands
+        with plainly():
+            found = func(*given, **named)
+        self.relied_on |= names
+        for leaf in tree_leaves(found):
+            if isinstance(leaf, Tensor):
+                self._names[_address(leaf)] = names
+                self._foreign[_address(leaf)] = leaf.untyped_storage()
+        return found
+
+    def _note_counts(self, said: tuple[str, str], result: Any) -> None:
+        for leaf in tree_leaves(result):
+            for size in leaf.shape if isinstance(leaf, Tensor) else ():
+                if type(size) is not int:
+                    self._counts.setdefault(str(size), said)
+
+    def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
+        """Compute the value of a result beside it."""
+        written = list(_written(func, args, options))
+        for each in written:
+            self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
+        targets = [value for each in written if (value := self._value(each)) is not None]
+        found = None
+        if _has_value(func, result) and not any(_address(t) in self._foreign for t in targets):
+            found = self._computed(func, args, options)
+        if found is None:
+            for target in targets:
+                self._lost[_address(target)] = target.untyped_storage()
+            return
+        value, names = found
+        for target in targets:
+            self._names[_address(target)] = names
+        for leaf, part in zip(tree_leaves(result), tree_leaves(value), strict=True):
+            if isinstance(leaf, FakeTensor) and isinstance(part, Tensor):
+                self._values[leaf] = part
+                self._names[_address(part)] = names
+
+    def _computed(self, func: Any, args: Any, options: Any) -> tuple[Any, frozenset[str]] | None:
+        if func in _OF_SHAPE:
+            with plainly():
+                shown = torch.zeros((), dtype=args[0].dtype).expand(args[0].shape)
+            args = (shown, *args[1:])
+        operands = self._operands(args, options)
+        if operands is None:
+            return None
+        given, named, names = operands
+        with plainly():
+            try:
+                found = func(*given, **named)
+                # a new constant, which the function may write to
+                return found.clone() if func in _LIFTS else found, names
+            # what torch cannot compute is only not known
+            except Exception:  # noqa: BLE001
+                return None
+
+    def places(self, mask: Tensor) -> Tensor | None:
+        """Return where a mask is true, by numbers in C order; None where that is not known."""
+        value = self.value(mask)
+        if value is None:
+            choice = self._choice(mask)
+            return None if choice is None else _chosen(mask, choice)
+        with plainly():
+            count = int(value.count_nonzero())
+        flat = _aten.eq.Scalar(_aten.reshape.default(mask, [-1]), 0)
+        # what is true comes first, in order
+        order = _aten.sort.stable(flat, stable=True, dim=0)[1]
+        found: Tensor = _aten.slice.Tensor(order, 0, 0, count)
+        return found
+
+
+def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
+    """Return where a mask that is made of labels is true, by numbers in C order."""
+    with plainly():
+        is_on, is_off = bool(choice.on), bool(choice.off)
+    if is_on == is_off:
+        return None
+    width = mask.shape[-1]
+    rows = prod(mask.shape[:-1])
+    labels = _aten.reshape.default(choice.labels, [rows])
+    if labels.dtype != torch.int64:
+        labels = _aten._to_copy.default(labels, dtype=torch.int64)
+    if choice.may_be_negative:
+        labels = _aten.where.self(_aten.lt.Scalar(labels, 0), _aten.add.Tensor(labels, width), labels)
+    first = _aten.arange.start_step(0, rows * width, width, device=mask.device)
+    if is_on:
+        found: Tensor = _aten.add.Tensor(first, labels)
+        return found
+    others = _aten.arange.default(width - 1, device=mask.device)
+    is_behind = _aten.ge.Tensor(others, _aten.unsqueeze.default(labels, 1))
+    columns = _aten.add.Tensor(others, is_behind)
+    return _aten.reshape.default(  # type: ignore[no-any-return]
+        _aten.add.Tensor(columns, _aten.unsqueeze.default(first, 1)), [-1]
+    )
+
+
+def note_labels(marks: Tensor, labels: Tensor) -> None:
+    """Take note, while a function is traced, that a tensor is 1 at the place that a label says and otherwise 0."""
+    for mode in reversed(_get_current_dispatch_mode_stack()):
+        if isinstance(mode, KnownValues):
+            mode.note_labels(marks, labels)
+            return
+
+
+def known_value(tensor: Tensor) -> Tensor | None:
+    """Return what a tensor is known to hold while a function is traced, which then decides something; else None."""
+    for mode in reversed(_get_current_dispatch_mode_stack()):
+        if isinstance(mode, KnownValues):
+            return mode.value(tensor)
+    return None
+
+
+_LIFTS = (_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.default)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Let torch compute with plain tensors, while something is traced."""
+    with _disable_current_modes(), torch.no_grad():
+        yield
+
+
+def _address(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _written(func: Any, args: Any, options: Any) -> Iterator[Tensor]:
+    """Yield the operands that an operation changes."""
+    for at, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[at] if at < len(args) else options.get(argument.name)
+        yield from (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
+
+
+def _has_value(func: Any, result: Any) -> bool:
+    """Whether the result of an operation is a value that can be computed by itself, and is not too large."""
+    if str(func).startswith(("assay.", *_WITHOUT_VALUES)):
+        return False
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+    return bool(tensors) and all(_is_small(tensor) for tensor in tensors)
+
+
+def _is_small(tensor: Tensor) -> bool:
+    sizes = tensor.shape
+    return all(type(size) is int for size in sizes) and prod(sizes) <= MOST_ELEMENTS
+
+
+# --- operations that look at values ---
+
+
+def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
+    """Return an index for each dimension of a value of ``shape``, from numbers in C order."""
+    found: list[Tensor] = []
+    width = prod(shape)
+    for size in shape:
+        width //= max(size, 1)
+        line = _aten.floor_divide.default(places, width) if width > 1 else places
+        found.append(_aten.remainder.Scalar(line, size) if found else line)
+    return found
+
+
+def _indices(known: KnownValues, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None] | None:
+    """Return indices in which places stand for masks; None where there is no mask, or one that is not known."""
+    found: list[Tensor | None] = []
+    if not any(index is not None and index.dtype in _MASKS for index in indices):
+        return None
+    for index in indices:
+        if index is None or index.dtype not in _MASKS:
+            found.append(index)
+            continue
+        shape = tuple(index.shape)
+        places = known.places(index) if shape else None
+        if places is None or shape != tuple(x.shape[len(found) : len(found) + len(shape)]):
+            return None
+        found.extend(_by_dimension(places, shape))
+    return found
+
+
+def _index(known: KnownValues, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    (first, mask), *others = [(at, one) for at, one in enumerate(indices) if one is not None]
+    if others or mask.dtype not in _MASKS or not mask.dim():
+        found = _indices(known, x, indices)
+        return NotImplemented if found is None else _aten.index.Tensor(x, found)
+    # one index along the dimensions of the mask together
+    last = first + mask.dim()
+    places = known.places(mask) if x.shape[first:last] == mask.shape else None
+    if places is None:
+        return NotImplemented
+    flat = _aten.reshape.default(x, [*x.shape[:first], mask.numel(), *x.shape[last:]])
+    return _aten.index.Tensor(flat, [*[None] * first, places])
+
+
+def _index_put(func: Any) -> Callable[..., Any]:
+    def put(
+        known: KnownValues,
+        x: Tensor,
+        indices: Sequence[Tensor | None],
+        values: Tensor,
+        accumulate: bool = False,
+        *options: Any,
+    ) -> Any:
+        # one number is put by the mask itself
+        is_one = values.numel() == 1 and not accumulate
+        found = None if is_one else _indices(known, x, indices)
+        if found is None:
+            return NotImplemented
+        return func(x, found, values, accumulate, *options)
+
+    return put
+
+
+def _masked_select(known: KnownValues, x: Tensor, mask: Tensor) -> Any:
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+    places = known.places(_aten.expand.default(mask, shape))
+    if places is None:
+        return NotImplemented
+    flat = _aten.reshape.default(_aten.expand.default(x, shape), [-1])
+    return _aten.index.Tensor(flat, [places])
+
+
+def _nonzero(known: KnownValues, mask: Tensor) -> Any:
+    places = known.places(mask) if mask.dim() else None
+    if places is None:
+        return NotImplemented
+    return _aten.stack.default(_by_dimension(places, tuple(mask.shape)), 1)
+
+
+def _repeat_interleave(known: KnownValues, repeats: Tensor, *, output_size: int | None = None) -> Any:
+    if output_size is None or known.value(repeats) is not None:
+        return NotImplemented
+    ends = _aten.cumsum.default(repeats, 0)
+    places = _aten.arange.default(output_size, device=repeats.device)
+    return _aten.searchsorted.Tensor(ends, places, right=True)
+
+
+_REWRITTEN: Mapping[Any, Callable[..., Any]] = {
+    _aten.index.Tensor: _index,
+    _aten._unsafe_index.Tensor: _index,
+    **{
+        func: _index_put(func)
+        for func in (
+            _aten.index_put.default,
+            _aten.index_put_.default,
+            _aten._index_put_impl_.default,
+            _aten._unsafe_index_put.default,
+        )
+    },
+    _aten.masked_select.default: _masked_select,
+    _aten.nonzero.default: _nonzero,
+    _aten.repeat_interleave.Tensor: _repeat_interleave,
+}
+"""What decides a shape by values, written with the places of those that are known."""

@@ -1,0 +1,1 @@
+"""A person's data as the columns of a job."""

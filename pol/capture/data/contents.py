@@ -1,0 +1,126 @@
+"""What a column holds instead of numbers, in the words of the person whose data it is, and what to write."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pol.errors import JobError
+from pol.state.arrays import Array
+
+_SHOWN = 3
+"""Values that a sentence repeats."""
+_LONGEST = 24
+"""Characters of a value that a sentence repeats."""
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4}")
+GAPS = (
+    "leave such rows out, write a number there, or write 0 and give a column that says where "
+    '(docs/jobs.md, "Missing values", has a line for each)'
+)
+"""The three remedies for missing values."""
+_KINDS = {"M": "dates", "m": "spans of time", "c": "complex numbers", "V": "records"}
+
+
+def no_numbers(array: Array, where: str) -> JobError:
+    """Return what to say of an array that is no column of numbers."""
+    name = where.partition(".")[2] or where
+    column = f'table["{name}"]'
+    if not array.ndim:
+        reason = f"is one value, {_short(array.item())}, and not one per row"
+        return JobError(where, reason, f"repeat it for each row, as np.full(len(y), {name}) does")
+    kind = array.dtype.kind
+    if kind == "M":
+        remedy = f'count from a day: ({column} - pandas.Timestamp("2000-01-01")).dt.days'
+        return JobError(where, "holds dates", remedy)
+    if kind == "m":
+        remedy = f"make them numbers: {column}.dt.total_seconds()"
+        return JobError(where, "holds spans of time", remedy)
+    if kind == "c":
+        remedy = f"give two columns, {name}.real and {name}.imag"
+        return JobError(where, "holds complex numbers", remedy)
+    if kind in "USO":
+        return _of_objects(array, where, name, column)
+    what = _KINDS.get(kind, f"{array.dtype}")
+    return JobError(where, f"holds {what}", "give numbers, one column for each of their fields")
+
+
+def unlike_rows(rows: Sequence[Any], where: str) -> JobError | None:
+    """Return what to say of rows that have shapes of their own; None where they have one shape."""
+    first: tuple[int, ...] | None = None
+    for number, row in enumerate(rows):
+        try:
+            shape = np.shape(row)
+        except ValueError:
+            reason = f"row {number} has parts of different lengths itself"
+            return JobError(where, reason, "give rows of one shape, padded or cropped")
+        if first is None:
+            first = shape
+        elif shape != first:
+            reason = f"row {number} has the shape {list(shape)}, and row 0 {list(first)}"
+            return JobError(where, reason, "give rows of one shape, padded or cropped")
+    return None
+
+
+def is_missing(value: object) -> bool:
+    """Tell whether a value stands for one that is missing: None, NaN, or what pandas has for it."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def _of_objects(array: Array, where: str, name: str, column: str) -> JobError:
+    if not array.size:
+        return JobError(where, "has no rows", "check the data")
+    missing = next((row for row, value in _values(array) if is_missing(value)), None)
+    values = [value for _, value in _values(array) if not is_missing(value)]
+    texts = [str(value) for value in values if isinstance(value, str | bytes)]
+    if values and len(texts) == len(values):
+        return _of_texts(texts, where, name, column)
+    if all(isinstance(value, int | float | np.number | np.bool_) for value in values):
+        return JobError(where, f"row {missing} has no value", GAPS)
+    if array.ndim == 1 and (error := unlike_rows(array.tolist(), where)):
+        return error
+    row, odd = next(
+        (row, value)
+        for row, value in _values(array)
+        if not isinstance(value, int | float | np.number | np.bool_) and not is_missing(value)
+    )
+    reason = f"row {row} holds a {type(odd).__name__}, {_short(odd)}"
+    return JobError(where, reason, f'give numbers, or leave it out: table.drop(columns="{name}")')
+
+
+def _of_texts(texts: Sequence[str], where: str, name: str, column: str) -> JobError:
+    few = list(dict.fromkeys(texts))[:_SHOWN]
+    shown = ", ".join(map(_short, few))
+    left_out = f'or leave it out, table.drop(columns="{name}")'
+    if all(map(_is_number, texts)):
+        remedy = f"make them numbers: {column}.astype(float)"
+        return JobError(where, f"holds numbers as text ({shown})", remedy)
+    if all(_DATE.fullmatch(text) for text in texts):
+        since = f'pandas.to_datetime({column}) - pandas.Timestamp("2000-01-01")'
+        return JobError(where, f"holds dates as text ({shown})", f"count from a day: ({since}).dt.days")
+    numbers = ", ".join(f"{_short(text)}: {number}" for number, text in enumerate(few))
+    dots = "" if len(few) == len(dict.fromkeys(texts)) else ", …"
+    remedy = f"make it a number, the same in train and holdout: {column}.map({{{numbers}{dots}}}); {left_out}"
+    return JobError(where, f"holds text ({shown}{dots})", remedy)
+
+
+def _values(array: Array) -> Iterator[tuple[int, Any]]:
+    """Yield each value with the number of its row."""
+    width = array.size // len(array) if len(array) else 1
+    return ((place // max(1, width), value) for place, value in enumerate(array.reshape(-1).tolist()))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _short(value: object) -> str:
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,163 @@
+"""What a job takes of a ``DataLoader``: its data set, the order of rows, and what its ``collate_fn`` does to a row."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    default_collate,
+)
+
+from pol.capture.author.spec import RowsInOrder, WeightedRows
+from pol.capture.data.columns import Progress
+from pol.errors import JobError
+
+STREAM = (
+    "has no length, and a job takes rows in an order of its own",
+    "give one with __len__ and __getitem__, loaded without streaming",
+)
+"""Why a data set that is only read from its start to its end is none, and what to give."""
+_NO_COLLATE = (
+    "do that to single rows in the data set, padded to one shape; what mixes rows or draws belongs "
+    "into the loss, where every step does it anew"
+)
+
+
+def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[Any, WeightedRows | RowsInOrder | None]:
+    """Return the rows of a loader and their order, None if they are shuffled, and say so; JobError for what it loses.
+
+    A holdout has no order: each of its rows is evaluated once.
+    """
+    if isinstance(loader.dataset, IterableDataset):
+        raise JobError(field, *STREAM)
+    batches: object = loader.batch_sampler
+    if batches is None:
+        reason = "is a DataLoader with batch_size=None, which makes no batches"
+        raise JobError(field, reason, "give its data set, loader.dataset, if its items are rows")
+    if type(batches) is not BatchSampler:
+        reason = f"its {type(batches).__name__} chooses batches, which a job makes itself, all of one size"
+        remedy = "give DataLoader(data, batch_size=16, shuffle=True), which has other batches"
+        raise JobError(field, reason, remedy)
+    rows, order, words = _sampled(loader, batches.sampler, field)
+    if loader.collate_fn is not default_collate:
+        rows = _Collated(rows, loader.collate_fn, field)
+        name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
+        tell(f"{field}: {name}, the loader's collate_fn, is run on each row alone")
+    if field == "train":
+        tell(f"{field}: batches of {batches.batch_size} rows as the DataLoader has, {words}")
+        if order is None or isinstance(order, RowsInOrder):
+            _say_end_of_epoch(len(rows), batches, field, tell)
+    return rows, order
+
+
+def _sampled(
+    loader: "DataLoader[Any]", sampler: object, field: str
+) -> tuple[Any, WeightedRows | RowsInOrder | None, str]:
+    """Return the rows that a sampler takes, their order, and both in words."""
+    rows: Any = loader.dataset
+    shuffled = "shuffled by the job's seed"
+    if type(sampler) is SequentialSampler:
+        return rows, RowsInOrder(), "in their order, because it has no shuffle=True"
+    if type(sampler) is SubsetRandomSampler:
+        chosen = [int(index) for index in sampler.indices]
+        return Subset(rows, chosen), None, f"the {len(chosen):,} of its subset, {shuffled}"
+    if type(sampler) is RandomSampler and not sampler.replacement:
+        if sampler.num_samples != len(rows):
+            shuffled += f"; an epoch takes each of all {len(rows):,} once, and not {sampler.num_samples:,}"
+        return rows, None, shuffled
+    if field != "train":
+        reason = f"its {type(sampler).__name__} is not taken: each row of it is evaluated once"
+        raise JobError(field, reason, "give the data set, or a DataLoader without a sampler")
+    if type(sampler) is RandomSampler:
+        return rows, WeightedRows(np.ones(len(rows), np.int64)), "drawn with replacement"
+    if type(sampler) is WeightedRandomSampler:
+        return rows, _weights(sampler, len(rows), field), "drawn by the weights of its sampler"
+    name = type(sampler).__name__
+    if isinstance(sampler, DistributedSampler):
+        reason = f"its {name} gives each process a part of the rows, and slots take turns at all"
+        raise JobError(field, reason, "give shuffle=True in its place, and slots=… to the job")
+    reason = f"its {name} is not taken: a job knows three orders of rows"
+    remedy = (
+        "give shuffle=True for every row once in an epoch, or sampling=assay.WeightedRows(weights) "
+        "to draw them; for one fixed order give train=Subset(data, list(sampler)) and "
+        "sampling=assay.RowsInOrder()"
+    )
+    raise JobError(field, reason, remedy)
+
+
+def _weights(sampler: WeightedRandomSampler, rows: int, field: str) -> WeightedRows:
+    if not sampler.replacement:
+        reason = "its WeightedRandomSampler draws no row twice, and a job draws with replacement"
+        remedy = "give replacement=True, which draws rows of large weights more often"
+        raise JobError(field, reason, remedy)
+    if len(sampler.weights) != rows:
+        reason = f"its WeightedRandomSampler has {len(sampler.weights):,} weights for {rows:,} rows"
+        raise JobError(field, reason, "give one weight for each row, 0 if it is not to be drawn")
+    return WeightedRows(sampler.weights)
+
+
+def _say_end_of_epoch(rows: int, batches: "BatchSampler", field: str, tell: Progress) -> None:
+    rest = rows % batches.batch_size
+    if not rest:
+        return
+    of_loader = f"leaves out {rest} rows" if batches.drop_last else f"ends with a batch of {rest}"
+    tell(f"{field}: an epoch of the loader {of_loader}; a job goes on into the next epoch there")
+
+
+class _Collated:
+    """A data set whose rows are what a ``collate_fn`` makes of each of them."""
+
+    def __init__(self, rows: Any, collate: Callable[[list[Any]], Any], field: str) -> None:
+        """Check on the first two rows that it makes the same of both together; JobError."""
+        self._rows, self._collate, self._field = rows, collate, field
+        if len(rows) > 1:
+            items = [rows[0], rows[1]]
+            alone = [self._parts(collate([deepcopy(item)]), 1) for item in items]
+            both = self._parts(collate(items), 2)
+            if not all(_are_equal(part, index, both) for index, part in enumerate(alone)):
+                reason = "its collate_fn makes of two rows something else than of each alone"
+                raise JobError(field, f"{reason}, as by padding, mixing or drawing", _NO_COLLATE)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        found = self._parts(self._collate([self._rows[index]]), 1)
+        parts = {name: part[0] for name, part in found.items()}
+        return tuple(parts.values()) if 0 in parts else parts
+
+    def _parts(self, batch: Any, rows: int) -> dict[Any, Any]:
+        """Return the parts of a batch by name or by number; JobError where one has not so many rows."""
+        if isinstance(batch, Mapping):
+            parts = dict(batch)
+        else:
+            parts = dict(enumerate(batch if isinstance(batch, tuple | list) else (batch,)))
+        for name, part in parts.items():
+            if not hasattr(part, "__len__") or getattr(part, "ndim", 1) < 1 or len(part) != rows:
+                what = f"part {name}" if isinstance(name, int) else name
+                reason = f"its collate_fn makes of one row a {type(part).__name__} as {what}"
+                raise JobError(self._field, f"{reason}, and not an array with one row", _NO_COLLATE)
+        return parts
+
+
+def _are_equal(alone: Mapping[Any, Any], index: int, both: Mapping[Any, Any]) -> bool:
+    """Tell whether a row is what it is among others."""
+    return alone.keys() == both.keys() and all(_same(alone[name][0], both[name][index]) for name in alone)
+
+
+def _same(first: object, second: object) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        both_nan = first.isnan() & second.isnan() if first.shape == second.shape else None
+        return both_nan is not None and bool(((first == second) | both_nan).all())
+    return np.array_equal(np.asarray(first), np.asarray(second))

@@ -1,0 +1,445 @@
+"""The three functions of a job (``step``, ``outer``, ``eval``) as Python over named tensors, ready to be traced."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch import nn
+
+from pol.capture.author.spec import Batch, JobSpec, Measure
+from pol.capture.draws.checkpoints import repeatable_checkpoints
+from pol.capture.draws.dropout import EVALUATION, SeededDropout
+from pol.capture.graph.capture import trace_program
+from pol.capture.graph.precision import gradient, inner_loss, later_weight
+from pol.capture.idioms.habits import refusing
+from pol.capture.loops.accumulation import accumulated
+from pol.capture.model.exchange import exchanged
+from pol.capture.model.plain_model import own_tensors
+from pol.capture.optim.gradient_at import GradientAt
+from pol.capture.optim.groups import Group, trained_groups
+from pol.capture.optim.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
+from pol.capture.reports.origin import Measuring
+from pol.errors import JobError
+from pol.job.document import BATCH_NUMBER, STEP
+
+Tensors = Mapping[str, torch.Tensor]
+_NO_GRAPH = "does not require grad and does not have a grad_fn"
+"""What torch says where gradients are taken of what has no graph."""
+_LOSS, _SUM, _PART = "metric.loss", "sum", "part"
+"""Names of values while a batch is gone through in parts; the first one is a metric, for precision."""
+
+
+def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names start with ``prefix`` and a dot, without it."""
+    return {name[len(prefix) + 1 :]: tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
+
+
+def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Return the tensors with ``prefix`` and a dot before their names."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+class MeasuredModule(Measuring):
+    """A measure as the forward of a module, so that ``functional_call`` can put other weights into the model."""
+
+    def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
+        super().__init__(model)
+        self._measure, self._field = measure, field
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return what is measured, as FP32 of shape ()."""
+        value: object = self._measure(self.model, batch)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            raise JobError(self._field, "does not return one number", "return a tensor of one element")
+        if not value.is_floating_point():
+            raise JobError(self._field, f"returns {value.dtype}", "return float32")
+        return value.float().reshape(())
+
+
+class _Differentiated(MeasuredModule):
+    """A measure and its gradients, while the other weights are in the model: checkpointed parts run again for them."""
+
+    def __init__(self, model: nn.Module, measure: Measure, field: str, leaves: Sequence[torch.Tensor]) -> None:
+        super().__init__(model, measure, field)
+        self._leaves = tuple(leaves)
+
+    def forward(self, batch: Batch) -> Any:
+        loss = super().forward(batch)
+        if not loss.requires_grad:
+            reason = "depends on no weight that is trained"
+            remedy = "leave .detach(), torch.no_grad() and argmax out of what it is made of"
+            raise JobError(self._field, reason, remedy)
+        return loss, torch.autograd.grad(loss, self._leaves, allow_unused=True)
+
+
+def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str) -> torch.Tensor:
+    """Return ``measure`` of the model with other weights and buffers."""
+    part = MeasuredModule(model, measure, field)
+    try:
+        value, _ = _called(part, weights, batch)
+    except RuntimeError as error:
+        if _NO_GRAPH not in str(error):
+            raise
+        # it takes gradients by weights itself, for which there are graphs in training only
+        leaves = {name: tensor.detach() for name, tensor in weights.items()}
+        for leaf in filter(torch.is_floating_point, leaves.values()):
+            leaf.requires_grad_()
+        value, _ = _called(part, leaves, batch)
+        value = value.detach()
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Return what a measure gives with other weights and buffers, and what became of these."""
+    given = {name: weights[name] for name in own_tensors(part.model) if name in weights}
+    with as_written(), refusing(), exchanged(part.model, given) as read:
+        value = part(batch)
+        after = read()
+    return value, {name: tensor.detach() for name, tensor in after.items()}
+
+
+def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
+    """Return a gradient as the parameter's own hooks make it."""
+    for hook in (parameter._backward_hooks or {}).values():
+        changed = hook(gradient)
+        gradient = gradient if changed is None else changed
+    return gradient
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Run parts that ``torch.compile`` made as they were written, also while they are traced."""
+    traced = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
+    with traced, torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Set a model and all its parts to the mode of evaluation, and put the modes back."""
+    with _modes_put_back(model):
+        model.eval()
+        yield
+
+
+@contextmanager
+def training(model: nn.Module) -> Iterator[None]:
+    """Set a model to the mode of training, but for :func:`parts_in_eval`, and put the modes back."""
+    with _modes_put_back(model):
+        parts = parts_in_eval(model)
+        # a model may have a train() of its own that keeps some parts in the other mode
+        model.train()
+        for _, part in parts:
+            part.training = False
+        yield
+
+
+def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the parts that a training step leaves in the mode of evaluation, because ``job()`` has set them to it.
+
+    A model that is in that mode as a whole, as ``from_pretrained`` returns it, has none: a training loop begins with
+    ``model.train()``.
+    """
+    parts = [(name, part) for name, part in model.named_modules() if not part.training]
+    return parts if any(part.training for part in model.modules()) else []
+
+
+@contextmanager
+def _modes_put_back(model: nn.Module) -> Iterator[None]:
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
+def batch_norms(model: nn.Module) -> list[tuple[str, nn.modules.batchnorm._BatchNorm]]:
+    """Return the layers of a model that keep statistics of batches, by name."""
+    kind = nn.modules.batchnorm._BatchNorm
+    return [(name, part) for name, part in model.named_modules() if isinstance(part, kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseUpdates:
+    """One phase of a step: its own job, the optimizer, and names of the parameters that it moves."""
+
+    name: str
+    metric: str
+    spec: JobSpec
+    repeat: int
+    optimizer: InnerOptimizer
+    groups: Sequence[Group]
+    trained: Sequence[str]
+
+    @property
+    def field(self) -> str:
+        """What an error calls its loss."""
+        return f"phases.{self.name}.loss" if self.name else "loss"
+
+    def named(self, local: Tensors) -> dict[str, torch.Tensor]:
+        """Return local state of the phase under the names that it has in the job."""
+        return named(self.name, local) if self.name else dict(local)
+
+    def local_of(self, local: Tensors) -> Tensors:
+        """Return the local state of the phase under its own names."""
+        return under(self.name, local) if self.name else local
+
+
+def _updating(spec: JobSpec, steps: int, rows: int, first: int) -> list[PhaseUpdates]:
+    """Return the phases of a job; one that gives none has one."""
+    found = []
+    for (name, own), metric in zip(spec.each_phase().items(), spec.losses, strict=True):
+        repeat = spec.phases[name].repeat if name else 1
+        try:
+            groups = trained_groups(own, steps, rows, first, repeat)
+        except JobError as error:
+            raise (error.under(f"phases.{name}") if name else error) from None
+        chosen = {parameter for group in groups for parameter in group.names}
+        elsewhere = own.optimizer if isinstance(own.optimizer, GradientAt) else None
+        found.append(
+            PhaseUpdates(
+                name=name,
+                metric=metric,
+                spec=own,
+                repeat=repeat,
+                optimizer=InnerOptimizer(groups, elsewhere),
+                groups=groups,
+                trained=[n for n, _ in spec.model.named_parameters() if n in chosen],
+            )
+        )
+    return found
+
+
+class JobFunctions:
+    """The three functions of one job."""
+
+    def __init__(self, spec: JobSpec, steps: int, rows: int = 1, first: int = 0) -> None:
+        """Make the functions of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1."""
+        self._spec = spec
+        self._phases = _updating(spec, steps, rows, first)
+        chosen = {name for phase in self._phases for name in phase.trained}
+        self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
+        self.values: Tensors = {}
+        """What inputs of a step that no optimizer moves begin with: see :func:`trace_program`."""
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the parameters that the step changes."""
+        return self._trained
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the losses that a step reports."""
+        return tuple(self._spec.losses)
+
+    @property
+    def phases(self) -> Sequence[PhaseUpdates]:
+        """The phases of a step, in their order."""
+        return self._phases
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """Parameters by the rule that moves them, of all phases."""
+        return [group for phase in self._phases for group in phase.groups]
+
+    @property
+    def course(self) -> Sequence[float]:
+        """Learning rates by step, of the first group whose rate is not the same in all."""
+        rates = [group.lr for group in self.groups]
+        return next((rate.values.tolist() for rate in rates if not rate.is_constant), [])
+
+    def initial_local(self, state: Tensors) -> dict[str, torch.Tensor]:
+        """Return the local state of a slot before its first step."""
+        local = {}
+        for phase in self._phases:
+            own = phase.optimizer.initial({name: state[name] for name in phase.trained})
+            local.update(phase.named(own))
+        return local
+
+    def step(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """One training step: forward, backward, clipping, schedule and optimizer, of one phase after another."""
+        spec = self._spec
+        state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
+        passing = _Passing(
+            step=inputs[STEP],
+            number=inputs[BATCH_NUMBER],
+            current=dict(state),
+            local=dict(local),
+        )
+        moved: set[str] = set()
+        kept: dict[str, torch.Tensor] = {}
+        metrics: dict[str, torch.Tensor] = {}
+        for phase in self._phases:
+            for number in range(phase.repeat):
+                rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
+                # what an earlier pass has moved is an input of this one
+                current = passing.current
+                current.update({n: later_weight(current[n], n) for n in self._trained if n in moved})
+                loss, weights, own = self._updated(phase, passing, rows, number)
+                passing.current.update(weights)
+                moved.update(weights)
+                passing.local.update(own)
+                kept.update(own)
+                before = metrics.get(phase.metric)
+                metrics[phase.metric] = loss if before is None else before + loss
+            if phase.repeat > 1:
+                metrics[phase.metric] = metrics[phase.metric] / phase.repeat
+        after = {n: passing.current[n].detach() for n in self._handed_on() if n in passing.current}
+        weights = {name: passing.current[name] for name in self._trained if name in moved}
+        return {
+            **named("global", {**after, **weights, **averages(spec.ema, state, weights)}),
+            **named("local", kept),
+            **named("metric", metrics),
+        }
+
+    def _updated(
+        self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors, number: int
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the loss of one update, the weights after it and its local state; ``number`` is that in its step."""
+        spec, optimizer = phase.spec, phase.optimizer
+        step = passing.step if phase.repeat == 1 else passing.step * phase.repeat + number
+        loss, gradients = self._gradients(phase, passing, batch)
+        # what a forward pass writes into a weight is there before the optimizer moves it
+        weights = {name: passing.current[name].detach() for name in phase.trained}
+        point = optimizer.point(weights, gradients, step)
+        if point is not None:
+            there = {name: later_weight(value, name) for name, value in point.items()}
+            passing.current.update(there)
+            second, gradients = self._gradients(phase, passing, batch)
+            inner_loss(second)
+            passing.current.update(weights)
+        if spec.clip_value is not None:
+            gradients = clip_values(gradients, spec.clip_value)
+        if spec.clip_norm is not None:
+            gradients = clip(gradients, spec.clip_norm)
+        local = phase.local_of(passing.local)
+        draws = SeededDropout(passing.number, passing.site) if optimizer.draws else nullcontext()
+        with draws as drawing:
+            moved, kept = optimizer.update(weights, gradients, local, step)
+        if drawing is not None:
+            passing.site = drawing.sites.next
+        return loss, moved, phase.named(kept)
+
+    def forward(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """The losses of a step alone."""
+        state, batch = under("global", inputs), under("batch", inputs)
+        rows = rows_of_part(batch, self._spec.parts, 0)
+        with training(self._spec.model), SeededDropout(inputs[BATCH_NUMBER]):
+            return {
+                f"metric.{phase.metric}": measured(self._spec.model, phase.spec.loss, state, rows, phase.field)
+                for phase in self._phases
+            }
+
+    def _gradients(
+        self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the loss of a phase and the gradients of its parameters."""
+        if phase.spec.accumulate > 1:
+            loss, found = self._accumulated(phase, passing, batch)
+        else:
+            loss, found = self._backward(phase, passing, batch, passing.number)
+        return loss, {name: gradient(part, name) for name, part in found.items()}
+
+    def _backward(
+        self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors, number: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the loss of a batch and its gradient for each parameter that has one; draws are of ``number``.
+
+        Tensors of the model among the current ones become what the forward pass makes of them.
+        """
+        spec = phase.spec
+        leaves = {n: passing.current[n].detach().requires_grad_() for n in phase.trained}
+        draws = SeededDropout(number, passing.site)
+        part = _Differentiated(spec.model, spec.loss, phase.field, list(leaves.values()))
+        with training(spec.model), draws, repeatable_checkpoints(draws):
+            (loss, found), after = _called(part, {**passing.current, **leaves}, batch)
+        passing.site = draws.sites.next
+        passing.current.update(after)
+        parameters = dict(spec.model.named_parameters())
+        slopes = zip(leaves, found, strict=True)
+        return loss.detach(), {name: _hooked(parameters[name], slope) for name, slope in slopes if slope is not None}
+
+    def _accumulated(
+        self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the mean loss of a batch's parts, and its gradients; what is current becomes what all made of it."""
+        spec, count, current = self._spec, self._spec.accumulate, passing.current
+        handed_on = [name for name in self._handed_on() if name in current]
+        sums = named(_SUM, {name: torch.zeros_like(current[name]) for name in phase.trained})
+        before = {name: current[name].detach() for name in handed_on}
+        carried = {_LOSS: torch.zeros(()), **sums, **named("global", before)}
+        parts = {name: column.reshape(count, -1, *column.shape[1:]) for name, column in batch.items()}
+        site = passing.site
+
+        def part(values: Tensors) -> dict[str, torch.Tensor]:
+            drawn = values[BATCH_NUMBER] * count + values[_PART]
+            within = replace(passing, current=under("global", values), site=site)
+            loss, found = self._backward(phase, within, under("batch", values), drawn)
+            passing.site = within.site
+            added = {
+                f"{_SUM}.{name}": values[f"{_SUM}.{name}"] + gradient(slope, name) for name, slope in found.items()
+            }
+            after = {name: within.current[name].detach() for name in handed_on}
+            return {_LOSS: values[_LOSS] + loss, **added, **named("global", after)}
+
+        sequences = {**named("batch", parts), _PART: torch.arange(count)}
+        model = own_tensors(spec.model)
+        others = {name: current[name].detach() for name in model if name not in handed_on}
+        constants = {**named("global", others), BATCH_NUMBER: passing.number}
+        trace = partial(trace_program, precisions=spec.precisions, own=model, values=self.values)
+        found = accumulated(part, carried, sequences, constants, trace)
+        share = 1.0 / count
+        current.update(under("global", found))
+        return found[_LOSS] * share, {name: value * share for name, value in under(_SUM, found).items()}
+
+    def _handed_on(self) -> list[str]:
+        """Names of the tensors that a forward pass may change: all but the counts of batches, which nothing needs."""
+        model = self._spec.model
+        counters = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
+        buffers = [name for name, _ in model.named_buffers() if name not in counters]
+        return [*buffers, *dict(model.named_parameters())]
+
+    def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """The end of a round: global state and the slots' mean update to the next global state."""
+        state, aggregate = under("global", inputs), under("aggregate", inputs)
+        changed = outer_update(self._spec.outer, state, aggregate, self._trained)
+        return named("global", changed)
+
+    def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """The losses and the job's other metrics of a batch, without dropout; what is drawn is the same each time."""
+        spec = self._spec
+        state, batch = under("global", inputs), under("batch", inputs)
+        number = torch.tensor(EVALUATION)
+        with evaluating(spec.model), SeededDropout(number):
+            return {
+                f"metric.{name}": measured(spec.model, measure, state, batch, f"metrics.{name}")
+                for name, measure in {**spec.losses, **spec.metrics}.items()
+            }
+
+
+@dataclass(slots=True)
+class _Passing:
+    """What one pass of a step hands on to the next: tensors of the model, local state, and the site to draw from."""
+
+    step: torch.Tensor
+    number: torch.Tensor
+    current: dict[str, torch.Tensor]
+    local: dict[str, torch.Tensor]
+    site: int = 0
+
+
+def rows_of_part(batch: Tensors, parts: int, number: int) -> Tensors:
+    """Return one of so many equal parts of a batch's rows."""
+    if parts == 1:
+        return batch
+    found = {}
+    for name, column in batch.items():
+        rows = column.shape[0] // parts
+        found[name] = column[number * rows : (number + 1) * rows]
+    return found

@@ -1,0 +1,1 @@
+"""A Python function over tensors as a program of primitives."""

@@ -1,0 +1,91 @@
+"""What depends on no input of a job: torch computes it while the job is traced, and its value becomes part of the job.
+
+Masks, tables of positions and the like need no primitives then, and no time in a step. Large values are left to
+primitives where there are some, because a job has room for few constants.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from pol.capture.program.emitter import Emitter
+from pol.capture.rules.registry import dtype_of
+from pol.state.arrays import NUMPY_DTYPES, Array
+
+MOST_ELEMENTS = 2**22
+"""Of a value that is computed here."""
+MOST_BYTES = 2**17
+"""Of a constant that primitives could make as well."""
+ROOM = 2**19
+"""Bytes of all such constants."""
+
+_WITHOUT_VALUES = "aten.empty", "aten.new_empty"
+"""Memory that nobody has written has no value."""
+
+
+class Folding:
+    """The values of nodes that depend on no input."""
+
+    def __init__(self) -> None:
+        self._values: dict[Node, Any] = {}
+        self._room = ROOM
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self._values
+
+    def keep(self, node: Node, tensor: torch.Tensor) -> None:
+        """Take the value of a tensor that the function closes over."""
+        self._values[node] = tensor.detach()
+
+    def fold(self, node: Node) -> bool:
+        """Compute a node all of whose operands are known; return whether it was one."""
+        if not all(used in self._values for used in node.all_input_nodes) or not _may_fold(node):
+            return False
+        args: Any = torch.fx.map_arg(node.args, self._values.__getitem__)
+        kwargs: Any = torch.fx.map_arg(node.kwargs, self._values.__getitem__)
+        assert callable(node.target)
+        with torch.no_grad():
+            self._values[node] = node.target(*args, **kwargs)
+        return True
+
+    def emit(self, emitter: Emitter, node: Node, is_needed: bool) -> int | None:
+        """Return the value of a node as a constant; None where primitives shall make it, if it is not needed as one."""
+        tensor = self._values[node]
+        # of several results each is a constant by itself, or none is
+        if not isinstance(tensor, torch.Tensor):
+            return None
+        dtype = dtype_of(tensor.dtype)
+        wide = tensor.float() if tensor.is_floating_point() else tensor
+        shape = tuple(tensor.shape)
+        array = _distinct(wide.cpu().numpy().astype(NUMPY_DTYPES[dtype]))
+        if array.size == 1:
+            return emitter.full(array.item(), dtype, shape)
+        if not is_needed:
+            if array.nbytes > min(MOST_BYTES, self._room):
+                return None
+            self._room -= array.nbytes
+        return emitter.broadcast(emitter.constant(array, dtype), shape)
+
+
+def _may_fold(node: Node) -> bool:
+    name = str(node.target)
+    if name.startswith(("assay.", *_WITHOUT_VALUES)):
+        return False
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return False
+    value = node.meta.get("val")
+    parts = value if isinstance(value, tuple | list) else [value]
+    return all(isinstance(part, torch.Tensor) and prod(part.shape) <= MOST_ELEMENTS for part in parts)
+
+
+def _distinct(array: Array) -> Array:
+    """Return an array with each dimension along which its elements repeat, bit for bit, cut to 1."""
+    for dim, size in enumerate(array.shape):
+        if size > 1:
+            first = np.ascontiguousarray(array.take([0], axis=dim))
+            if np.broadcast_to(first, array.shape).tobytes() == array.tobytes():
+                array = first
+    return array

@@ -1,0 +1,1 @@
+"""Ways to write a model or a loss that a step needs in other words."""

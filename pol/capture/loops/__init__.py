@@ -1,0 +1,1 @@
+"""Loops of a fixed number of turns, as one primitive."""

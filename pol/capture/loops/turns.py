@@ -1,0 +1,175 @@
+"""The bodies of repeats: one turn of a function and of its gradient, traced as one program and taken apart.
+
+What needs no gradient is the forward pass. What the backward pass reads of it is stacked, turn by turn, unless it is
+cheaper to compute it again: another view, truths and integers, or a few cheap operations on one value. Products are
+never computed again, so that each has the bits of its own pass.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pol.job.program import Program, ProgramBuilder
+from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
+
+END, GIVEN, TOTAL, BEGIN, SLOPE = "end", "given", "total", "begin", "slope"
+"""Gradients by what a turn carries on, what it stacks, and constants so far; by what it began with, and others."""
+
+_VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full", "concat", "pad"})
+_CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where", "cast", "logical_not"})
+
+Source = tuple[str, int]
+"""What an operand of the backward pass is (``end``, ``total``, ``given``, ``sequence``, ``constant``, ``stacked``), and
+which of them; of what is stacked, that of the forward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Two bodies: the forward pass with all that the backward pass needs of it, and the backward pass.
+
+    ``stacks`` says where in the forward pass that is which the function itself stacks. ``operands`` are those of the
+    backward pass, and ``slopes`` which of its stacks each gradient of that number is.
+    """
+
+    forward: Program
+    stacks: tuple[int, ...]
+    backward: Program
+    operands: tuple[Source, ...]
+    slopes: Mapping[int, int]
+
+
+def taken_apart(program: Program) -> Passes:
+    """Return the two passes of a function and its gradient.
+
+    Inputs are called ``carry``, ``sequence`` and ``constant``, with the gradients ``end``, ``given`` and ``total``;
+    outputs ``carry`` and ``stacked``, with the gradients ``begin``, ``total`` and ``slope``; all with numbers behind.
+    """
+    inputs = {spec.name: number for number, spec in enumerate(program.inputs)}
+    gradients = {number for _, number in _of(inputs, END, GIVEN, TOTAL)}
+    for number, node in enumerate(program.nodes, program.first_node):
+        if not gradients.isdisjoint(node.args):
+            gradients.add(number)
+    begins, slopes = _of(program.outputs, BEGIN, TOTAL), _of(program.outputs, SLOPE)
+    needed, values = _needed(program, gradients, [number for _, number in begins + slopes])
+    kept = values | needed.difference(gradients)
+
+    ends, own = _of(program.outputs, CARRY), _of(program.outputs, STACKED)
+    given = _of(inputs, CARRY, SEQUENCE, CONSTANT)
+    fixed = {number: source for source, number in _of(inputs, SEQUENCE, CONSTANT)}
+    saved = [number for number in sorted(kept) if number not in fixed]
+    stacked = list(dict.fromkeys([*(number for _, number in own), *saved]))
+    forward = body_of(program, given, [number for _, number in ends], stacked)
+
+    carried = _of(inputs, END, TOTAL)
+    sequences = [(source, n) for source, n in _of(inputs, GIVEN) if n in needed]
+    sequences += [(source, n) for n, source in fixed.items() if n in kept and source[0] == SEQUENCE]
+    sequences += [((STACKED, stacked.index(number)), number) for number in saved]
+    constants = [(source, n) for n, source in fixed.items() if n in kept and source[0] == CONSTANT]
+    kinds = ((CARRY, carried), (SEQUENCE, sequences), (CONSTANT, constants))
+    named = [((kind, at), n) for kind, chosen in kinds for at, (_, n) in enumerate(chosen)]
+    distinct = list(dict.fromkeys(number for _, number in slopes))
+    backward = body_of(program, named, [number for _, number in begins], distinct)
+    return Passes(
+        forward=forward,
+        stacks=tuple(stacked.index(number) for _, number in own),
+        backward=backward,
+        operands=tuple(source for source, _ in (*carried, *sequences, *constants)),
+        slopes={index: distinct.index(number) for (_, index), number in slopes},
+    )
+
+
+def _of(names: Mapping[str, int], *kinds: str) -> list[tuple[Source, int]]:
+    """Return inputs or outputs of some kinds and their value numbers, by kind and number."""
+    found = []
+    for name, number in names.items():
+        kind, _, index = name.partition(".")
+        if kind in kinds:
+            found.append(((kind, int(index)), number))
+    return sorted(found, key=lambda pair: (kinds.index(pair[0][0]), pair[0][1]))
+
+
+def _needed(program: Program, gradients: Collection[int], behind: Sequence[int]) -> tuple[set[int], set[int]]:
+    """Return the inputs that the backward pass reads, and which values of the forward pass it does not make again."""
+    first = program.first_node
+    read = set(behind)
+    for number in reversed(range(first, len(program.types))):
+        if number in read and number in gradients:
+            read.update(program.nodes[number - first].args)
+    ahead = [number for number in sorted(read.difference(gradients)) if number >= first]
+    kept = {n for n in ahead if not _is_free(program, n) and not _is_cheap(program, n)}
+    for number in ahead:
+        if number in kept:
+            continue
+        roots, operations = _made_of(program, number, kept)
+        if _is_free(program, number) or (len(roots) <= 1 and operations <= (2 if roots else 8)):
+            kept |= roots
+        else:
+            kept.add(number)
+    inputs, waiting, seen = set[int](), list(behind), set[int]()
+    while waiting:
+        number = waiting.pop()
+        if number in seen or number in kept:
+            continue
+        seen.add(number)
+        if number < len(program.inputs):
+            inputs.add(number)
+        elif number >= first:
+            waiting += program.nodes[number - first].args
+    return inputs, kept
+
+
+def _made_of(program: Program, number: int, kept: Collection[int]) -> tuple[set[int], int]:
+    """Return which values that are not cheap to make again a value is made of, and by how many operations."""
+    roots, made, waiting = set[int](), set[int](), [number]
+    while waiting:
+        number = waiting.pop()
+        if number < program.first_node or number in kept or number in made:
+            continue
+        if _is_free(program, number) or _is_cheap(program, number):
+            made.add(number)
+            waiting += program.nodes[number - program.first_node].args
+        else:
+            roots.add(number)
+    return roots, len(made)
+
+
+def _is_free(program: Program, number: int) -> bool:
+    """Whether a value is never stacked: there is only one dtype in stacks, and a view is nothing new."""
+    node = program.nodes[number - program.first_node]
+    return program.types[number].dtype != "f32" or node.op in _VIEWS
+
+
+def _is_cheap(program: Program, number: int) -> bool:
+    return program.nodes[number - program.first_node].op in _CHEAP
+
+
+def body_of(
+    program: Program, given: Sequence[tuple[Source, int]], ends: Sequence[int], stacked: Sequence[int]
+) -> Program:
+    """Return what computes some values of a program from others, as a body."""
+    builder = ProgramBuilder()
+    handles: dict[int, int] = {}
+    for (kind, index), number in given:
+        value = program.types[number]
+        handles[number] = builder.input(f"{kind}.{index}", value.dtype, value.shape)
+    wanted, waiting = set[int](), [n for n in (*ends, *stacked) if n not in handles]
+    while waiting:
+        number = waiting.pop()
+        if number not in wanted:
+            wanted.add(number)
+            offset = number - program.first_node
+            operands = program.nodes[offset].args if offset >= 0 else ()
+            waiting += [arg for arg in operands if arg not in handles]
+    for number in sorted(wanted):
+        offset = number - program.first_node
+        if offset < 0:
+            constant = program.constants[number - len(program.inputs)]
+            handles[number] = builder.constant(constant.dtype, constant.shape, constant.data)
+            continue
+        node = program.nodes[offset]
+        args = [handles[arg] for arg in node.args]
+        handles[number] = builder.node(node.op, *args, **node.attrs)
+    for index, number in enumerate(ends):
+        builder.output(f"{CARRY}.{index}", handles[number])
+    for index, number in enumerate(stacked):
+        builder.output(f"{STACKED}.{index}", handles[number])
+    return builder.build()

@@ -1,0 +1,1 @@
+"""Optimizers: which parameters move, by which rule, at which rate."""

@@ -1,0 +1,119 @@
+"""Gradients at other weights than those that a step moves: sharpness-aware minimization and its like."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from pol.capture.optim.update_rules import Loss, RuleStep, called, check_returned
+from pol.capture.reports.origin import place_of_function
+from pol.errors import JobError
+
+Point = Callable[[list[Tensor], list[Tensor], RuleStep], list[Tensor]]
+"""All parameters, their gradients and the step, to the weights where the gradient is taken again."""
+
+
+class GradientAt(Optimizer):
+    """An optimizer that moves the weights by the gradient at other weights, which a function finds.
+
+    Each step computes the loss and its gradients twice on its rows: at the weights, and at what
+    ``point(parameters, gradients, step)`` returns for lists of all parameters that have a gradient. ``base``, an
+    optimizer of torch or an ``assay.update_rule``, then moves the weights by the second gradient. ``step`` is that of
+    the first group. The loss that is reported is the first one.
+
+    Example::
+
+        def ahead(parameters, gradients, step):
+            return [p - step.lr * g for p, g in zip(parameters, gradients, strict=True)]
+
+        extragradient = assay.GradientAt(torch.optim.SGD(model.parameters(), 0.1), ahead)
+    """
+
+    def __init__(self, base: Optimizer, point: Point) -> None:
+        kind: object = base
+        if not isinstance(kind, Optimizer) or isinstance(kind, GradientAt):
+            remedy = "give one of torch.optim, as torch.optim.SGD(model.parameters(), 0.1), or assay.update_rule(…)"
+            raise JobError("optimizer", f"it is around {type(base).__name__}", remedy)
+        super().__init__(base.param_groups, {})
+        self.base, self.point = base, point
+        self.param_groups, self.state = base.param_groups, base.state
+        self.steps = 0
+        """The steps that it has made."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies have, which torch would leave only its own of."""
+        return {**super().__getstate__(), **self.__dict__}
+
+    @torch.no_grad()
+    def step(self, closure: Loss | None = None) -> Tensor:  # type: ignore[override]
+        """Move all parameters; ``closure`` computes the loss again, and its gradients by ``backward()``."""
+        if closure is None:
+            raise JobError("optimizer", "it takes a second gradient in each step", "give step(closure)")
+        with torch.enable_grad():
+            first = closure()
+        own = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        before = [p.detach().clone() for p in own]
+        group = self.param_groups[0]
+        step = RuleStep(
+            number=torch.tensor(self.steps),
+            lr=torch.tensor(float(group["lr"])),
+            options={},
+            numbers={},
+        )
+        for parameter, value in zip(own, elsewhere(self, before, [p.grad for p in own], step), strict=True):
+            parameter.copy_(value)
+        self.zero_grad()
+        with torch.enable_grad():
+            closure()
+        for parameter, value in zip(own, before, strict=True):
+            parameter.copy_(value)
+        self.base.step()
+        self.steps += 1
+        return first
+
+
+def elsewhere(optimizer: GradientAt, parameters: list[Tensor], gradients: list[Tensor], step: RuleStep) -> list[Tensor]:
+    """Return the weights where the second gradient is taken."""
+    shapes = [parameter.shape for parameter in parameters]
+    field = "optimizer, point"
+    copies = [value.clone() for value in parameters], [value.clone() for value in gradients]
+    found = called(optimizer.point, field, *copies, step)
+    where = str(place_of_function(optimizer.point, field))
+    if not isinstance(found, list | tuple) or len(found) != len(shapes):
+        reason = f"the function returns {type(found).__name__}, and not {len(shapes)} tensors"
+        raise JobError(where, reason, "return a list with a tensor for each parameter")
+    for index, (value, shape) in enumerate(zip(found, shapes, strict=True)):
+        check_returned(where, f"parameter {index}", value, shape)
+    return list(found)
+
+
+class SAM(GradientAt):
+    """Sharpness-aware minimization (arXiv 2010.01412): the gradient where the loss is highest within ``rho``.
+
+    With ``adaptive`` the distance is measured relative to each weight (ASAM, arXiv 2102.11600).
+
+    Example::
+
+        base = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        job = assay.JobSpec(..., optimizer=assay.SAM(base, rho=0.05))
+    """
+
+    def __init__(self, base: Optimizer, rho: float = 0.05, adaptive: bool = False) -> None:
+        given: object = rho
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0.0 < rho < float("inf"):
+            raise JobError("optimizer.rho", f"{rho!r} is not a positive number", "give one, as 0.05")
+        self.rho, self.adaptive = rho, adaptive
+        super().__init__(base, self._highest)
+
+    def _highest(self, parameters: list[Tensor], gradients: list[Tensor], step: RuleStep) -> list[Tensor]:
+        """Return the weights that are ``rho`` away, up the gradient."""
+        del step
+        scales = [value.abs() if self.adaptive else torch.ones_like(value) for value in parameters]
+        scaled = [s * g for s, g in zip(scales, gradients, strict=True)]
+        squares = torch.stack([(part * part).sum() for part in scaled])
+        length = self.rho / (torch.sqrt(squares.sum()) + 1e-12)
+        if not self.adaptive:
+            return [p + length * g for p, g in zip(parameters, gradients, strict=True)]
+        return [p + length * (s * part) for p, s, part in zip(parameters, scales, scaled, strict=True)]

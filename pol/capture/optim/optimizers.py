@@ -1,0 +1,168 @@
+"""Inner and outer optimizers as plain tensor functions: what they compute is traced into the job."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from pol.capture.author.spec import Average, Nesterov
+from pol.capture.optim.gradient_at import GradientAt, elsewhere
+from pol.capture.optim.groups import Group
+from pol.capture.optim.update_rules import OwnRule, RuleStep
+from pol.capture.optim.updates import Now, ParameterState
+from pol.job.document import CLOSING, DIFFERENCE
+
+Tensors = Mapping[str, torch.Tensor]
+VELOCITY = "outer_velocity."
+"""Prefix of the outer optimizer's tensors in the global state."""
+AVERAGE = "ema."
+"""Prefix of the moving averages of weights in the global state."""
+
+
+class InnerOptimizer:
+    """The inner optimizer: it belongs to a slot, and its state is the slot's local state."""
+
+    def __init__(self, groups: Sequence[Group], elsewhere: GradientAt | None = None) -> None:
+        """Move the parameters of each group by its rule, and by the gradient that ``elsewhere`` takes, if it is one."""
+        self._groups, self._elsewhere = groups, elsewhere
+
+    @property
+    def draws(self) -> bool:
+        """Whether a rule is a person's own, which may draw and write what a step has in other words."""
+        return any(isinstance(group.rule, OwnRule) for group in self._groups)
+
+    def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
+        """Return the local state before the first step."""
+        state = {}
+        for index, group in enumerate(self._groups):
+            for name, number in {**group.rule.numbers(), **group.taken.numbers}.items():
+                state[number_name(name, index)] = torch.tensor(number)
+            found = {name: group.rule.initial(name, parameters[name]) for name in group.names}
+            for kind in dict.fromkeys(kind for own in found.values() for kind in own):
+                for name in group.names:
+                    if kind in found[name]:
+                        state[f"{kind}.{name}"] = found[name][kind]
+            state.update(group.taken.tensors)
+        return state
+
+    def update(
+        self, parameters: Tensors, gradients: Tensors, local: Tensors, step: torch.Tensor
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the new parameters and the new local state; what has no gradient stays as it is, and its state."""
+        moved: dict[str, torch.Tensor] = {}
+        kept: dict[str, torch.Tensor] = {}
+        states = self._states(local)
+        for index, group in enumerate(self._groups):
+            varying = {name: table.at(step) for name, table in group.varying.items()}
+            parts = [
+                ParameterState(
+                    name=name,
+                    value=parameters[name],
+                    gradient=gradients[name],
+                    state=states.get(name, {}),
+                )
+                for name in group.names
+                if name in gradients
+            ]
+            done = group.taken.steps
+            now = Now(
+                step=step + done if done else step,
+                lr=group.lr.at(step),
+                varying=varying,
+                parameters=parts,
+            )
+            numbers = {name: local[number_name(name, index)] for name in group.rule.numbers()}
+            numbers, common = group.rule.begin(numbers, now)
+            kept.update({number_name(name, index): number for name, number in numbers.items()})
+            for part in parts:
+                moved[part.name], state = group.rule.update(part, now, common)
+                kept.update({f"{kind}.{part.name}": tensor for kind, tensor in state.items()})
+        return moved, kept
+
+    def _states(self, local: Tensors) -> dict[str, dict[str, torch.Tensor]]:
+        """Return the state of each parameter by the names that its rule has for it."""
+        numbers = {
+            number_name(name, index) for index, group in enumerate(self._groups) for name in group.rule.numbers()
+        }
+        found: dict[str, dict[str, torch.Tensor]] = {}
+        for full in local:
+            kind, _, name = full.partition(".")
+            if full not in numbers:
+                found.setdefault(name, {})[kind] = local[full]
+        return found
+
+    def point(self, parameters: Tensors, gradients: Tensors, step: torch.Tensor) -> dict[str, torch.Tensor] | None:
+        """Return the weights where the gradient is taken that moves the parameters; None where it is that at them."""
+        if self._elsewhere is None:
+            return None
+        group = self._groups[0]
+        names = [name for group in self._groups for name in group.names if name in gradients]
+        done = self._elsewhere.steps
+        number = step + done if done else step
+        now = RuleStep(number=number, lr=group.lr.at(step), options={}, numbers={})
+        values, slopes = ([tensors[name] for name in names] for tensors in (parameters, gradients))
+        return dict(zip(names, elsewhere(self._elsewhere, values, slopes, now), strict=True))
+
+
+def number_name(name: str, index: int) -> str:
+    """Return the name of a group's number in the local state."""
+    return f"{name}.{index}" if index else name
+
+
+def clip_values(gradients: Tensors, largest: float) -> dict[str, torch.Tensor]:
+    """Return gradients whose elements are at most ``largest`` in size, as torch's clip_grad_value_ does."""
+    return {name: torch.clamp(part, -largest, largest) for name, part in gradients.items()}
+
+
+def clip(gradients: Tensors, largest_norm: float) -> dict[str, torch.Tensor]:
+    """Return gradients whose norm together is at most ``largest_norm``, as torch's clip_grad_norm_ does."""
+    squares = [(gradient * gradient).sum() for gradient in gradients.values()]
+    total = squares[0]
+    for square in squares[1:]:
+        total = total + square
+    factor = torch.clamp(largest_norm / (torch.sqrt(total) + 1e-6), max=1.0)
+    return {name: gradient * factor for name, gradient in gradients.items()}
+
+
+def averages_initial(share: float | None, state: Tensors, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Return the moving averages of weights before the first step: the weights."""
+    return {} if share is None else {AVERAGE + name: state[name].clone() for name in names}
+
+
+def averages(share: float | None, state: Tensors, moved: Tensors) -> dict[str, torch.Tensor]:
+    """Return the moving averages after a step, of which ``share`` is left, beside the weights that it moved."""
+    if share is None:
+        return {}
+    return {AVERAGE + name: share * state[AVERAGE + name] + (1.0 - share) * weight for name, weight in moved.items()}
+
+
+def outer_initial(settings: Average | Nesterov, parameters: Tensors) -> dict[str, torch.Tensor]:
+    """Return what the outer optimizer adds to the global state."""
+    if isinstance(settings, Average):
+        return {}
+    return {VELOCITY + name: torch.zeros_like(p) for name, p in parameters.items()}
+
+
+def aggregation(settings: Average | Nesterov) -> str:
+    """Return what a slot's update is under an outer optimizer, as the job document says it."""
+    return CLOSING if isinstance(settings, Average) else DIFFERENCE
+
+
+def outer_update(
+    settings: Average | Nesterov, state: Tensors, aggregate: Tensors, parameters: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    """Return the changed global tensors of a round.
+
+    ``aggregate`` is the mean of what :func:`aggregation` says of each slot: for a plain average its closing state, so
+    that the mean is the next state as it is; else opening minus closing. Buffers that the step changes are averaged.
+    """
+    if isinstance(settings, Average):
+        return dict(aggregate)
+    changed = {}
+    for name, update in aggregate.items():
+        if name not in parameters:
+            changed[name] = state[name] - update
+            continue
+        velocity = settings.momentum * state[VELOCITY + name] + update
+        changed[VELOCITY + name] = velocity
+        changed[name] = state[name] - settings.lr * (update + settings.momentum * velocity)
+    return changed

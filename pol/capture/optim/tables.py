@@ -1,0 +1,108 @@
+"""Numbers that vary by step, written out when a job is built; a step looks them up."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from pol.errors import JobError
+from pol.limits import LIMITS
+from pol.state.arrays import Array
+
+MOST_STEPS = LIMITS.constants_size // 4
+"""Entries of a table, which is a constant of the job."""
+
+
+class StepTable:
+    """A number by step; a single one is every step's."""
+
+    def __init__(
+        self,
+        values: Sequence[float] | Array,
+        factor: float = 1.0,
+        steps: int | None = None,
+        first: int = 0,
+    ) -> None:
+        """Keep ``values`` of the steps from ``first`` on, which are multiplied by ``factor``.
+
+        If there are more ``steps``, the last one stays.
+        """
+        self._first = first
+        self.values = np.asarray(values, np.float64)
+        if bool((self.values == self.values[0]).all()):
+            self.values, factor = self.values[:1] * factor, 1.0
+        self._factor, self._ends = factor, steps is not None and len(self.values) < steps
+        self._numbers = torch.from_numpy(self.values.astype(np.float32))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all steps have the same number."""
+        return len(self.values) == 1
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether FP32 holds all of its numbers."""
+        return bool(torch.isfinite(self._numbers).all())
+
+    def at(self, step: torch.Tensor) -> torch.Tensor:
+        """Return the number of a step (an integer of shape ()) as FP32 of shape ()."""
+        if self.is_constant:
+            return self._numbers[0].clone()
+        place = step - self._first if self._first else step
+        if self._ends:
+            place = torch.clamp(place, max=len(self.values) - 1)
+        found = torch.index_select(self._numbers, 0, place.reshape(1)).reshape(())
+        return found if self._factor == 1.0 else found * self._factor
+
+
+def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
+    """Return a table for each column, of the steps from ``first`` on; some take the numbers of another one's.
+
+    That is another's by a constant factor, if the products are the very numbers of the column: then a step has the same
+    number however many steps the job has. Only columns that would not fit otherwise share where products are rounded.
+    """
+    found = _shared(columns, first, _exact_factor)
+    if sum(len(table.values) for table, is_own in found if is_own) > MOST_STEPS // 2:
+        found = _shared(columns, first, _near_factor)
+    return [table for table, _ in found]
+
+
+def _shared(
+    columns: Sequence[Array], first: int, factor_of: Callable[[Array, Array], float | None]
+) -> list[tuple[StepTable, bool]]:
+    """Return a table for each column, and whether its numbers are its own."""
+    tables: list[tuple[StepTable, bool]] = []
+    for column in columns:
+        factors = ((t, factor_of(column, t.values)) for t, is_own in tables if is_own)
+        fitting = next(((t, f) for t, f in factors if f is not None), None)
+        if fitting is None:
+            tables.append((StepTable(column, first=first), True))
+        else:
+            tables.append((StepTable(fitting[0].values, fitting[1], first=first), False))
+    return tables
+
+
+def _exact_factor(column: Array, base: Array) -> float | None:
+    factor = _near_factor(column, base)
+    if factor is None:
+        return None
+    products = base.astype(np.float32) * np.float32(factor)
+    return factor if np.array_equal(products, column.astype(np.float32)) else None
+
+
+def _near_factor(column: Array, base: Array) -> float | None:
+    """Return by how much ``column`` is ``base``, in all steps; None where that is no constant."""
+    place = int(np.argmax(np.abs(base)))
+    if len(base) == 1 or len(base) != len(column) or not np.isfinite(column).all():
+        return None
+    factor = float(column[place] / base[place])
+    fits = factor > 0 and np.allclose(column, factor * base, rtol=1e-12, atol=0.0)
+    return factor if fits else None
+
+
+def check_length(steps: int) -> None:
+    """Refuse a schedule that a job has no room for."""
+    if steps > MOST_STEPS:
+        reason = f"its table would have {steps} entries"
+        remedy = f"give one number, or a job of at most {MOST_STEPS:,} steps"
+        raise JobError("schedule", reason, remedy)

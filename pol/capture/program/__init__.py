@@ -1,0 +1,1 @@
+"""Writing primitives into a program."""

@@ -1,0 +1,228 @@
+"""Where in the consumer's own code something comes from, for errors that name the module and the line."""
+
+import linecache
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from traceback import walk_tb
+from types import CodeType, FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.fx import Node
+from torch.fx import traceback as fx_traceback
+from torch.overrides import TorchFunctionMode
+
+_OWN_FOLDER = str(Path(__file__).parent)
+_TORCH_FOLDER = str(Path(torch.__file__).parent)
+_PYTHONS_FOLDER = sysconfig.get_path("stdlib")
+_LAYERS = "/torch/nn/modules/"
+_CALLING = ("container.py", "module.py")
+"""Files among them that only call others."""
+_CALL = nn.Module._call_impl.__code__
+_MARK = "place"
+_OF_GRADIENT = re.compile(
+    r"derivative for '?(?:aten::)?(\w+)'? is not implemented|output \d+ of (\w+?)(?:Backward\d*)?,"
+)
+_PACKAGE = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
+_BACKWARD = re.compile(r"Backward\d*$")
+
+_Line = tuple[str, int]
+"""File, and number of the line."""
+_names: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
+
+
+class Measuring(nn.Module):
+    """A module of ours around the consumer's, whose modules have the names that they have in it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """The innermost module that is called, the consumer's line, and the line of torch's layer that it calls.
+
+    ``name`` is that of ``model.named_modules()``; None where the module is no part of the model. ``rule`` is the field
+    of an update rule of the consumer's own, where the line is in one.
+    """
+
+    kind: str = ""
+    name: str | None = None
+    line: _Line | None = None
+    layer: _Line | None = None
+    rule: str = ""
+
+    def __bool__(self) -> bool:
+        """Tell whether anything of the consumer's is known."""
+        return self != _NOWHERE
+
+    @property
+    def package(self) -> str:
+        """Return the installed package that has the line, as its folder is called; "" for a file of the consumer."""
+        found = _PACKAGE.search(Path(self.line[0]).as_posix()) if self.line else None
+        return found[1] if found else ""
+
+    def __str__(self) -> str:
+        """Return the place as the field of an error."""
+        parts = [self.kind] if self.kind else []
+        if self.line:
+            parts.append(_shown(*self.line))
+        if self.layer:
+            path, number = self.layer
+            parts.append(f"{Path(path).name} `{linecache.getline(path, number).strip()}`")
+        field = f"model.{self.name}" if self.name else "model"
+        field = self.rule or field
+        return f"{field} ({', '.join(parts)})" if parts else field
+
+
+def _shown(path: str, number: int) -> str:
+    return f"{Path(path).name}:{number} `{linecache.getline(path, number).strip()}`"
+
+
+_NOWHERE = CallSite()
+
+
+class CallSites(TorchFunctionMode):
+    """While active, the nodes that are traced know where the consumer's code calls them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gradients: dict[str, CallSite] = {}
+
+    def place_of_gradient(self, error: BaseException) -> CallSite:
+        """Say where that is called whose gradient torch cannot compute; nothing of the consumer's is on the stack."""
+        found = _OF_GRADIENT.search(str(error))
+        name = "".join(filter(str.isalnum, found[1] or found[2])).lower() if found else ""
+        return self._gradients.get(name, _NOWHERE)
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call one function, and note from where."""
+        place = _place(_callers(sys._getframe(1)))
+        if place == _NOWHERE:
+            return function(*args, **(kwargs or {}))
+        with fx_traceback.annotate({_MARK: place}):
+            result = function(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple) else (result,):
+            step = part.grad_fn if isinstance(part, torch.Tensor) else None
+            if step is not None:
+                self._gradients[_BACKWARD.sub("", step.name()).lower()] = place
+        return result
+
+
+_ends: set[CodeType] = set()
+
+
+def begins_with(function: Callable[..., Any]) -> None:
+    """Let what a function of ours calls be the consumer's, and what calls it not."""
+    _ends.add(function.__code__)
+
+
+_rules: set[CodeType] = set()
+
+
+def calls_rules(function: Callable[..., Any]) -> None:
+    """Let a function of ours be what calls update rules; its local ``field`` says which, and of which parameter."""
+    _rules.add(function.__code__)
+
+
+def place_of_function(function: object, field: str) -> CallSite:
+    """Say where a function of the consumer's is written; ``field`` is what it is for."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None and callable(function):
+        code = getattr(type(function).__call__, "__code__", None)
+    if not isinstance(code, CodeType) or not is_consumers(code.co_filename):
+        return CallSite(rule=field)
+    return CallSite(line=(code.co_filename, code.co_firstlineno), rule=field)
+
+
+def place_of_node(node: Node) -> CallSite:
+    """Say where a traced operation came from; one of a gradient from what the gradient is of."""
+    waiting, seen = [node], {node}
+    while waiting:
+        found = [place for each in waiting if (place := each.meta.get("custom", {}).get(_MARK))]
+        if found:
+            last: CallSite = found[-1]
+            is_own = waiting == [node]
+            return last if is_own else replace(last, kind=f"gradient of {last.kind or 'it'}")
+        waiting = [used for each in waiting for used in each.all_input_nodes if used not in seen]
+        seen.update(waiting)
+    return _NOWHERE
+
+
+def place_of_error(error: BaseException) -> CallSite:
+    """Say where an error of eager torch, or of tracing, was raised."""
+    return _place(reversed(list(walk_tb(error.__traceback__))))
+
+
+def place_of_line(frame: FrameType | None, number: int | None = None) -> CallSite:
+    """Say where a running frame is, or was at another line of it."""
+    found = _place(_callers(frame))
+    if frame is None or number is None:
+        return found
+    return replace(found, line=(frame.f_code.co_filename, number))
+
+
+def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    while frame is not None and frame.f_code not in _ends:
+        yield frame, frame.f_lineno
+        frame = frame.f_back
+
+
+def _place(frames: Iterable[tuple[FrameType, int]]) -> CallSite:
+    """Return the place of frames, the innermost first."""
+    line = layer = None
+    rule = ""
+    modules: list[nn.Module] = []
+    root: nn.Module | None = None
+    for frame, number in frames:
+        path = frame.f_code.co_filename
+        if frame.f_code is _CALL:
+            module = frame.f_locals["self"]
+            if isinstance(module, Measuring):
+                root = module.model
+                break
+            modules.append(module)
+        elif frame.f_code in _rules:
+            rule = str(frame.f_locals["field"])
+            break
+        elif line is None and is_consumers(path):
+            line = path, number
+        elif line is None and layer is None and _is_layer(path):
+            layer = path, number
+    if not modules or rule:
+        return CallSite(line=line, layer=layer, rule=rule)
+    name = _name_in(root or modules[-1], modules[0])
+    return CallSite(kind=type(modules[0]).__name__, name=name, line=line, layer=layer)
+
+
+def _name_in(root: nn.Module, module: nn.Module) -> str | None:
+    names = _names.get(root)
+    if names is None or id(module) not in names:
+        names = _names[root] = {id(part): name for name, part in root.named_modules()}
+    return names.get(id(module))
+
+
+def _is_layer(path: str) -> bool:
+    return _LAYERS in path and not path.endswith(_CALLING)
+
+
+def is_consumers(path: str) -> bool:
+    """Whether a file is no part of Assay's tracing, torch or Python itself."""
+    is_pythons = path.startswith(_PYTHONS_FOLDER) and "-packages" not in path
+    return not is_pythons and not path.startswith((_OWN_FOLDER, _TORCH_FOLDER, "<"))

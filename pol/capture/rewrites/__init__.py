@@ -1,0 +1,1 @@
+"""Operations of torch in terms of other operations of torch."""

@@ -1,0 +1,404 @@
+"""Taking by index, and the ways back: rows of tables, gathering, scattering, one index or several.
+
+An index that is outside of its own dimension names no element at all: whoever takes by it stops the job. Where
+something is written to one place twice, the last one stays; where it is added, it is added in the order of the index.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from pol.capture.constants.known import COUNTS
+from pol.capture.program.emitter import Emitter, kept
+from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+from pol.capture.rules.shape import cut
+
+ONE_HOT_MOST = 1_024
+"""Elements up to which a mask of all classes is less work than finding one."""
+_OF_MASKS = "; ".join(COUNTS[torch.ops.aten.index])
+_EXACT = 2**24
+"""Numbers below it are exact in FP32."""
+
+
+@rule("aten.embedding.default")
+def _embedding(
+    site: TraceSite,
+    table: Ref,
+    index: Ref,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> int:
+    # these concern the gradient
+    del padding_idx, scale_grad_by_freq, sparse
+    return site.emitter.emit("take", table, index)
+
+
+@rule("aten.embedding_dense_backward.default")
+def _embedding_backward(
+    site: TraceSite,
+    gradient: Ref,
+    index: Ref,
+    rows: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> int:
+    emitter, values = site.emitter, int(gradient)
+    rank = len(emitter.shape(index))
+    beside = (*emitter.shape(index), *[1] * (len(emitter.shape(gradient)) - rank))
+    if scale_grad_by_freq:
+        ones = emitter.full(1, "f32", emitter.shape(index))
+        counts = emitter.emit("take", emitter.emit("add_rows", index, ones, rows=rows), index)
+        values = emitter.emit("div", values, emitter.reshape(counts, beside))
+    if padding_idx >= 0:
+        other = emitter.emit("ne", index, emitter.scalar(padding_idx, "i64"))
+        zero = emitter.scalar(0, "f32")
+        values = emitter.emit("where", emitter.reshape(other, beside), values, zero)
+    return emitter.emit("add_rows", index, values, rows=rows)
+
+
+# --- one index along a dimension ---
+
+
+@rule("aten.index_select.default")
+def _index_select(site: TraceSite, x: Ref, dim: int, index: Ref) -> int:
+    emitter = site.emitter
+    if not emitter.shape(x):
+        return emitter.reshape(x, site.shape)
+    flat = emitter.reshape(index, (emitter.type(index).elements,))
+    first = _to_front(len(emitter.shape(x)), dim)
+    taken = emitter.emit("take", emitter.permute(x, first), flat)
+    return emitter.permute(taken, _back(first))
+
+
+@rule("aten.index_add.default")
+def _index_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref, alpha: float = 1) -> int:
+    emitter, first = site.emitter, _to_front(len(site.shape), dim)
+    _check_float(site)
+    flat = emitter.reshape(index, (emitter.type(index).elements,))
+    rows = emitter.permute(source, first)
+    if alpha != 1:
+        rows = emitter.emit("mul", rows, emitter.scalar(alpha, "f32"))
+    added = emitter.emit("add_rows", flat, rows, rows=site.shape[first[0]])
+    return _plus(emitter, x, emitter.permute(added, _back(first)))
+
+
+@rule("aten.index_copy.default")
+def _index_copy(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
+    emitter, first = site.emitter, _to_front(len(site.shape), dim)
+    flat = emitter.reshape(index, (emitter.type(index).elements,))
+    written = _written(site, emitter.permute(x, first), flat, emitter.permute(source, first), may_repeat=True)
+    return emitter.permute(written, _back(first))
+
+
+@rule("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
+def _index_fill(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
+    emitter, axis = site.emitter, dim % len(site.shape)
+    count = emitter.type(index).elements
+    ones = emitter.full(1, "f32", (count,))
+    is_named = _named(emitter, emitter.reshape(index, (count,)), ones, site.shape[axis])
+    size = [site.shape[axis] if d == axis else 1 for d in range(len(site.shape))]
+    filled = site.operand(value, site.dtype)
+    return emitter.emit("where", emitter.reshape(is_named, size), filled, x)
+
+
+def _to_front(rank: int, dim: int) -> list[int]:
+    """Return the order of dimensions in which one is the first."""
+    axis = dim % rank
+    return [axis, *(other for other in range(rank) if other != axis)]
+
+
+def _back(order: Sequence[int]) -> list[int]:
+    """Return the order that undoes one."""
+    return [order.index(dim) for dim in range(len(order))]
+
+
+def _check_float(site: TraceSite) -> None:
+    if site.dtype != "f32":
+        raise Unsupported("integers are not added up by index; make them float32 before")
+
+
+def _plus(emitter: Emitter, x: int, added: int) -> int:
+    return added if emitter.is_scalar(x, 0) else emitter.emit("add", x, added)
+
+
+# --- an index for each element ---
+
+
+@rule("aten.gather.default")
+def _gather(site: TraceSite, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
+    del sparse_grad
+    emitter, source, wanted = site.emitter, site.emitter.shape(x), site.shape
+    if not emitter.type(index).elements:
+        return emitter.full(0, site.dtype, wanted)
+    if not source:
+        return emitter.reshape(x, wanted)
+    axis = dim % len(source)
+    if wanted == kept(source, [axis]) and site.dtype == "f32" and emitter.type(x).elements <= ONE_HOT_MOST:
+        # all terms but one are zero
+        chosen = emitter.one_hot(index, source[axis], axis)
+        zero = emitter.scalar(0, "f32")
+        return emitter.sum(emitter.emit("where", chosen, x, zero), [axis], keepdim=True)
+    return gathered(emitter, x, axis, index)
+
+
+def gathered(emitter: Emitter, x: int, axis: int, index: int) -> int:
+    """Return the elements that ``index`` names along a dimension, each in its own line."""
+    shape = emitter.shape(x)
+    last = _to_end(len(shape), axis)
+    flat = emitter.reshape(emitter.permute(x, last), (prod(shape),))
+    taken = emitter.emit("take", flat, _numbers(emitter, shape, axis, index))
+    return emitter.permute(taken, _back(last))
+
+
+@rule("aten.scatter.value", "aten.scatter.src")
+def _scatter(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
+    emitter, shape = site.emitter, at_least_1d(site.shape)
+    axis, index = dim % len(shape), _with_dimensions(site, index)
+    if not emitter.type(index).elements:
+        return int(x)
+    given = emitter.shape(index)
+    whole = emitter.reshape(x, shape)
+    if given == kept(shape, [axis]) and prod(shape) <= ONE_HOT_MOST:
+        chosen = emitter.one_hot(index, shape[axis], axis)
+        source = value if not isinstance(value, Ref) else Ref(_fitting(site, value, given))
+        written = emitter.emit("where", chosen, site.operand(source, site.dtype), whole)
+        return emitter.reshape(emitter.broadcast(written, shape), site.shape)
+    last = _to_end(len(shape), axis)
+    numbers = _numbers(emitter, shape, axis, index)
+    count = emitter.type(numbers).elements
+    flat = emitter.reshape(numbers, (count,))
+    rows = emitter.reshape(emitter.permute(whole, last), (prod(shape),))
+    if isinstance(value, Ref):
+        values = emitter.reshape(emitter.permute(_fitting(site, value, given), last), (count,))
+        # one index of each line comes once
+        written = _written(site, rows, flat, values, may_repeat=given[axis] > 1)
+    elif given[axis] == 1 and site.dtype == "f32" and emitter.is_scalar(x, 0):
+        values = emitter.full(value, "f32", (count,))
+        written = emitter.emit("add_rows", flat, values, rows=prod(shape))
+    else:
+        number = emitter.scalar(value, site.dtype)
+        is_named = _named(emitter, flat, emitter.full(1, "f32", (count,)), prod(shape))
+        written = emitter.emit("where", is_named, number, rows)
+    moved = emitter.reshape(written, [shape[dim] for dim in last])
+    return emitter.reshape(emitter.permute(moved, _back(last)), site.shape)
+
+
+@rule("aten.scatter_add.default")
+def _scatter_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
+    emitter, shape = site.emitter, at_least_1d(site.shape)
+    _check_float(site)
+    axis, index = dim % len(shape), _with_dimensions(site, index)
+    given = emitter.shape(index)
+    if not emitter.type(index).elements:
+        return int(x)
+    if given == kept(shape, [axis]) and prod(shape) <= ONE_HOT_MOST:
+        zeros = Ref(emitter.full(0, site.dtype, site.shape))
+        return _plus(emitter, x, _scatter(site, zeros, dim, index, source))
+    last = _to_end(len(shape), axis)
+    numbers = _numbers(emitter, shape, axis, index)
+    values = emitter.permute(_fitting(site, source, given), last)
+    added = emitter.emit("add_rows", numbers, values, rows=prod(shape))
+    moved = emitter.reshape(added, [shape[dim] for dim in last])
+    return _plus(emitter, x, emitter.reshape(emitter.permute(moved, _back(last)), site.shape))
+
+
+def at_least_1d(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape with at least one dimension."""
+    return tuple(shape) or (1,)
+
+
+def _with_dimensions(site: TraceSite, index: Ref) -> Ref:
+    return Ref(site.emitter.reshape(index, at_least_1d(site.emitter.shape(index))))
+
+
+def _fitting(site: TraceSite, source: Ref, shape: Sequence[int]) -> int:
+    """Return the first elements of a source along each dimension: as many as there are indices."""
+    value = site.emitter.cast(_with_dimensions(site, source), site.dtype)
+    for dim, size in enumerate(shape):
+        value = cut(site, value, dim, 0, size)
+    return value
+
+
+def _to_end(rank: int, axis: int) -> list[int]:
+    """Return the order of dimensions in which one is the last."""
+    return [*(other for other in range(rank) if other != axis), axis]
+
+
+def _numbers(emitter: Emitter, shape: Sequence[int], axis: int, index: int) -> int:
+    """Return which element of a value of ``shape``, its ``axis`` moved to the end, each element of ``index`` names.
+
+    ``index`` has the line of each by its place, and may have fewer lines. Outside of a line it is -1.
+    """
+    moved = emitter.permute(index, _to_end(len(shape), axis))
+    others = [size for dim, size in enumerate(shape) if dim != axis]
+    if prod(others) == 1:
+        return moved
+    lines = emitter.reshape(emitter.iota(prod(others)), others)
+    starts, box = [0] * len(others), emitter.shape(moved)[:-1]
+    if box != tuple(others):
+        steps = tuple(1 for _ in others)
+        lines = emitter.emit("slice", lines, starts=tuple(starts), stops=box, steps=steps)
+    count = emitter.scalar(shape[axis], "i64")
+    first = emitter.emit("mul", emitter.reshape(lines, (*box, 1)), count)
+    number = emitter.emit("add", first, moved)
+    return emitter.emit("where", _is_in(emitter, moved, count), number, emitter.scalar(-1, "i64"))
+
+
+def _is_in(emitter: Emitter, index: int, count: int) -> int:
+    return emitter.emit(
+        "logical_and",
+        emitter.emit("ge", index, emitter.scalar(0, "i64")),
+        emitter.emit("lt", index, count),
+    )
+
+
+def _written(site: TraceSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
+    """Return ``rows`` with those of ``values`` in the places that ``numbers``, [K], names: the last one for each."""
+    emitter = site.emitter
+    shape, dtype = emitter.shape(rows), emitter.type(rows).dtype
+    count, whole = emitter.shape(numbers)[0], len(shape) - 1
+    column = (count, *[1] * whole)
+    weights = emitter.full(1, "f32", (count,))
+    if may_repeat and count > 1:
+        order = emitter.emit("argsort", numbers, dim=0)
+        numbers, values = (emitter.emit("take", part, order) for part in (numbers, values))
+        following = cut(site, numbers, 0, 1, count)
+        changes = emitter.emit("ne", cut(site, numbers, 0, 0, count - 1), following)
+        is_last = emitter.emit("pad", changes, low=(0,), high=(1,), value="01")
+        weights = emitter.cast(is_last, "f32")
+        if dtype == "f32":
+            zero = emitter.scalar(0, "f32")
+            values = emitter.emit("where", emitter.reshape(is_last, column), values, zero)
+    if dtype != "f32":
+        return _chosen_rows(site, rows, numbers, values, weights)
+    added = emitter.emit("add_rows", numbers, values, rows=shape[0])
+    if emitter.is_scalar(rows, 0):
+        return added
+    is_named = _named(emitter, numbers, weights, shape[0])
+    column = (shape[0], *[1] * whole)
+    return emitter.emit("where", emitter.reshape(is_named, column), added, rows)
+
+
+def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
+    """Return for each row whether a number with a weight names it."""
+    named = emitter.emit("add_rows", numbers, weights, rows=rows)
+    return emitter.emit("gt", named, emitter.scalar(0, "f32"))
+
+
+def _chosen_rows(site: TraceSite, rows: int, numbers: int, values: int, weights: int) -> int:
+    """What FP32 does not hold is taken: from ``values`` where a number names the row, else from ``rows``."""
+    emitter = site.emitter
+    count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
+    if count >= _EXACT:
+        raise Unsupported(f"at most {_EXACT - 1:,} integers can be written by index")
+    places = emitter.cast(emitter.iota(count), "f32")
+    ahead = emitter.emit("add", places, emitter.scalar(1, "f32"))
+    found = emitter.emit("add_rows", numbers, emitter.emit("mul", ahead, weights), rows=size)
+    place = emitter.cast(found, "i64")
+    behind = emitter.emit("add", place, emitter.scalar(size - 1, "i64"))
+    is_named = emitter.emit("gt", place, emitter.scalar(0, "i64"))
+    both = emitter.emit("concat", rows, emitter.cast(values, emitter.type(rows).dtype), dim=0)
+    return emitter.emit("take", both, emitter.emit("where", is_named, behind, emitter.iota(size)))
+
+
+# --- several indices ---
+
+
+@rule("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def _index(site: TraceSite, x: Ref, indices: Sequence[Ref | None]) -> int:
+    """Take from a table with a row for each combination of what the indexed dimensions can be."""
+    emitter, shape = site.emitter, site.emitter.shape(x)
+    indexed = [dim for dim, index in enumerate(indices) if index is not None]
+    flat = _row_numbers(site, shape, indices)
+    table = _table(emitter, x, indexed)
+    rest = len(shape) - len(indexed)
+    order = _order_of_result(indexed, len(emitter.shape(flat)), rest)
+    return emitter.permute(emitter.emit("take", table, flat), order)
+
+
+@rule("aten.index_put.default", "aten._unsafe_index_put.default")
+def _index_put(site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False) -> int:
+    emitter, shape = site.emitter, site.shape
+    if any(index is not None and emitter.type(index).dtype == "bool" for index in indices):
+        return _masked_put(site, x, indices, values, accumulate)
+    indexed = [dim for dim, index in enumerate(indices) if index is not None]
+    flat = _row_numbers(site, shape, indices)
+    rest = [dim for dim in range(len(shape)) if dim not in indexed]
+    sizes = [*emitter.shape(flat), *(shape[dim] for dim in rest)]
+    order = _order_of_result(indexed, len(emitter.shape(flat)), len(rest))
+    whole = emitter.broadcast(emitter.cast(values, site.dtype), [sizes[dim] for dim in order])
+    rows_first = emitter.permute(whole, _back(order))
+    moved = [*indexed, *rest]
+    apart = [shape[dim] for dim in moved]
+    if accumulate:
+        _check_float(site)
+        rows = prod(shape[dim] for dim in indexed)
+        added = emitter.reshape(emitter.emit("add_rows", flat, rows_first, rows=rows), apart)
+        return _plus(emitter, x, emitter.permute(added, _back(moved)))
+    count = emitter.type(flat).elements
+    sources = emitter.reshape(rows_first, (count, *(shape[dim] for dim in rest)))
+    numbers = emitter.reshape(flat, (count,))
+    written = _written(site, _table(emitter, x, indexed), numbers, sources, may_repeat=True)
+    return emitter.permute(emitter.reshape(written, apart), _back(moved))
+
+
+def _masked_put(site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool) -> int:
+    """Write one number wherever a mask is true."""
+    emitter = site.emitter
+    (mask, *others), before = [index for index in indices if index is not None], 0
+    while indices[before] is None:
+        before += 1
+    if others or accumulate or emitter.type(values).elements != 1:
+        reason = "how many values a mask takes depends on values"
+        raise Unsupported(reason, "keep all elements: torch.where(mask, values, x)")
+    behind = len(site.shape) - before - len(emitter.shape(mask))
+    fitting = emitter.reshape(mask, (*[1] * before, *emitter.shape(mask), *[1] * behind))
+    value = emitter.reshape(emitter.cast(values, site.dtype), ())
+    return emitter.broadcast(emitter.emit("where", fitting, value, x), site.shape)
+
+
+def _table(emitter: Emitter, x: int, indexed: Sequence[int]) -> int:
+    """Return a value as a table with a row for each combination of what the indexed dimensions can be."""
+    shape = emitter.shape(x)
+    rest = [dim for dim in range(len(shape)) if dim not in indexed]
+    rows = prod(shape[dim] for dim in indexed)
+    moved = emitter.permute(x, [*indexed, *rest])
+    return emitter.reshape(moved, (rows, *(shape[dim] for dim in rest)))
+
+
+def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
+    """Return how what was taken, ``rank`` dimensions of rows before the rest, is put in torch's order.
+
+    Where indexed dimensions are side by side, the rows come where the first of them was, else in front.
+    """
+    before = indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
+    return [*range(rank, rank + before), *range(rank), *range(rank + before, rank + rest)]
+
+
+def _row_numbers(site: TraceSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
+    """Return the row of each combination of indices in a table of all; -1, which no table has, where one is outside.
+
+    With several a number that is outside of its own dimension would else name a row of another combination.
+    """
+    emitter = site.emitter
+    given = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]
+    if any(emitter.type(index).dtype != "i64" for _, index in given):
+        raise Unsupported(_OF_MASKS)
+    zero, total, inside = emitter.scalar(0, "i64"), None, None
+    for at, (size, index) in enumerate(given):
+        count = emitter.scalar(size, "i64")
+        is_behind = emitter.emit("lt", index, zero)
+        part = emitter.emit("where", is_behind, emitter.emit("add", index, count), index)
+        if len(given) == 1:
+            return part
+        is_in = _is_in(emitter, part, count)
+        inside = is_in if inside is None else emitter.emit("logical_and", inside, is_in)
+        width = emitter.scalar(prod(size for size, _ in given[at + 1 :]), "i64")
+        part = emitter.emit("mul", part, width)
+        total = part if total is None else emitter.emit("add", total, part)
+    assert total is not None
+    assert inside is not None
+    return emitter.emit("where", inside, total, emitter.scalar(-1, "i64"))

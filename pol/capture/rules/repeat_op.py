@@ -1,0 +1,75 @@
+"""The operation of torch that a ``repeat`` is while it is traced: its body goes into the graph as text."""
+
+import json
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from pol.job.program import Node, Program, make_program, parse_program, program_json
+from pol.job.strict_json import dump_json
+from pol.ops.repeat import form
+
+_DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
+
+
+@torch.library.custom_op("assay::repeat", mutates_args=())
+def repeat_op(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
+    """A program that is run for one turn after another; exists while a job is traced and is never run."""
+    raise NotImplementedError("a repeat of a job exists in the executor only")
+
+
+@repeat_op.register_fake
+def _(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
+    del reverse, is_whole
+    parts = form(parsed(body), count).parts
+    elements = sum(value.elements for _, value in parts)
+    return operands[0].new_empty(elements, dtype=_DTYPES[parts[0][1].dtype])
+
+
+REPEAT = torch.ops.assay.repeat.default
+
+
+@lru_cache(64)
+def parsed(body: str) -> Program:
+    """Return the program that a text is."""
+    return parse_program(json.loads(body), field="body")
+
+
+@lru_cache(64)
+def _text(body: Program) -> str:
+    return dump_json(program_json(body)).decode("ascii")
+
+
+@lru_cache(64)
+def with_bits(body: Program, bits: int) -> Program:
+    """Return a body all of whose products have integers of so many bits."""
+    nodes = []
+    for node in body.nodes:
+        attrs = dict(node.attrs)
+        if "bits" in attrs:
+            attrs["bits"] = bits
+        if "body" in attrs:
+            attrs["body"] = with_bits(attrs["body"], bits)
+        nodes.append(Node(node.op, node.args, attrs))
+    return make_program(body.inputs, body.constants, nodes, body.outputs)
+
+
+def repeated(
+    body: Program,
+    operands: list[Tensor],
+    count: int,
+    *,
+    reverse: bool = False,
+    is_whole: bool = False,
+) -> list[Tensor]:
+    """Return the parts of the result of a repeat: what is carried at the end, then what was stacked.
+
+    The products of a body that ``is_whole``, forward and backward passes, have their bits already.
+    """
+    whole = repeat_op(operands, _text(body), count, reverse, is_whole)
+    found, start = [], 0
+    for _, value in form(body, count).parts:
+        found.append(whole[start : start + value.elements].reshape(value.shape))
+        start += value.elements
+    return found

@@ -1,0 +1,73 @@
+"""Views by strides, which torch's own formulas make: which element of its operand each place in memory is.
+
+Nothing in a job has strides, so the places are followed while it is traced.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+
+_MOST_ELEMENTS = 2**22
+"""Of an operand whose places are followed."""
+
+
+@rule("aten.as_strided.default")
+def _as_strided(site: TraceSite, x: Ref, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> int:
+    numbers, source = _numbered(site, 0)
+    places = numbers.as_strided(tuple(size), tuple(stride), source.storage_offset() if offset is None else offset)
+    return _taken(site, x, places)
+
+
+@rule("aten.as_strided_scatter.default")
+def _as_strided_scatter(
+    site: TraceSite,
+    x: Ref,
+    values: Ref,
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: int | None = None,
+) -> int:
+    emitter = site.emitter
+    numbers, source = _numbered(site, 0)
+    start = source.storage_offset()
+    count = source.numel()
+    written = numbers.as_strided(tuple(size), tuple(stride), start if offset is None else offset)
+    written.copy_(count + torch.arange(written.numel()).reshape(written.shape))
+    places = numbers.as_strided(source.shape, source.stride(), start)
+    if bool((places >= count).all()):
+        return _taken(site, values, places - count)
+    both = [emitter.reshape(part, (emitter.type(part).elements,)) for part in (x, values)]
+    return _taken(site, Ref(emitter.emit("concat", *both, dim=0)), places)
+
+
+def _numbered(site: TraceSite, operand: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return memory that holds, for each place of an operand, the number of its element, and the operand.
+
+    Places that are nobody's hold -1.
+    """
+    node = site.node.args[operand]
+    assert isinstance(node, Node)
+    source: torch.Tensor = node.meta["val"]
+    if not 0 < source.numel() <= _MOST_ELEMENTS:
+        raise Unsupported("it reads memory in a way of its own")
+    start = source.storage_offset()
+    steps = zip(source.shape, source.stride(), strict=True)
+    memory = torch.full((1 + start + sum((size - 1) * step for size, step in steps),), -1)
+    memory.as_strided(source.shape, source.stride(), start).copy_(torch.arange(source.numel()).reshape(source.shape))
+    return memory, source
+
+
+def _taken(site: TraceSite, x: Ref, places: torch.Tensor) -> int:
+    """Return the elements of ``x`` with these numbers."""
+    emitter = site.emitter
+    if bool((places < 0).any()):
+        raise Unsupported("it reads memory that its operand has not")
+    count = emitter.type(x).elements
+    shape = tuple(places.shape)
+    if torch.equal(places.flatten(), torch.arange(count)):
+        return emitter.reshape(x, shape)
+    flat = emitter.reshape(x, (count,))
+    return emitter.emit("take", flat, emitter.constant(places.contiguous().numpy(), "i64"))

@@ -1,0 +1,121 @@
+"""Windows that slide over the last dimensions of a value: what of it each place of a window reads, and the way back.
+
+A place of a window reads every ``stride``-th element from its own position on; that is a slice: nothing is gathered.
+The way back asks, for each element, which places of which windows read it. For the elements of one *phase* (those with
+the same remainder by the stride) these are the same places, so that they, too, are slices.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
+from typing import Self
+
+Offsets = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOffset:
+    """A place in a window, and where the slice that it stands for begins."""
+
+    at: Offsets
+    start: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Sizes of windows, steps from one to the next, zeros before and after, and steps between places of one window.
+
+    ``inputs`` are the sizes that they slide over, ``outputs`` says how many there are; one number for each dimension.
+    """
+
+    kernel: Sequence[int]
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> Self:
+        """Return windows of torch, which gives one number for all dimensions, or one for each."""
+
+        def each(numbers: Sequence[int]) -> list[int]:
+            return list(numbers) * len(outputs) if len(numbers) == 1 else list(numbers)
+
+        return cls(
+            kernel=each(kernel),
+            stride=each(stride),
+            padding=each(padding),
+            dilation=each(dilation),
+            inputs=inputs,
+            outputs=outputs,
+        )
+
+    def places(self) -> list[WindowOffset]:
+        """Return the places of a window, each with the padded input that the first window reads there."""
+        return [
+            WindowOffset(at, tuple(k * d for k, d in zip(at, self.dilation, strict=True)))
+            for at in product(*map(range, self.kernel))
+        ]
+
+    def padding_after(self) -> list[int]:
+        """Return what has to follow the inputs so that the last window is whole; negative where they are longer."""
+        rows = zip(
+            self.outputs,
+            self.stride,
+            self.kernel,
+            self.dilation,
+            self.inputs,
+            self.padding,
+            strict=True,
+        )
+        return [(o - 1) * s + (k - 1) * d + 1 - size - p for o, s, k, d, size, p in rows]
+
+    # --- the way back ---
+
+    def turns(self) -> list[int]:
+        """Return how many elements a phase has: padded inputs from the first one on, divided by the stride."""
+        rows = zip(self.padding, self.inputs, self.stride, strict=True)
+        return [-(-(p + size) // s) for p, size, s in rows]
+
+    def phases(self) -> Iterator[tuple[Offsets, list[WindowOffset]]]:
+        """Yield each phase with the places that read it.
+
+        Element ``stride x q + phase`` of the padded inputs is read, at a place, by window ``start + q`` where there is
+        one.
+        """
+        for phase in product(*map(range, self.stride)):
+            kinds = [
+                [k for k in range(size) if (k * d - r) % s == 0]
+                for size, d, s, r in zip(self.kernel, self.dilation, self.stride, phase, strict=True)
+            ]
+            yield phase, [WindowOffset(at, self._start(at, phase)) for at in product(*kinds)]
+
+    def _start(self, at: Offsets, phase: Offsets) -> Offsets:
+        rows = zip(at, self.dilation, phase, self.stride, strict=True)
+        return tuple((r - k * d) // s for k, d, r, s in rows)
+
+    def kernel_steps(self) -> list[int]:
+        """Return how far apart the places are that read one phase."""
+        return [s // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
+
+    def place_steps(self) -> list[int]:
+        """Return how far apart those places read; a later place reads what lies further in front."""
+        return [-d // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
+
+    def reach(self) -> tuple[list[int], list[int]]:
+        """Return how many windows before the first and after the last one the phases ask for."""
+        starts = [place.start for _, places in self.phases() for place in places]
+        columns = list(zip(*starts, strict=True))
+        rows = zip(columns, self.turns(), self.outputs, strict=True)
+        ends = [max(0, max(column) + turns - size) for column, turns, size in rows]
+        return [max(0, -min(column)) for column in columns], ends
