@@ -1,7 +1,7 @@
-"""Amounts in ascending order, of which it is asked how many are below another: a sorted list in blocks.
+"""A sorted list of amounts, stored in blocks, that counts the amounts below another one.
 
-A block is short enough that an insertion moves little memory, whatever the number of amounts. An amount is a bare
-integer, so an index costs a pointer for each bid.
+Blocks are short, so that an insertion moves little memory, however many amounts there are. An amount is a plain
+integer, so an index costs one pointer for each bid.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 BLOCK = 1_024
-"""Amounts of a block when it is cut; it is cut in two when it has twice as many."""
+"""Number of amounts in a new block; a block is cut in two when it has twice as many."""
 
 
 class Amounts:
@@ -23,7 +23,7 @@ class Amounts:
         self._starts: list[int] = []
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether there are any amounts."""
         return bool(self._blocks)
 
     def add(self, amount: int) -> None:
@@ -42,7 +42,7 @@ class Amounts:
         self._tops[at : at + 1] = block[BLOCK - 1], block[-1]
 
     def remove(self, amount: int) -> None:
-        """Take an amount away that is there."""
+        """Remove an amount, which must be there."""
         self._starts = []
         at = bisect_left(self._tops, amount)
         block = self._blocks[at]
@@ -53,11 +53,11 @@ class Amounts:
             del self._blocks[at], self._tops[at]
 
     def least(self) -> int:
-        """Return the least amount, of some."""
+        """Return the least amount; there must be at least one."""
         return self._blocks[0][0]
 
     def below(self, amount: int) -> int:
-        """Count those that are less than ``amount``."""
+        """Return the number of amounts that are less than ``amount``."""
         if not self._blocks or amount <= self._blocks[0][0]:
             return 0
         if not self._starts:

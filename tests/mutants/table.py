@@ -584,8 +584,8 @@ MUTANTS = (
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
         "chain/state_machine/legs/money.py",
-        "source, paid = order.id.hex(), min(cut, lost)",
-        "source, paid = order.id.hex(), cut",
+        "paid = min(cut, lost)",
+        "paid = cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
     ),
     Mutant(
@@ -601,12 +601,12 @@ MUTANTS = (
         "a proven order is closed at its deadline",
         "chain/state_machine/market/orders.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
-        "        return\n    if stands_still",
+        "        return\n    if is_paused",
         "if order.state is OrderState.PROVEN:\n"
         "        end_order(ctx, order, CloseReason.DEADLINE)\n"
         "        return\n"
         "    if order.state is OrderState.CLOSED or is_ending(ctx, order):\n"
-        "        return\n    if stands_still",
+        "        return\n    if is_paused",
         (
             "tests/unit/chain/state_machine/proof/test_settlement.py"
             "::test_a_proven_order_runs_out_its_windows_whatever_its_deadline",
@@ -675,8 +675,8 @@ MUTANTS = (
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
         "chain/state_machine/legs/slots.py",
-        "    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
-        "    left = None\n",
+        "    last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
+        "    last_root = None\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
     Mutant(
@@ -920,8 +920,8 @@ MUTANTS = (
         "part-to-oneself",
         "a validator that is going to stop pays its own people out of its part",
         "chain/state_machine/legs/money.py",
-        "    of_bond = min(taken, row.amount if row else 0)\n",
-        "    taken = 0\n    of_bond = min(taken, row.amount if row else 0)\n",
+        "    from_bond = min(owed, row.amount if row else 0)\n",
+        "    owed = 0\n    from_bond = min(owed, row.amount if row else 0)\n",
         (f"{REJECTIONS[0]}::test_a_validator_cannot_pay_itself_out_of_its_part_and_stop",),
     ),
     Mutant(
