@@ -79,7 +79,7 @@ def apply_stop_order(ctx: Context, message: MsgStopOrder, assigned: tuple[Order,
 
 def weigh_stop_order(ctx: Context, _: MsgStopOrder, assigned: tuple[Order, Leg]) -> int:
     """Return the gas of dropping the shares of the open round."""
-    _, leg = assigned
+    _order, leg = assigned
     return weigh_failure(ctx, leg)
 
 
