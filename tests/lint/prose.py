@@ -80,7 +80,7 @@ def _of_docstring(file: str, line: int, text: str) -> Iterator[Finding]:
 
 
 def _of_comments(file: str, source: str) -> Iterator[Finding]:
-    before = 0
+    before = -1
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             number = token.start[0]
@@ -88,7 +88,7 @@ def _of_comments(file: str, source: str) -> Iterator[Finding]:
             if found and before != number - 1:
                 yield Finding(file, number, f"a comment begins with {found[1]}", token.string)
             # A comment in lines of its own goes on in the next line; one behind code does not.
-            before = number if token.line.lstrip().startswith("#") else 0
+            before = number if token.line.lstrip().startswith("#") else -1
 
 
 def _of_words(file: str, line: int, text: str) -> Iterator[Finding]:
