@@ -104,8 +104,8 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
 def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
     """Return the panel, the seat and the roots that leaves show.
 
-    Refuse if the seat has not committed to exactly these answers, it is too early or too late, an answer is for a place
-    outside its duty, or a leaf is not in the accepted trace.
+    Refuse if the seat has not committed to exactly these answers, or if it is too early or too late to reveal. Also
+    refuse answers for places outside the duty, and leaves that are not in the accepted trace.
     """
     checked = _get_seat(ctx, message)
     panel = checked.panel
