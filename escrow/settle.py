@@ -1,4 +1,4 @@
-"""Payments of a verified round, sizes of bonds, and the receivers of what is cut from bonds (protocol section 7).
+"""Payments of a verified round, sizes of bonds, and receivers of the amounts cut from bonds (protocol section 7).
 
 Each function says how it rounds, and who gets the remainder of a division.
 """

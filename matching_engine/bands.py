@@ -230,7 +230,7 @@ class SharedValues(Slots):
             self._masks[value] = self._masks.get(value, 0) | 1 << slot
 
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Add the bid to its value, or remove it."""
+        """Add the bid to the set of its value, or remove it."""
         mask = self._masks.get(value, 0) ^ 1 << slot
         if mask:
             self._masks[value] = mask

@@ -65,9 +65,9 @@ class Condition(ABC):
     Three texts are for users. ``passes`` completes "a bid passes if …". ``fails`` completes "one bid …" and "several
     bids …" for bids that do not pass. ``helps`` is the advice for a consumer whose order fails this condition.
 
-    ``has`` reads the value of a standing bid that the condition tests. ``basis`` is the number of the order on which
-    that value also depends; nearly all conditions need none. The book keeps a column for each basis that occurs.
-    ``asks`` and ``offers`` are the options for orders and bids.
+    ``has`` reads the value of a standing bid that the condition tests. ``basis`` returns the parameter of the order on
+    which that value also depends; it is 0 for nearly all conditions. The book keeps a column for each basis that
+    occurs. ``asks`` and ``offers`` are the options for orders and bids.
 
     ``own`` is true if the required value depends on the order's size, price or time, so that few orders require the
     same. Otherwise it depends only on ``Asked.common`` and the clock. ``taken`` is true if a fill reduces the value.

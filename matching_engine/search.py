@@ -237,7 +237,7 @@ class Search:
         return reads
 
     def _upwards(self, *, later: bool) -> Iterator[tuple[int, list[tuple[int, bytes, bool]]]]:
-        """Yield lists of candidates (price, id, doubt) by ascending price, each with a price that none is below."""
+        """Yield (low, candidates) by ascending price; candidates are (price, id, doubt), none cheaper than ``low``."""
         for low, page in self._book.upwards():
             if -low < self._price.want:
                 return

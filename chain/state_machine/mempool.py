@@ -15,7 +15,7 @@ from domain.tx import Tx
 
 
 class Mempool:
-    """The checks on top of one committed state; an overlay that is never committed holds their fees and sequences."""
+    """Transaction checks on top of one committed state; an overlay holds their fees and sequences, never committed."""
 
     def __init__(self, base: Reader, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> None:
         """Start without transactions; ``base`` may be empty until the first transaction is checked."""

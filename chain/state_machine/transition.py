@@ -145,12 +145,12 @@ def begin_block(ctx: Context, rules: Rules) -> None:
 
 def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
     """Apply a transaction: run the ante, then apply all messages or none."""
-    if isinstance(tx, Refusal):  # it could not be decoded
+    if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
     try:
         for message in tx.messages:
             rules.get_handler(message)
-    except Refusal as refusal:  # software without the newer rules cannot decode it
+    except Refusal as refusal:  # the result on nodes without the newer rules, which cannot decode it
         return refused(refusal, 0, 0, ())
     block_store, block_events = ctx.store, ctx.events
     ctx.events = []
@@ -163,7 +163,7 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
         ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
         try:
             apply_messages(ctx, rules, tx, sender)
-        except Refusal as refusal:  # fee and sequence stay charged
+        except Refusal as refusal:  # the fee stays paid and the sequence stays used
             ctx.next_event = first_event
             return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
         ctx.store.merge_into_parent()
@@ -177,7 +177,7 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
             events=events,
             responses=tuple(ctx.responses),
         )
-    except Refusal as refusal:  # of the transaction alone, or by the ante: nothing was written
+    except Refusal as refusal:  # refused by a stateless check or the ante: nothing was written
         return refused(refusal, tx.gas_limit, 0, ())
     finally:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1

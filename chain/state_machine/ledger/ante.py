@@ -93,7 +93,7 @@ def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
 
 
 def check_signer(tx: Tx) -> SignerInfo:
-    """Return the one signer of all messages; refuse a transaction with another number of signers, or another signer."""
+    """Return the signer; refuse a transaction whose messages do not all need this one signer."""
     if len(tx.signers) != 1:
         raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "sign with exactly one key")
     signer = tx.signers[0]

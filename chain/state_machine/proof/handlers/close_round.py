@@ -49,8 +49,8 @@ def check_stateless(message: MsgCloseRound) -> None:
     if slots != sorted(set(slots)):
         raise Refusal(BAD_FIELD, "shares", "are not in slot order", "list one share per slot, by ascending slot")
     if bool(message.next_root) == (message.stopped is not None):
-        reason = "and next_root exclude each other, and one of them is required"
-        raise Refusal(BAD_FIELD, "stopped", reason, "send next_root, or stopped if the job has no result")
+        reason = "must be set if next_root is empty, and only then"
+        raise Refusal(BAD_FIELD, "stopped", reason, "send either next_root, or stopped if the job has no result")
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:

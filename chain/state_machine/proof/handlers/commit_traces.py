@@ -52,7 +52,7 @@ class CheckedCommit:
 def check_stateless(message: MsgCommitTraces) -> None:
     """Check that there is a share or a rejection, that no share is rejected twice, and that the reasons are allowed."""
     if not message.shares and not message.rejections:
-        reason = "and rejections are both empty"
+        reason = "is empty, and rejections is empty too"
         raise Refusal(BAD_FIELD, "shares", reason, "send at least one share or rejection")
     refs = [rejection.ref for rejection in message.rejections]
     if len(set(refs)) != len(refs):
