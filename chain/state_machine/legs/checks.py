@@ -48,5 +48,5 @@ def check_open_round(leg: Leg, round: int) -> None:
 
 
 def is_far_ahead(order: Order, leg: Leg) -> bool:
-    """Return whether the leg has the greatest number of closed rounds that are not verified: no other may close yet."""
+    """Return whether ``rounds_ahead`` rounds of a leg are closed but not verified, so that no other may close yet."""
     return leg.round - leg.next_round >= order.params.rounds_ahead

@@ -1,9 +1,9 @@
 """The auction of a block: it matches orders of earlier blocks with the book, which already has the bids of this block.
 
-A block tries two groups of orders: new ones, and after a change of the book the open orders whose price limit allows
-the changed bids (the sweep). Half of the auction's gas is for tries, however large the book is. Three eighths are for
-matches, and one eighth is for reads beyond those of every try. Orders that the block does not reach wait in the state
-for the next blocks.
+A block tries two groups of orders: new orders, and after a change of the book the open orders whose price limit is not
+below the changed bids. A *sweep* tries all orders of the second group, over one or more blocks. Half of the auction's
+gas is for tries, however large the book is. Three eighths are for matches, and one eighth is for reads beyond those of
+every try. Orders that the block does not reach wait in the state for the next blocks.
 """
 
 from collections.abc import Iterator

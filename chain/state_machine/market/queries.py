@@ -75,7 +75,7 @@ def _fits(store: Overlay, order: Order, request: OrdersRequest) -> bool:
 
 
 def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBook) -> SimulateMatchResponse:
-    """Return what the next auction would do with such an order, by the same function and the same book."""
+    """Return the result of the next auction for an order like the request, by the same function and book."""
     check_terms(request.terms)
     store = Overlay(reader)
     head = HEAD.must(store)

@@ -23,7 +23,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A pass over the open orders whose price limit allows the changed bids; it may take several blocks."""
+    """A pass over the open orders whose price limit is not below the changed bids; it may take several blocks."""
 
     # Lowest price of the changed bids (uassay per PFLOP).
     price: int

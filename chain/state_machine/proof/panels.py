@@ -90,7 +90,7 @@ from pol.rules.tiers.tier import Quorum
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
-    """Open the panel of a round that was just closed; do nothing if the chain has no auditors or the tier no panels."""
+    """Open the panel of a closed round; do nothing if the chain has no auditors, or the tier gives it no panel."""
     key = closed.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     rate = tier_of(leg).rate(order, leg, closed)
@@ -150,7 +150,7 @@ def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: in
 
 
 def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
-    """Begin the next stage: draw the wanted number of seats from the remaining validators; first draw the places."""
+    """Begin the next stage: draw its seats from the remaining validators; the first stage also draws the places."""
     if subject.stage == AUDIT_STAGE:
         _draw_audit(ctx, subject, beacon)
         return

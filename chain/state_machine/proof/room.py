@@ -73,7 +73,7 @@ def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def on_room(ctx: Context, _: QueueEntry) -> None:
-    """Let the first waiting panel begin if there is room for it, and schedule this entry again."""
+    """Let the first waiting panel begin if there is room for it; if so, schedule another entry for the next panel."""
     for turn in WAITING_PANELS.keys(ctx.store):
         order = ORDERS.must(ctx.store, turn[1])
         panel = PANELS.must(ctx.store, turn[1], number_of(turn[2]), number_of(turn[3]))

@@ -19,7 +19,7 @@ class LastReveal:
 VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
 # Key: consensus address; value: operator.
 OPERATORS = BytesTable(0x19, "operator")
-# Stakes of validators before the first change that is not yet in the consensus powers.
+# Key: operator; value: stake before the first change that is not yet in the validator's consensus power.
 STAKES_BEFORE = Numbers(0x1A, "stake before the block")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
 # Key: validator, provider that it admitted.
