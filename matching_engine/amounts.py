@@ -1,15 +1,21 @@
 """A sorted list of amounts, stored in blocks, that counts the amounts below another one.
 
-Blocks are short, so that an insertion moves little memory, however many amounts there are. An amount is a plain
-integer, so an index costs one pointer for each bid.
+Blocks are short, so that an insertion moves little memory, however many amounts there are. A block whose amounts all
+fit into 64 bits is an array, in which an amount takes 8 bytes. Any other block is a list of integers.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 BLOCK = 1_024
 """Number of amounts in a new block; a block is cut in two when it has twice as many."""
+_WORD_MAX = (1 << 63) - 1
+"""The greatest amount that an array can hold; the least one is -2^63."""
+
+Block: TypeAlias = "array[int] | list[int]"
 
 
 class Amounts:
@@ -18,7 +24,7 @@ class Amounts:
     def __init__(self, amounts: Iterable[int] = ()) -> None:
         """Take the amounts, in any order."""
         ordered = sorted(amounts)
-        self._blocks = [ordered[at : at + BLOCK] for at in range(0, len(ordered), BLOCK)]
+        self._blocks = [_block(ordered[at : at + BLOCK]) for at in range(0, len(ordered), BLOCK)]
         self._tops = [block[-1] for block in self._blocks]
         self._starts: list[int] = []
 
@@ -30,10 +36,12 @@ class Amounts:
         """Add an amount."""
         self._starts = []
         if not self._blocks:
-            self._blocks, self._tops = [[amount]], [amount]
+            self._blocks, self._tops = [_block([amount])], [amount]
             return
         at = min(bisect_left(self._tops, amount), len(self._tops) - 1)
         block = self._blocks[at]
+        if isinstance(block, array) and not _fits(amount, amount):
+            block = self._blocks[at] = list(block)
         insort(block, amount)
         if len(block) < 2 * BLOCK:
             self._tops[at] = block[-1]
@@ -66,3 +74,12 @@ class Amounts:
         if at == len(self._blocks):
             return self._starts[at]
         return self._starts[at] + bisect_left(self._blocks[at], amount)
+
+
+def _block(ordered: Sequence[int]) -> Block:
+    """Return a block of ascending amounts."""
+    return array("q", ordered) if _fits(ordered[0], ordered[-1]) else list(ordered)
+
+
+def _fits(least: int, most: int) -> bool:
+    return least >= ~_WORD_MAX and most <= _WORD_MAX
