@@ -390,7 +390,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="accept",
-        passes="receiving payload and data and a trial at its slot speed take at most `accept_max`",
+        passes="payload and data can arrive, and a trial at its slot speed can end, within `accept_max`",
         fails=("is too slow for the data and the trial", "are too slow for the data and the trial"),
         helps="order a job with less data, or shorter segments",
         has=lambda standing, _: standing.bid.offer.slot_speed,
