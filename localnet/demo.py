@@ -1,5 +1,6 @@
 """The demo: a network on this machine, one real order on real data, a cheat, and the money counted from the chain."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -52,7 +53,11 @@ DEADLINE, MATCH_SECONDS = 7_200, 600
 """Chain seconds that an order gives the network, and that it waits for a match: nothing waits for their end."""
 ACCEPT_BASE, PROGRESS_BASE = 300, 900
 """Chain seconds that a trial and a round may take, whatever the job: upper bounds, which a busy machine needs."""
-_EXAMPLES = Path(__file__).parents[1] / "examples"
+_EXAMPLES = next(
+    filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
+    Path("examples"),
+)
+"""Job files to start from: in a checkout, or where a wheel puts them."""
 JOBS: Mapping[str, Path] = MappingProxyType(
     {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
 )

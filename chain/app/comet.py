@@ -6,6 +6,7 @@ it always will, the node stops.
 """
 
 import logging
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from chain.app.comet_log import CometLog, CometTrouble, LogKind
+from chain.app.comet_version import VERSION
 from domain.errors import Expected
 from host.process import start_child, stop_child
 
@@ -41,11 +43,33 @@ class RestartPolicy:
 
 
 def find_binary() -> Path:
-    """Return the CometBFT binary of this environment; CometError names the remedy where there is none."""
-    binary = Path(sys.prefix) / "bin" / "cometbft"
-    if not binary.is_file():
-        raise CometError(f"{binary} does not exist", "run `make setup`, or use --solo")
-    return binary
+    """Return the CometBFT binary of this environment, or else the one on PATH.
+
+    Raises CometError, which names the remedy, if there is none or the one on PATH has another version.
+    """
+    own = Path(sys.prefix) / "bin" / "cometbft"
+    if own.is_file():
+        return own
+    remedy = (
+        f"run `make setup` in a checkout, put the binary of CometBFT {VERSION} on PATH "
+        f"(go install github.com/cometbft/cometbft/cmd/cometbft@v{VERSION}), or start the node with --solo"
+    )
+    on_path = shutil.which("cometbft")
+    if on_path is None:
+        raise CometError("CometBFT is not installed", remedy)
+    version = _version(on_path)
+    if version != VERSION:
+        raise CometError(f"{on_path} is version {version or 'unknown'}, not {VERSION}", remedy)
+    return Path(on_path)
+
+
+def _version(binary: str) -> str:
+    """Return the version that a CometBFT binary reports; empty if it does not report one within 10 seconds."""
+    try:
+        done = subprocess.run([binary, "version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()[:40]
 
 
 class CometProcess:

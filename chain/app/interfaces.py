@@ -7,6 +7,7 @@ against a state in memory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Final, Protocol
 
 from chain.state_machine.rules import Rulebook
@@ -112,6 +113,6 @@ class BlockWatcher:
 
 
 SOFTWARE = "assay"
-SOFTWARE_VERSION = "0.1.0"
+SOFTWARE_VERSION = version(SOFTWARE)
 APP_VERSION = 1
 """Version of the state machine: it changes whenever the same block could give another state."""

@@ -17,11 +17,13 @@ from tools.references.library import library_page
 from tools.references.money import money_page
 from tools.references.operator import configuration_page, metrics_page
 from tools.references.source import ROOT
+from tools.references.words import glossary_page
 
 FOLDER = ROOT / "docs"
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
+        "glossary.md": glossary_page,
         "money.md": money_page,
         "reference/commands.md": commands_page,
         "reference/library.md": lambda: library_page(origins()),

@@ -1,8 +1,8 @@
 """Values that are known while a job is built may decide shapes: masks, lists of places, counts.
 
 A tensor that is made of constants or shapes alone has its value beside it while a function is traced. So has one that
-is made of tensors of the model that no step changes; :attr:`KnownValues.relied_on` names those of them whose values have
-decided anything. What a mask selects becomes what its places name, so that all shapes are plain numbers, in the
+is made of tensors of the model that no step changes; :attr:`KnownValues.relied_on` names those of them whose values
+have decided anything. What a mask selects becomes what its places name, so that all shapes are plain numbers, in the
 gradient too.
 
 A mask that is made of labels, as ``F.one_hot`` makes it, selects one element of each row, whatever the labels are. Its

@@ -8,7 +8,8 @@ from threading import Thread
 
 import pytest
 
-from chain.app.comet import CometError, CometProcess, RestartPolicy
+from chain.app.comet import CometError, CometProcess, RestartPolicy, find_binary
+from chain.app.comet_version import VERSION
 from host import daemon
 from tests.support.waiting import is_running, wait_until
 
@@ -182,3 +183,30 @@ def test_a_stop_before_the_start_starts_nothing(tmp_path: Path) -> None:
 def test_pauses_grow_to_a_bound() -> None:
     policy = RestartPolicy(first_pause_seconds=1.0, longest_pause_seconds=5.0)
     assert [policy.pause_after(failures) for failures in (1, 2, 3, 4, 9)] == [1, 2, 4, 5, 5]
+
+
+@pytest.fixture
+def without_own_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment without CometBFT, and the one folder on PATH."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_a_binary_on_path_is_taken_if_its_version_is_right(without_own_binary: Path) -> None:
+    binary = stand_in(without_own_binary / "cometbft", f"print('{VERSION}')")
+    assert find_binary() == binary
+
+
+@pytest.mark.parametrize(("code", "reported"), [("print('0.37.2')", "0.37.2"), ("exit(1)", "unknown")])
+def test_a_binary_of_another_version_is_refused(without_own_binary: Path, code: str, reported: str) -> None:
+    stand_in(without_own_binary / "cometbft", code)
+    with pytest.raises(CometError, match=f"version {reported}, not {VERSION}") as refused:
+        find_binary()
+    assert f"cmd/cometbft@v{VERSION}" in (refused.value.remedy or "")
+
+
+def test_a_missing_binary_is_refused_with_the_ways_to_get_one(without_own_binary: Path) -> None:
+    with pytest.raises(CometError, match="not installed") as refused:
+        find_binary()
+    assert "--solo" in (refused.value.remedy or "")

@@ -39,6 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         package = pattern.rstrip("*")
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
+    shutil.copytree(ROOT / "examples", copy / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, copy)
     command: Command = [
@@ -67,6 +68,12 @@ def test_it_holds_the_product_alone(wheel: Path) -> None:
     with ZipFile(wheel) as packed:
         folders = {name.partition("/")[0] for name in packed.namelist()}
     assert {name for name in folders if "." not in name} == packages
+
+
+def test_it_brings_the_examples(wheel: Path) -> None:
+    with ZipFile(wheel) as packed:
+        names = {name.rpartition("/")[2] for name in packed.namelist() if "/share/assay/examples/" in name}
+    assert names == {path.name for path in (ROOT / "examples").glob("*.py")}
 
 
 def test_it_computes_natively_without_checkout_and_compiler(wheel: Path, tmp_path: Path) -> None:

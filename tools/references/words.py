@@ -1,0 +1,137 @@
+"""The words of the project, each with its one meaning: the glossary is written from this list."""
+
+from typing import NamedTuple
+
+from tools.references.markdown import page, table
+
+
+class Word(NamedTuple):
+    """A term, its meaning, and the words that would be second names for the same thing."""
+
+    term: str
+    meaning: str
+    instead_of: tuple[str, ...] = ()
+
+
+WORDS = (
+    Word(
+        "accept",
+        "A validator's message that it will serve an order that it won: the payload is there and a trial ran.",
+    ),
+    Word(
+        "aggregation",
+        "The mean of the updates of all slots, and the outer optimizer's step from it to the next global state.",
+    ),
+    Word("audit", "The recomputation of places of a closed round by a panel."),
+    Word(
+        "audit place",
+        "One thing that a panel recomputes: a segment, an update, or an aggregation; *place* for short.",
+    ),
+    Word(
+        "beacon",
+        "Unique signatures of the proposers, one per block. Lots are drawn from them, and no one can choose them.",
+    ),
+    Word("bid", "A validator's standing offer: price, capacity, speed, machines, regions, tiers."),
+    Word("bond", "Coins that are locked as security: by a validator for a leg, by a provider for a share."),
+    Word("book", "All bids and all open orders. It is the same at every validator."),
+    Word("boundary", "The state between two segments. Its hash is a leaf of the trace."),
+    Word("capture", "Recording a person's PyTorch functions as a program of primitives.", ("tracing", "traced")),
+    Word("cluster", "A validator and the providers that it admitted."),
+    Word("commitment", "One hash of a share. It is on chain before any part of the share is shown or drawn."),
+    Word("community pool", "The account that receives fees and the part of an audit fee that no one earned."),
+    Word("component", "One part of the state machine with its messages, records, events, parameters and rules."),
+    Word("consumer", "The party that orders training and pays for it."),
+    Word("deposit", "The coins that an order locks. Verified rounds are paid from it."),
+    Word("device class", "A word in a bid that describes its machines. An order may ask for some classes."),
+    Word("escrow", "The accounts that hold deposits and bonds."),
+    Word("exact", "The tier in which a result is right if its bits are equal to those of a recomputation."),
+    Word(
+        "executor",
+        "A program that computes primitives: NumPy (the definition), native, or torch. All give the same bits.",
+    ),
+    Word("faucet", "The source of coins on a local network: `assay localnet faucet`."),
+    Word("genesis", "The file that a chain begins with: its validators, coins and parameters."),
+    Word(
+        "hand-over round",
+        "A round whose state the consumer can fetch, encrypted; `assay order result --round`. The last round "
+        "is always one.",
+    ),
+    Word("hold", "A named reason to wait with the payment of an order or of a round."),
+    Word("holdout", "A consumer's own test data, which never leave the consumer's machine."),
+    Word("home", "A folder with one owner's keys, configuration and records: `~/.assay`, `ASSAY_HOME` or `--home`."),
+    Word("issue", "One hand-out of a slot to a provider. A slot whose share was rejected is issued again."),
+    Word("job", "A training described as data: program, weights, data, schedule. Its id is a hash."),
+    Word("keyring", "The store of a home's keys: encrypted with a passphrase (`file`), or not encrypted (`test`)."),
+    Word("lane", "A group of threads of a daemon that carries out one kind of action."),
+    Word(
+        "leg",
+        "The part of an order that one bid serves: some rounds, some or all slots, and the states it starts from.",
+    ),
+    Word("look", "One reading that a daemon takes of the chain, its records and its machine, before it decides."),
+    Word("lot", "A draw from the beacon: the segments to recompute, or the seats of a panel."),
+    Word("moniker", "The name that a validator gives itself. Anyone may take any name, so the address decides."),
+    Word("newcomer", "A provider without an accepted share. It gets few slots of an order at once."),
+    Word("opening", "The states that a provider shows for the segments of its share that were drawn."),
+    Word("operator", "The owner of a validator, and the address that stands for it."),
+    Word("order", "A job's hash, conditions and price limit, signed, with a deposit."),
+    Word("panel", "The validators that recompute places of one closed round. None of them served the round."),
+    Word(
+        "payload",
+        "The files that a consumer delivers to the validator that won: the job, its first states, its data.",
+    ),
+    Word("PFLOP", "10^15 floating point operations, the unit of price."),
+    Word(
+        "primitive",
+        "An operation that a program may use. Each has one definition of its bits ([all of them](arithmetic.md)).",
+    ),
+    Word(
+        "product",
+        "A multiplication of matrices or windows in integers of 8, 15 or 22 bits, with exact sums ([which to "
+        "take](decisions/precision.md)).",
+    ),
+    Word("provider", "The party that sells computing time in a validator's cluster.", ("miner", "worker node")),
+    Word("quote", "The result that an order would have in the book now. Nothing is signed or paid."),
+    Word("region", "A word in a bid for the country of its machines. An order may ask for some regions."),
+    Word(
+        "repeat",
+        "A primitive that runs a program of its own a fixed number of times: recurrent layers, CTC, `assay.repeat`.",
+    ),
+    Word("replay", "The recomputation of a segment from its first state."),
+    Word("round", "A fixed number of steps of every slot, followed by the aggregation of their updates."),
+    Word("seat", "One validator's duty in a panel."),
+    Word("segment", "A fixed number of steps between two boundaries; the smallest part that is replayed."),
+    Word("share", "One slot of one round. A provider trains it and is paid for it."),
+    Word("slot", "One of a job's parallel trainings, each with its own batches. The job says how many there are."),
+    Word("solo", "A node that makes all blocks itself, without consensus, for development."),
+    Word(
+        "stage",
+        "One turn of a panel: its seats commit answers, then reveal them. Too few answers open the next stage.",
+    ),
+    Word("stake", "The coins that a validator can lose; its weight in the consensus."),
+    Word("state root", "The hash of all weights, optimizer values and counters at a boundary."),
+    Word(
+        "tier",
+        "A way to check results: which rounds are recomputed, and when two results agree "
+        "([tiers](reference/tiers.md)).",
+    ),
+    Word("trace", "The Merkle tree over the boundaries of a share: the Proof of Learning."),
+    Word("turn", "One pass of a `repeat` through its program."),
+    Word("uassay", "The unit of money; 1 ASSAY is 1,000,000 uassay."),
+    Word(
+        "update",
+        "The difference that a share makes to its slot's state; the aggregation takes the mean of all slots' updates.",
+    ),
+    Word("validator", "The party that runs the chain, wins orders for its cluster, and recomputes for others."),
+    Word("verdict", "A validator's answer about a share that it checked: accepted, or rejected with a reason."),
+    Word(
+        "window",
+        "The shortest time from the close of a round to its payment. The payment also waits for the panel's decision.",
+    ),
+    Word("work", "Floating point operations that a job needs; prices are per PFLOP of it."),
+)
+
+
+def glossary_page() -> str:
+    """Return the page of all words."""
+    rows = ((f"**{word.term}**", word.meaning) for word in WORDS)
+    return page("Words", table(("word", "meaning"), rows), source="tools/references/words.py")
