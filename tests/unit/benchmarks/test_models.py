@@ -7,7 +7,7 @@ import pytest
 from benchmarks import models
 from benchmarks.catalogue import CATALOGUE
 from benchmarks.catalogue.rows import VECTORS, job, linear
-from tools.models import PAGE
+from benchmarks.models_page import PAGE
 
 ROWS = (
     "weight_norm",

@@ -1,4 +1,4 @@
-"""``python -m tools.models FILE...``: writes docs/models.md from what ``benchmarks models --output json`` has printed.
+"""``python -m benchmarks.models_page FILE...``: writes docs/models.md from what ``benchmarks models --output json`` has printed.
 
 Of a row that several files have, the last one counts, so that single rows can be tried again by ``--only``. What the
 page says before its count of rows stays.
