@@ -1,7 +1,7 @@
-"""``python -m benchmarks.models_page FILE...``: writes docs/models.md from what ``benchmarks models --output json`` has printed.
+"""The page of models, written from the output of the benchmark: ``python -m benchmarks.models_page FILE...``.
 
-Of a row that several files have, the last one counts, so that single rows can be tried again by ``--only``. What the
-page says before its count of rows stays.
+Each file holds what ``python -m benchmarks models --output json`` printed. If several files have the same row, the last
+one counts, so that a row can be tried again by ``--only``. The words before the count of rows stay.
 """
 
 import json
