@@ -40,7 +40,7 @@ from pol.capture.rules import repeat as rules_repeat
 from pol.capture.rules import shape as rules_shape
 from pol.capture.rules import strided as rules_strided
 from pol.capture.rules import window as rules_window
-from pol.capture.rules.registry import RULES, Ref, TraceSite, Unsupported, dtype_of
+from pol.capture.rules.registry import RULES, CaptureSite, Ref, Unsupported, dtype_of
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
@@ -126,7 +126,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def trace_program(
+def capture_program(
     function: Function,
     inputs: Tensors,
     limits: Limits = LIMITS,
@@ -145,12 +145,12 @@ def trace_program(
 
     Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
-    program, relied_on = _traced(function, inputs, limits, precisions, own, values)
+    program, relied_on = _captured(function, inputs, limits, precisions, own, values)
     changed = set() if kept else {name for name in relied_on if is_changed(program, name)}
     if not changed:
         return program
     others = {name: value for name, value in values.items() if name not in changed}
-    return trace_program(function, inputs, limits, precisions, own, others)
+    return capture_program(function, inputs, limits, precisions, own, others)
 
 
 def is_changed(program: Program, name: str) -> bool:
@@ -159,7 +159,7 @@ def is_changed(program: Program, name: str) -> bool:
     return program.outputs.get(input_name(name), number) != number
 
 
-def _traced(
+def _captured(
     function: Function,
     inputs: Tensors,
     limits: Limits,
@@ -350,7 +350,7 @@ class _Writer:
             if handler is None:
                 raise Unsupported("it has no form in Assay's primitives")
             kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
-            site = TraceSite(self.emitter, node, self._bits.get(node, DEFAULT_BITS))
+            site = CaptureSite(self.emitter, node, self._bits.get(node, DEFAULT_BITS))
             result = handler(site, *args, **kept)
         if isinstance(result, tuple):
             return tuple(Ref(part) for part in result)

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.loops.repeats import (
     Operands,
     Slopes,
     Values,
     Way,
     apart,
+    captured_turn,
     slopes,
-    traced_turn,
     with_gradient,
 )
 from pol.capture.loops.turns import BEGIN, END, GIVEN, SLOPE, Passes, taken_apart
@@ -120,7 +120,7 @@ def _passes(form: _Form) -> Passes:
         names[f"{SEQUENCE}.0"] = by_input
         names |= {f"{CONSTANT}.{at}": value for at, value in enumerate(own)}
         names |= {f"{END}.{at}": value for at, value in enumerate(carried)}
-        return taken_apart(trace_program(function, names | {f"{GIVEN}.0": carried[0]}))
+        return taken_apart(capture_program(function, names | {f"{GIVEN}.0": carried[0]}))
 
 
 @lru_cache(64)
@@ -131,7 +131,7 @@ def _body(form: _Form) -> Any:
 
     with apart():
         carried, by_input, weights = form.zeros()
-        return traced_turn(
+        return captured_turn(
             turn,
             Operands(
                 carried=carried,

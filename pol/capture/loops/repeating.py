@@ -85,8 +85,8 @@ def repeat(
         count=_turns(sequences, count),
         reverse=reverse,
     )
-    is_traced = get_proxy_mode() is not None
-    ends, stacked = _traced(turn, operands) if is_traced else looped(turn, operands)
+    is_captured = get_proxy_mode() is not None
+    ends, stacked = _captured(turn, operands) if is_captured else looped(turn, operands)
     return put_carry(ends), put_output[0](stacked)
 
 
@@ -122,7 +122,7 @@ def _kind(value: Tensor) -> str:
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
-def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
+def _captured(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
     """Return what a repeat in the program gives: all in one dtype, for truths go as numbers where there are others."""
     sites = active_sites()
     first, is_drawn = sites.next, False

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.loops.turns import BEGIN, END, GIVEN, SLOPE, TOTAL, Passes, taken_apart
 from pol.capture.reports.reasons import NotInAJob
 from pol.capture.rules.repeat_op import repeated
@@ -273,7 +273,7 @@ def _named(kinds: Mapping[str, Values]) -> dict[str, Tensor]:
     return {f"{kind}.{at}": value for kind, some in kinds.items() for at, value in enumerate(some)}
 
 
-def traced_turn(turn: Turn, operands: Operands) -> Program:
+def captured_turn(turn: Turn, operands: Operands) -> Program:
     """Return one turn as the body of a repeat."""
     shown = operands.carried, operands.parts, operands.constants
     first = len(operands.carried)
@@ -286,10 +286,10 @@ def traced_turn(turn: Turn, operands: Operands) -> Program:
 
     with apart():
         kinds = zip((CARRY, SEQUENCE, CONSTANT), map(stand_ins, shown), strict=True)
-        return trace_program(function, _named(dict(kinds)))
+        return capture_program(function, _named(dict(kinds)))
 
 
-def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
+def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
     """Return one turn and its gradient by what is carried, and by sequences and constants that are ``wanted``."""
     shown = operands.carried, operands.parts, operands.constants
     first, sequences = len(operands.carried), len(operands.sequences)
@@ -323,7 +323,7 @@ def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> P
         for at, (value, is_wanted) in enumerate(zip(inside[2], wanted[sequences:], strict=True)):
             if is_wanted:
                 names[f"{TOTAL}.{at}"] = torch.zeros_like(value)
-        return taken_apart(trace_program(function, names))
+        return taken_apart(capture_program(function, names))
 
 
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
@@ -443,9 +443,9 @@ def repeat_turns(
     values, carried = operands.all, len(operands.carried)
     if operands.need_gradient:
         wanted = [value.requires_grad for value in values[carried:]]
-        way = Way(turn, traced_gradient(turn, operands, wanted), again=again)
+        way = Way(turn, captured_gradient(turn, operands, wanted), again=again)
         parts = with_gradient(way, operands)
     else:
-        body = traced_turn(turn, operands)
+        body = captured_turn(turn, operands)
         parts = repeated(body, values, operands.count, reverse=operands.reverse)
     return parts[:carried], parts[carried:]

@@ -95,11 +95,11 @@ def agrees(
     model: nn.Module,
     *optimizers: Any,
     within: float = 2e-3,
-    is_traced: bool = False,
+    is_captured: bool = False,
 ) -> None:
     """Train a job and a copy of its model with optimizers of plain torch, and compare after each step."""
     before = deepcopy(model)
-    for step, found in enumerate(job_steps(spec, is_traced=is_traced)):
+    for step, found in enumerate(job_steps(spec, is_captured=is_captured)):
         loss = _eager(spec, model, optimizers, step)
         assert float(found["metric.loss"]) == pytest.approx(loss, rel=within / 4)
         assert_near(found, model, before, within)
@@ -252,7 +252,7 @@ def test_all_rules_in_one_job_do_the_same_in_exact_arithmetic() -> None:
         for side, of in enumerate((model, copy))
     )
     with patch.object(Tensor, "bfloat16", _float):
-        agrees(_spec(model, ours), copy, *packages, within=1e-2, is_traced=True)
+        agrees(_spec(model, ours), copy, *packages, within=1e-2, is_captured=True)
 
 
 def test_torchs_muon_is_near_even_with_its_own_rounding() -> None:
@@ -272,7 +272,7 @@ def test_a_rule_is_an_optimizer_of_a_loop_in_plain_torch(name: str) -> None:
     own = PAIRS[name][0](spec.model)
     spec = _spec(spec.model, own, schedule=lr_scheduler.ExponentialLR(own, 0.5))
     before = deepcopy(model)
-    for step, found in enumerate(job_steps(spec, is_traced=False)):
+    for step, found in enumerate(job_steps(spec, is_captured=False)):
         _eager(spec, model, [rule], step)
         scheduler.step()
         assert_near(found, model, before, 2e-3)
@@ -338,7 +338,7 @@ def test_a_cycle_of_the_momentum_reaches_the_rule(make: Callable[[Any], Any]) ->
     schedule, other = (lr_scheduler.OneCycleLR(o, rates, STEPS + 1) for o in (ours, theirs))
     spec = _spec(model, ours, schedule=schedule)
     with patch.object(Tensor, "bfloat16", _float):
-        for step, found in enumerate(job_steps(spec, is_traced=False)):
+        for step, found in enumerate(job_steps(spec, is_captured=False)):
             _eager(spec, copy, [theirs], step)
             other.step()
             assert_near(found, copy, before, 5e-3)
@@ -422,7 +422,7 @@ def test_the_gradient_of_sam_is_where_the_loss_is_highest(
     before, copy, own = deepcopy(model), deepcopy(model), deepcopy(model)
     sharp = _Sharp(base(copy.parameters()), rho, adaptive)
     ours = assay.SAM(base(own.parameters()), rho, adaptive)
-    for step, found in enumerate(job_steps(spec, is_traced=adaptive)):
+    for step, found in enumerate(job_steps(spec, is_captured=adaptive)):
         batch = step_batch(spec, step)
 
         def closure(batch: Batch = batch) -> Tensor:
@@ -449,7 +449,7 @@ def test_a_gradient_may_be_taken_anywhere() -> None:
     model = Net()
     spec = _spec(model, assay.GradientAt(optim.SGD(model.parameters(), 0.5), _ahead))
     before, copy = deepcopy(model), deepcopy(model)
-    for step, found in enumerate(job_steps(spec, is_traced=False)):
+    for step, found in enumerate(job_steps(spec, is_captured=False)):
         there = deepcopy(copy)
         optimizer = optim.SGD(there.parameters(), 0.5)
         _eager(spec, there, [optimizer], step)
@@ -465,7 +465,7 @@ def test_a_gradient_may_be_taken_anywhere() -> None:
 def test_a_second_gradient_may_be_taken_in_parts_and_has_the_bits_of_its_pass() -> None:
     model = Net()
     sam = assay.SAM(optim.SGD(model.parameters(), 0.5), 0.3)
-    whole, parts = (job_steps(_spec(model, sam, accumulate=count), 2, is_traced=count > 1) for count in (1, 4))
+    whole, parts = (job_steps(_spec(model, sam, accumulate=count), 2, is_captured=count > 1) for count in (1, 4))
     for name, tensor in whole[1].items():
         np.testing.assert_allclose(parts[1][name], tensor, rtol=1e-4, atol=1e-5, err_msg=name)
     spec = _spec(model, sam)
@@ -538,7 +538,7 @@ def test_a_rule_may_write_in_place_and_draw_from_the_seed_of_the_job() -> None:
         return _spec(model, rule(model.parameters()))
 
     copy = deepcopy(model)
-    agrees(made(0.0), copy, optim.SGD(copy.parameters(), 0.1, momentum=0.5), is_traced=True)
+    agrees(made(0.0), copy, optim.SGD(copy.parameters(), 0.1, momentum=0.5), is_captured=True)
     quiet, loud = (job_steps(made(noise), 2) for noise in (0.0, 1e-3))
     names = ("global.body.weight", "global.head.weight")
     first, other = (loud[0][name] - quiet[0][name] for name in names)
