@@ -42,7 +42,7 @@ from pol.capture.optim.optimizers import (
     averages_initial,
     outer_initial,
 )
-from pol.capture.optim.taken import said_of
+from pol.capture.optim.taken import describe_state
 from pol.capture.reports.notes import noting
 from pol.capture.reports.origin import place_of_error
 from pol.capture.reports.reasons import NotInAJob, in_words, listed
@@ -166,7 +166,7 @@ def _build_of(
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
-    if going_on := said_of([group.taken for group in functions.groups]):
+    if going_on := describe_state([group.taken for group in functions.groups]):
         tell(going_on)
     _say_modes(spec.model, tell)
     state = _initial_state(spec, functions)
