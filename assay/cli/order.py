@@ -251,7 +251,7 @@ def state_word(order: Order) -> str:
 def show(context: CommandContext, order: str) -> None:
     """Show an order with its rounds, shares and money."""
     from consumer.lookup import find_order
-    from consumer.panels import panel_rows, read_seats, tell_stop
+    from consumer.panels import describe_stop, panel_rows, read_seats
     from consumer.waiting import waiting
     from consumer.watch import summarise
     from consumer.words import Asker
@@ -283,7 +283,7 @@ def show(context: CommandContext, order: str) -> None:
     ]
     if waits := waiting(on_chain, clock, asker=Asker.SHELL):
         head.insert(1, ("it", str(waits)))
-    if stop := tell_stop(on_chain):
+    if stop := describe_stop(on_chain):
         head.append(("stopped", stop))
     payments = [(p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round) for p in on_chain.payments]
     panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "answers")

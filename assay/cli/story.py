@@ -119,6 +119,6 @@ def cheat_sentence(cheat: Mapping[str, Any], names: Mapping[str, str], segment_s
     place = f"steps {first} to {first + segment_steps - 1}" if in_steps else "the update at its end"
     return (
         f"the cheat: {cheater} claimed to have trained slot {cheat['slot']} of round {cheat['round']}, but had not; "
-        f"after it had committed to its states, {place} were drawn by lot; its validator recomputed them and got another "
+        f"after it had committed to its states, the lot fell on {place}; its validator recomputed that and got another "
         f"state; another provider trained the slot, and {cheater} lost {money(int(cheat['slashed']))} of its bond"
     )
