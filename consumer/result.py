@@ -119,7 +119,7 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
             every = answer.order.params.handover_every
             raise ConsumerError(
                 f"round {wanted} is not a hand-over round",
-                f"choose one: every {every}th round is a hand-over round, and the last one",
+                f"choose a hand-over round: one in {every} rounds, and the last round",
             )
     if answer.order.state == OrderState.CLOSED:
         raise ConsumerError(

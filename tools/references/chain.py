@@ -33,8 +33,8 @@ def parameters_page() -> str:
     return page(
         "Parameters",
         "Each component of the chain has its own parameters, under its name in the genesis file. `assay query params`"
-        " shows the parameters of a chain. Durations are seconds on the chain clock, `bps` are hundredths of a per cent,"
-        " money is in uassay (1 ASSAY is 1,000,000 uassay).",
+        " shows the parameters of a chain. Durations are seconds on the chain clock, `bps` are hundredths of a per"
+        " cent, money is in uassay (1 ASSAY is 1,000,000 uassay).",
         *parts,
         "## Parameters that an order keeps",
         "For its whole life an order keeps the values that these parameters had when it was submitted: "

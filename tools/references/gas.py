@@ -37,7 +37,7 @@ def gas_page() -> str:
         " share that it drops, and `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it"
         " refunds.",
         "## Due work",
-        "Work that is due in a block has its own gas, the parameter `due_gas`. It does not use the gas of transactions:",
+        "Work that is due in a block has its own gas, the parameter `due_gas`. It uses no gas of transactions:",
         table(("part", "of `due_gas`"), [(name, f"{percent} %") for name, percent in parts]),
         source="the gas.py of chain/state_machine/ and of its components",
     )

@@ -22,7 +22,7 @@ LEFT_OUT = ".left-out"
 """Suffix of an empty file that records that the compiler does not support an instruction set."""
 LOCK = Path(__file__).parent / "requirements-native.lock"
 
-# Contraction would compute a product and a sum with one rounding, which changes bits; the other switches only save time.
+# Contraction would compute a product and a sum with one rounding, which changes bits. The other switches save time.
 FLAGS = (
     "-O3",
     "-std=c11",

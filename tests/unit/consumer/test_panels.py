@@ -19,7 +19,7 @@ def test_a_panel_says_what_it_waits_for() -> None:
     first, second = market.run(), market.run()
     market.train_round(first)
     assert describe_panel(market.panel(first, 0), market.chain.clock) == [
-        "the panel of round 0 of leg 1: the lots of its stage 1 are drawn in the next blocks"
+        "the panel of round 0 of leg 1: the auditors of stage 1 are drawn in the next blocks"
     ]
     market.train_round(second)
     assert describe_panel(market.panel(second, 0), market.chain.clock) == [
@@ -66,7 +66,7 @@ def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> No
     market.stop_round(order_id, None, 1)
     said = describe_stop(market.all_of(order_id))
     assert said == (
-        "its validator says that the job stops in round 1, because the segment 1 of slot 1 has no result; strangers "
+        "its validator reports that the job stops in round 1, because the segment 1 of slot 1 has no result; auditors "
         "recompute that"
     )
     market.wait_stage(order_id, 1)
@@ -87,7 +87,7 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     order_id = market.run(submit(rematch=False))
     market.stop_round(order_id, 0, None)
     market.wait_stage(order_id)
-    with pytest.raises(ConsumerError, match="no round before it handed anything over"):
+    with pytest.raises(ConsumerError, match="no earlier round handed its state over"):
         handed_over(market.all_of(order_id))
     goes_on = tuple(
         replace(answer, kind=AnswerKind.FINISHED, root=bytes(32), step=0)
@@ -99,7 +99,7 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     found = market.all_of(order_id)
     assert describe_stop(found) == ""
     assert describe_panel(found.panels[0], 0) == [
-        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, and the validator says so"
+        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, although the validator claims so"
     ]
 
 
