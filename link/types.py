@@ -198,7 +198,7 @@ class JoinLimits:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """Whether the validator takes the provider, with which limits, and else what that waits for.
+    """True if the validator takes the provider, with which limits, and else what that waits for.
 
     ``probe``: it may be measured now, and asks again when it was.
     """
@@ -230,7 +230,7 @@ class ProbeTask:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not (self.data or self.pieces)
 
 

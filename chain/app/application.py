@@ -410,7 +410,7 @@ class Application:
 
     @property
     def solo(self) -> bool:
-        """Whether one process makes the blocks."""
+        """True if one process makes the blocks."""
         return self._config.solo
 
     def view(self) -> CommittedState:
@@ -433,7 +433,7 @@ class Application:
         return found if found is not None and self._is_seen(found.height) else None
 
     def _is_seen(self, height: int) -> bool:
-        """Whether queries are at a height; a block is in the store a moment before that."""
+        """True if queries are at a height; a block is in the store a moment before that."""
         return height <= self._base.head.block.height
 
     def events(self, since: int, limit: int) -> EventsResponse:

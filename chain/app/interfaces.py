@@ -66,7 +66,7 @@ class QueryPort(Protocol):
 
     @property
     def solo(self) -> bool:
-        """Whether one process makes the blocks."""
+        """True if one process makes the blocks."""
 
     @property
     def rulebook(self) -> Rulebook:

@@ -47,7 +47,7 @@ class ClockCheck:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the last look showed a right clock, or a wrong one; else further blocks tell."""
+        """True if the last look showed a right clock, or a wrong one; else further blocks tell."""
         return self._first is None or bool(self.problem)
 
     def look(self, status: StatusResponse) -> str:
@@ -69,7 +69,7 @@ class ClockCheck:
         return self.problem
 
     def _runs_faster(self, seen: _Seen) -> bool:
-        """Whether blocks come faster than time passes: the node fetches old ones."""
+        """True if blocks come faster than time passes: the node fetches old ones."""
         first = self._first
         passed = 0.0 if first is None else seen.steady - first.steady
         return first is not None and seen.time - first.time > 2 * passed + TOLERANCE_SECONDS / 2

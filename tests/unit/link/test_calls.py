@@ -69,7 +69,7 @@ def test_a_claim_is_bounded_as_on_the_chain() -> None:
     share = sample(t.ShareSubmission)
     raw = pb.ShareSubmission.FromString(encode(share))
     raw.claim.provider = "somebody"
-    with pytest.raises(ClusterError, match=r"claim\.provider: not an address"):
+    with pytest.raises(ClusterError, match=r"claim\.provider: is not an address"):
         decode(t.ShareSubmission, raw.SerializeToString())
 
 
