@@ -429,7 +429,7 @@ def test_a_restart_of_consensus_replays_what_its_dead_predecessor_did_not_see_th
     ("changes", "reason"),
     [
         ({"chain_id": "x" * 51}, "chain_id: is too long"),
-        ({"denom": "u assay"}, "denom: not a denomination"),
+        ({"denom": "u assay"}, "denom: is not a denomination"),
         ({"accounts": (GenesisAccount("assay1rich", ()),)}, "accounts[0].address"),
         ({"accounts": GENESIS.accounts[:2] + GENESIS.accounts[1:]}, "accounts[2].address"),
         ({"validators": (replace(GENESIS.validators[0], operator="op"),)}, "validators[0]"),

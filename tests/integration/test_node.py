@@ -251,7 +251,7 @@ def test_a_home_without_what_it_votes_with_is_one_sentence(home: Path, name: str
 def test_a_genesis_that_starts_no_chain_is_one_sentence(home: Path) -> None:
     change_genesis(home, lambda state: state["accounts"][0].update(address="assay1nobody"))
     assert "HomeError: no chain can start from" in (said := refused_start(home, "solo"))
-    assert "accounts[0].address: not a valid address" in said
+    assert "accounts[0].address: is not a valid address" in said
 
 
 def test_a_genesis_of_another_chain_than_the_store_is_one_sentence(home: Path) -> None:

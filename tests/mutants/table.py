@@ -388,10 +388,10 @@ MUTANTS = (
         "the items of a list are read before its cap is looked at",
         "wire/convert.py",
         """        fits(values)
-        # A list""",
+        # Copying the whole""",
         """        if read is None:
             fits(values)
-        # A list""",
+        # Copying the whole""",
         (f"{_CANONICAL}::test_a_list_over_its_cap_is_refused_before_its_items_are_read",),
     ),
     # --- the market ---
