@@ -53,7 +53,7 @@ class Mismatch(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An integer from ``low`` to ``high``, both included. A message with another one is refused with ``code``."""
+    """An integer from ``low`` to ``high``, both included. A message with another value is refused with ``code``."""
 
     low: int
     high: int
@@ -71,7 +71,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A tuple of ``low`` to ``high`` items. A message with another one is refused with ``code``."""
+    """A tuple of ``low`` to ``high`` items. A message with another value is refused with ``code``."""
 
     low: int
     high: int

@@ -94,7 +94,8 @@ def _same(value: Any) -> Any:
 @cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return the function that reads a value of the type ``hint``."""
-    origin, args = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    args = get_args(hint)
     if origin is UnionType and len(args) == 2 and NoneType in args:
         inner = _reader(args[0] if args[1] is NoneType else args[1])
         return lambda value: None if value is None else inner(value)

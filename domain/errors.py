@@ -21,7 +21,7 @@
     │   └── NotFinite
     ├── ExecutionError           a program cannot be run                              (pol.errors)
     │   └── OutOfRange
-    ├── ReplayError              training or replay cannot go on                      (pol.errors)
+    ├── ReplayError              training or replay cannot continue                    (pol.errors)
     │   ├── Stopped          the job has no result there, on any machine
     │   │   └── StepFailed, NotFiniteStep, UpdateFailed, AggregationFailed
     │   └── RangeError, Cancelled
@@ -149,7 +149,7 @@ class Refusal(Expected):
     """
 
     def __init__(self, code: Code, field: str, reason: str, remedy: str = "") -> None:
-        """Keep the code beside the parts."""
+        """Keep the code with the parts."""
         self.code = code
         super().__init__(reason, remedy, field=field)
 

@@ -89,7 +89,8 @@ def to_event(change: Change, number: int) -> Event:
 
 def read_change(cls: Any, event: Attributed) -> Change:
     """Return the change of class ``cls`` in an event; ValueError if its attributes are not the fields of ``cls``."""
-    rest, values = event.attributes, []
+    rest = event.attributes
+    values = []
     for name, hint in _hints(cls):
         size = len(rest) if hint == Counts else _SIZES.get(hint, 1)
         values.append(_read(name, hint, rest[:size]))

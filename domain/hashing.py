@@ -101,7 +101,8 @@ def root_from_path(leaf: bytes, index: int, count: int, path: Sequence[bytes]) -
     if not 0 <= index < count:
         return None
     sides: list[bool] = []  # from the root down: True if the leaf is in the right subtree
-    low, size = index, count
+    low = index
+    size = count
     while size > 1:
         split = _split(size)
         right = low >= split

@@ -1,6 +1,6 @@
 """Places where coins can be and the reasons for which they move, as values that components declare.
 
-Each component that keeps a pot or causes a move declares it in its file ``moves.py`` and lists it in its words.
+Each component that keeps a pot or causes a move declares it in its file ``moves.py`` and lists it in its vocabulary.
 :mod:`domain.vocabulary` collects them. The ledger of the state machine checks each move and refuses one that is not
 declared.
 """

@@ -88,7 +88,8 @@ class Params(Readable):
 
     def for_order(self) -> OrderParams:
         """Return the parameters that an order keeps for its whole life."""
-        legs, proof = self.of(LegsParams), self.of(ProofParams)
+        legs = self.of(LegsParams)
+        proof = self.of(ProofParams)
         return OrderParams(
             accept_base=legs.accept_base,
             accept_rate=legs.accept_rate,

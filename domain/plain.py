@@ -103,7 +103,8 @@ def _enum(kind: type[IntEnum], value: Any) -> IntEnum:
 
 def _tuple_reader(hint: Any, kind: Any) -> Reader:
     """Return the reader of a list; it tests the length before it reads the items."""
-    item, test = _reader(item_of(kind)), own_checker(hint, "")
+    item = _reader(item_of(kind))
+    test = own_checker(hint, "")
     lengths = tuple(mark for mark in split(hint)[1] if isinstance(mark, Length))
     test_length = own_checker(Annotated[(kind, *lengths)], "")
 
@@ -147,7 +148,8 @@ def _record_reader(cls: Any) -> Reader:
     def read_record(value: Any) -> Any:
         if type(value) is cls:
             return value
-        record, readers = _expect(dict, value), _field_readers(cls)
+        record = _expect(dict, value)
+        readers = _field_readers(cls)
         for name in record:
             if name not in readers:
                 raise _refuse("there is no such field", "remove it", name[:KEY_SHOWN])

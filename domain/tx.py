@@ -44,7 +44,7 @@ class SignerInfo:
     """One signer: the public key (may be empty), its address and sequence, and the signature (64 bytes)."""
 
     pub_key: bytes
-    address: str  # derived from pub_key; empty if pub_key is
+    address: str  # derived from pub_key; empty if pub_key is empty
     sequence: int
     signature: bytes
 

@@ -1,6 +1,6 @@
 """Addresses of services: one parser and one way to write them, for all code that reads or shows an address.
 
-An address is ``host:port``. A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets before a
+An address is ``host:port``. A host is a name, an IPv4 address, or an IPv6 address, which is in brackets before a
 port.
 """
 
@@ -57,7 +57,7 @@ def bare(host: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host in the form that stands before a port: an IPv6 address is in brackets."""
+    """Return a host in the form for use before a port: an IPv6 address is in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 

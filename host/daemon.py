@@ -125,7 +125,7 @@ def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> 
 
 
 _YOUNG_MAX = 50_000
-"""Objects made before a search for cycles; the transactions of a block free their objects before so many are made."""
+"""Objects made before a search for cycles; a block's transactions free their objects before that many are made."""
 
 
 def calm_collector() -> None:

@@ -60,10 +60,10 @@ def plain_pieces(path: Path) -> Iterator[bytes]:
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise OSError(EINVAL, "is not a plain file", str(path))
-    left = status.st_size
+    remaining = status.st_size
     with os.fdopen(handle, "rb") as file:
-        while piece := file.read(min(left, _PIECE_BYTES)):
-            left -= len(piece)
+        while piece := file.read(min(remaining, _PIECE_BYTES)):
+            remaining -= len(piece)
             yield piece
 
 

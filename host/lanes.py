@@ -71,7 +71,10 @@ class Lanes(Generic[Lane]):
         is a bug and is logged with its traceback. After both, the action is tried again. ``now`` is in seconds and
         never decreases. ``ended`` is called after each action, on the thread that ran it.
         """
-        self._stop, self._wake, self._expected, self._now = stop, wake, expected, now
+        self._stop = stop
+        self._wake = wake
+        self._expected = expected
+        self._now = now
         self._ended = ended
         self._runs: dict[str, _Run[Lane]] = {}
         self._lock = Lock()
@@ -128,7 +131,8 @@ class Lanes(Generic[Lane]):
             threads.shutdown(wait=True, cancel_futures=True)
 
     def _guarded(self, key: str, work: Task) -> None:
-        outcome, pause = Outcome.FAILED, None
+        outcome = Outcome.FAILED
+        pause = None
         with self._lock:
             self._runs[key].begun = True
         try:
@@ -151,7 +155,8 @@ class Lanes(Generic[Lane]):
             run.failures = run.failures + 1 if failed else 0
             if failed:
                 pause = min(RETRY_SECONDS * 2 ** min(run.failures - 1, 8), RETRY_SECONDS_MAX)
-            run.busy, run.ended = False, self._now()
+            run.busy = False
+            run.ended = self._now()
             run.next_at = run.ended + (PAUSE_SECONDS if pause is None else pause)
         self._ended(run.lane, outcome)
         self._wake.set()

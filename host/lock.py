@@ -90,7 +90,7 @@ _BACKLOG = 8
 def secret_held(
     secret: bytes, purpose: str, refused: Callable[[int], Exception], wait_seconds: float = 2.0
 ) -> Iterator[None]:
-    """Be the only process of this machine that uses ``secret`` for ``purpose``, until the end of the block.
+    """Let no other process of this machine use ``secret`` for ``purpose``, until the end of the block.
 
     The function waits for a holder that is ending. After ``wait_seconds`` it raises ``refused(id)`` with the holder's
     process id, which is 0 if this process cannot see it. On systems other than Linux it does nothing.

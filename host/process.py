@@ -83,7 +83,7 @@ def _popen(
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Tie this process to ``parent`` and turn into ``command``."""
+    """Make this process die with ``parent``, and replace it by ``command``."""
     die_with_parent(parent)
     try:
         os.execvp(command[0], command)  # noqa: S606 - becoming the command is what this is for

@@ -78,7 +78,9 @@ class Records:
         ``form`` (1 or more) changes whenever older records could no longer be read. A ``read_only`` file must exist,
         and is never written.
         """
-        self._path, self._tables, self._codec = path, tuple(tables), codec
+        self._path = path
+        self._tables = tuple(tables)
+        self._codec = codec
         self._lock = RLock()
         self._depth = 0
         if not read_only:

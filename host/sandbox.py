@@ -31,7 +31,8 @@ _RULE_PATH_BENEATH = 1
 _WRITES = 0b1_1111_1111_0011
 _WRITE_FILE = 1 << 1
 # Before that ABI, a readable file can also be emptied.
-_TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3
+_TRUNCATE = 1 << 14
+_TRUNCATE_ABI = 3
 # A flag that asks for the ABI.
 _LANDLOCK_VERSION = 1
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -49,11 +50,11 @@ def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     It contains no secrets and no settings of other programs. The process can import what this process can import, and
     keeps temporary files in ``folder``. Its numeric library has ``threads`` threads, or as many as the owner has set.
     """
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if threads is not None:
-        kept |= {name: str(threads) for name in _THREADS}
+        variables |= {name: str(threads) for name in _THREADS}
     importable = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    return kept | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
+    return variables | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
 
 
 def enter(parent: int, folder: Path, memory_bytes: int) -> Sequence[str]:
@@ -107,7 +108,7 @@ def _held_memory() -> int:
 
 
 def forbid_processes() -> None:
-    """Forbid new processes and threads, once the numeric library has started its own. The kernel exempts root."""
+    """Forbid new processes and threads, after the numeric library has started its own. The kernel exempts root."""
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 

@@ -37,7 +37,8 @@ class BlobStore:
         self._partial = directory / "partial"
         for folder in (self._complete, self._partial):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._quota, self._kept_free = quota, kept_free
+        self._quota = quota
+        self._kept_free = kept_free
         self.owner_quota = quota if owner_quota is None else owner_quota
         self._locks = [RLock() for _ in range(_LOCKS)]
         self._database_lock = Lock()
@@ -157,8 +158,8 @@ class BlobStore:
             if self.sent(blob, owner):
                 return BlobStatus(blob.size, True)
             partial = self._partial / name
-            begun = partial.exists()
-            received = partial.stat().st_size if begun else 0
+            exists = partial.exists()
+            received = partial.stat().st_size if exists else 0
             if offset > received:
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
@@ -168,7 +169,7 @@ class BlobStore:
                 )
             new = data[received - offset :]
             self._reserve(name, blob, owner, received, len(new))
-            if not begun:
+            if not exists:
                 partial.touch(mode=0o600)
             try:
                 with partial.open("ab") as file:
@@ -343,8 +344,8 @@ class BlobStore:
 
     def _free(self, owner: str) -> int:
         """Return the bytes that are free for an owner, without its own quota; the caller holds the database's lock."""
-        kept = max(0, self._kept_free - self._used("")) if owner else 0
-        return self._quota - kept - self._used(None)
+        reserved = max(0, self._kept_free - self._used("")) if owner else 0
+        return self._quota - reserved - self._used(None)
 
     def _reconcile(self) -> None:
         """Make the database agree with the files after a crash that came between writing the two."""

@@ -204,7 +204,8 @@ def _failure(error: grpc.RpcError) -> ClusterError:
     for key, value in call.trailing_metadata() or ():
         if key == _FAILURE_KEY and isinstance(value, bytes):
             return _typed(value)
-    code, details = call.code(), call.details() or ""
+    code = call.code()
+    details = call.details() or ""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         # Cancelled: the connection was closed here, or the server gave the call's slot to another caller.
         return ClusterError(ClusterErrorKind.UNREACHABLE, f"no connection ({details[:200]})", "try again later")
@@ -226,7 +227,8 @@ def _typed(value: bytes) -> ClusterError:
 
 
 def _ref_of(file: BinaryIO) -> t.BlobRef:
-    digest, size = sha256(), 0
+    digest = sha256()
+    size = 0
     file.seek(0)
     while part := file.read(_READ_BYTES):
         digest.update(part)

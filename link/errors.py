@@ -8,7 +8,7 @@ from domain.errors import Expected, printable
 class ClusterErrorKind(StrEnum):
     """The kind of failure, as a stable word for programs. The party at fault decides the gRPC status."""
 
-    BAD_REQUEST = "bad_request"  # a field does not parse or is out of its bounds
+    BAD_REQUEST = "bad_request"  # a field cannot be parsed or is out of its bounds
     TOO_LARGE = "too_large"
     STALE = "stale"  # the envelope's time is too far from the server's
     REPLAYED = "replayed"  # the nonce was used before

@@ -76,7 +76,7 @@ class Sealed:
 
 
 def derive_scalar(secret: bytes, tag: str, *fields: bytes | str) -> bytes:
-    """Return a secret scalar in 1..n-1 (32 bytes) by HMAC-SHA-256, so that a restart repeats it."""
+    """Return a secret scalar in 1..n-1 (32 bytes) by HMAC-SHA-256, which is the same after a restart."""
     message = encode_fields(tag, *fields)
     for counter in range(256):  # a digest is outside the group's order once in 2^127
         digest = hmac.new(secret, message + u32(counter), sha256).digest()

@@ -27,7 +27,9 @@ class ConnectionLimiter:
 
     def __init__(self, port: int, peers: KnownPeers, limits: ServerLimits) -> None:
         """Treat connections as strangers' unless ``peers`` knows their callers."""
-        self._port, self._peers, self._limits = port, peers, limits
+        self._port = port
+        self._peers = peers
+        self._limits = limits
         self._seen: dict[str, None] = {}  # the oldest first
         self._stop = Event()
         self._thread = Thread(target=self._run, name="connection-limiter", daemon=True)

@@ -25,7 +25,7 @@ class ServerLimits:
     # connections are strangers'.
     threads: int = 8  # calls that are processed at the same time
     concurrent: int = 64  # open calls
-    concurrent_per_caller: int = 16  # also on one connection
+    concurrent_per_caller: int = 16  # also the limit per connection
     stranger_threads: int = 2
     strangers: int = 32
     strangers_per_network: int = 8  # /24 of IPv4, /64 of IPv6

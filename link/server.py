@@ -71,7 +71,8 @@ class ClusterServer:
         self._handlers = handlers
         limits = limits or ServerLimits()
         self._gate = gate or Gate(chain_id, sha256(certificate.der).digest())
-        self._calls, self._bytes = Buckets(limits.calls), Buckets(limits.bytes)
+        self._calls = Buckets(limits.calls)
+        self._bytes = Buckets(limits.bytes)
         self._messages = Buckets(limits.messages)
         self._stranger_calls = Buckets(limits.stranger_calls)
         self._stranger_bytes = Buckets(limits.stranger_bytes)

@@ -22,7 +22,8 @@ class ServerSlot:
 
     def __init__(self, slots: "ServerSlots", group: str, cancel: Callable[[], object]) -> None:
         """Count for ``group``; ``cancel`` ends the call if its message has not arrived."""
-        self.group, self.cancel = group, cancel
+        self.group = group
+        self.cancel = cancel
         self.arrived = self.worked_on = self.lost = False
         self._slots = slots
 
@@ -41,7 +42,9 @@ class ServerSlots:
 
     def __init__(self, count: int, share: int, working: int) -> None:
         """Start with all slots free."""
-        self._count, self._share, self._working = count, share, working
+        self._count = count
+        self._share = share
+        self._working = working
         self._held: dict[ServerSlot, None] = {}  # the oldest first
         self._changed = Condition()
 
@@ -95,14 +98,14 @@ class ServerSlots:
 
     def _loser(self, group: str) -> ServerSlot | None:
         """Return the slot that must make room for a call of ``group``; None if there is room."""
-        held = Counter(slot.group for slot in self._held)
-        if held[group] < self._share and len(self._held) < self._count:
+        counts = Counter(slot.group for slot in self._held)
+        if counts[group] < self._share and len(self._held) < self._count:
             return None
         waiting = [slot for slot in self._held if not slot.worked_on]
-        if held[group] < self._share and waiting:
-            held[group] += 1  # count the new call too
-            most = max(held[slot.group] for slot in waiting)
-            return next(slot for slot in waiting if held[slot.group] == most)
+        if counts[group] < self._share and waiting:
+            counts[group] += 1  # count the new call too
+            most = max(counts[slot.group] for slot in waiting)
+            return next(slot for slot in waiting if counts[slot.group] == most)
         own = next((slot for slot in waiting if slot.group == group), None)
         if own is None:
             raise _busy()
@@ -114,7 +117,8 @@ class KnownPeers:
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Remember a connection for ``seconds`` after its last such call."""
-        self._seconds, self._clock = seconds, clock
+        self._seconds = seconds
+        self._clock = clock
         self._callers: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._lock = Lock()
 

@@ -46,7 +46,7 @@ TASKS_MAX = 64
 INDICES_MAX = 4_096
 RESULT_LEAVES_MAX = 16_384  # in one answer; the client asks for further pages
 UPDATES_MAX = SLOTS_MAX
-NAN_BITS = 0x7FC00000  # stands for a loss that is not known yet
+NAN_BITS = 0x7FC00000  # means a loss that is not known yet
 
 Amount = Annotated[int, Range(0, 2**63 - 1)]
 """An amount of bytes, FLOP/s or steps."""

@@ -197,7 +197,8 @@ def _part_reader(hint: Any, field: FieldDescriptor) -> Convert:
 
 
 def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
-    name, item = field.name, item_of(split(hint)[0])
+    name = field.name
+    item = item_of(split(hint)[0])
     if item is None:
         _mismatch(hint, field)
     fits = own_checker(hint, name)

@@ -4,7 +4,6 @@ The view has only the fields that this chain uses. It leaves the parts that most
 sign mode, fee) as bytes, which can be looked up instead of parsed again. Protobuf encodes a part and its bytes alike.
 So bytes are canonical as a ``Tx`` if they are canonical as an :data:`Envelope` and the parts left as bytes are
 canonical. Any other field of a ``Tx`` is an unknown field of the view.
-canonical as a ``Tx``; and whatever else a ``Tx`` may have is an unknown field here.
 """
 
 from typing import Any, Final

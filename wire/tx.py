@@ -56,7 +56,8 @@ _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MA
 _FEES_REMEMBERED = 4096
 _KEYS_REMEMBERED = 65_536
 _MODES_MAX = 16  # sign modes nested in each other, or next to each other
-_make_tx, _make_signer = maker(Tx), maker(Signer)
+_make_tx = maker(Tx)
+_make_signer = maker(Signer)
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
@@ -102,12 +103,13 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         raise Refusal(TX_TOO_LARGE, "tx", f"has {size} bytes", f"send at most {TX_BYTES_MAX}")
     if not raw:
         raise Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction")
-    seen = read(Envelope, raw)
-    if seen is None:
+    envelope = read(Envelope, raw)
+    if envelope is None:
         raise _why_not(raw)
-    body, auth = seen.body, seen.auth_info
+    body = envelope.body
+    auth = envelope.auth_info
     messages, memo = _read_body(body)
-    signer = _read_signer(raw, auth.signer_infos, seen.signatures, simulated)
+    signer = _read_signer(raw, auth.signer_infos, envelope.signatures, simulated)
     fee, gas_limit, payer = _read_fee(auth.fee)
     return _make_tx(
         sha256(raw).digest(),
@@ -136,7 +138,8 @@ def _why_not(raw: bytes) -> Refusal:
         if body.extension_options or body.non_critical_extension_options:
             return _not_supported("body.extension_options", "extension options")
         auth = parse(AuthInfo, parts.auth_info_bytes, "auth_info")
-        infos, signatures = auth.signer_infos, parts.signatures
+        infos = auth.signer_infos
+        signatures = parts.signatures
         _check_nesting(infos)
     except Refusal as refusal:
         return refusal
@@ -180,7 +183,7 @@ def _check_nesting(infos: Any) -> None:
     raise Refusal(
         TX_DECODE,
         "auth_info.signer_infos.mode_info",
-        f"has more than {_MODES_MAX} in or beside each other",
+        f"has more than {_MODES_MAX} sign modes inside or next to each other",
         "sign with SIGN_MODE_DIRECT",
     )
 
@@ -188,7 +191,8 @@ def _check_nesting(infos: Any) -> None:
 def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Signer:
     if len(infos) != 1 or len(signatures) != 1:
         raise _why_not(raw)
-    info, signature = infos[0], signatures[0]
+    info = infos[0]
+    signature = signatures[0]
     mode = info.mode_info
     if mode != _DIRECT and not (simulated and mode in _UNSPECIFIED):
         raise _why_not(raw)

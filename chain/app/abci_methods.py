@@ -40,7 +40,8 @@ class Methods:
         check_block: Callable[[Any], None] = lambda request: None,
     ) -> None:
         """Build the table of methods; ``check_block`` gets each FinalizeBlock first, and may raise to end the node."""
-        self._app, self._check_block = app, check_block
+        self._app = app
+        self._check_block = check_block
         self._answer_query = answer_query
         table: dict[str, Callable[[Any], Any]] = {
             "echo": lambda request: abci.Response(echo=abci.ResponseEcho(message=request.message)),

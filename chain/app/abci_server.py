@@ -100,7 +100,7 @@ class AbciConnection:
 
     def hang_up(self) -> None:
         """Close both directions, so that blocked readers and writers wake up."""
-        with suppress(OSError):  # the peer was faster
+        with suppress(OSError):  # the peer has already closed it
             self.peer.shutdown(socket.SHUT_RDWR)
 
 
@@ -258,7 +258,7 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
     """Return the complete messages of a buffer, the offset of their end, and the error of the next one, if any."""
     frames: list[bytes] = []
     at = 0
-    whole = b""  # the buffer, once a message in it is complete
+    whole = b""  # a copy of the buffer, made when it contains a complete message
     while True:
         # Requests with one transaction have a length of two bytes, so this check usually suffices.
         if at + 1 < len(buffer) and buffer[at] > 0x7F >= buffer[at + 1]:

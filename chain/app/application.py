@@ -137,7 +137,8 @@ class Application:
         self._mempool = Mempool(self._base.reader, self._crypto, rulebook)
         self._ahead = Ahead(self._decode, self._verify)
         # The auction and quotes have a book each, so that blocks never wait for strangers' quotes.
-        self._book, self._quoted = LivingBook(), LivingBook()
+        self._book = LivingBook()
+        self._quoted = LivingBook()
         self._quote_lock = Lock()
         self._simulations = TurnQueue()
         if snapshot.head.block.height:
@@ -190,7 +191,8 @@ class Application:
         if height != self.head.block.height + 1:
             log.error("no proposal for block %d: the last block is %d", height, self.head.block.height)
             return []
-        bytes_left, gas_left = max_bytes, self._block_gas()
+        bytes_left = max_bytes
+        gas_left = self._block_gas()
         first: list[bytes] = []
         duty = self._reveal_duty(proposer)
         if duty is not None:

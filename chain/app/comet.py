@@ -98,7 +98,8 @@ class CometProcess:
             "--abci",
             "socket",
         ]
-        self._home, self._log_path = home, log_path
+        self._home = home
+        self._log_path = log_path
         self._policy = policy or RestartPolicy()
         self._on_start = on_start
         self._stopping = Event()

@@ -73,7 +73,8 @@ class NodeKeys:
 
 def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
     """Make the keys of the validator and the node; HomeError if there are some. ``seed`` is for tests only."""
-    config, data = comet_home / "config", comet_home / "data"
+    config = comet_home / "config"
+    data = comet_home / "data"
     if (config / "priv_validator_key.json").exists():
         raise HomeError(
             f"{comet_home} already has a validator key",
@@ -108,7 +109,8 @@ def read_keys(comet_home: Path) -> NodeKeys:
     try:
         cons = json.loads((config / "priv_validator_key.json").read_bytes())["pub_key"]["value"]
         node = json.loads((config / "node_key.json").read_bytes())["priv_key"]["value"]
-        cons_key, node_key = base64.b64decode(cons), base64.b64decode(node)[32:]
+        cons_key = base64.b64decode(cons)
+        node_key = base64.b64decode(node)[32:]
     except FileNotFoundError:
         raise HomeError(f"{comet_home} has no keys", "run `assay node init` first") from None
     except (KeyError, TypeError, ValueError):

@@ -221,7 +221,9 @@ class CometLog:
         self._on_trouble = on_trouble
         if process.stdout is None:
             raise ValueError("the process does not write into a pipe")
-        self._pipe, self._path, self._home = process.stdout, path, home
+        self._pipe = process.stdout
+        self._path = path
+        self._home = home
         self._logged: set[str] = set()
         self._end_reason: CometTrouble | None = None
         self._last_words = ""

@@ -69,12 +69,14 @@ class CometView:
 
     def __init__(self, rpc_url: str, timeout: float = LOOK_SECONDS) -> None:
         """Store the address; calls are made later."""
-        self._url, self._timeout = rpc_url, timeout
+        self._url = rpc_url
+        self._timeout = timeout
 
     def standing(self) -> CometStanding | None:
         """Return CometBFT's report about itself, or None if it does not answer."""
         try:
-            status, net = self._ask("status"), self._ask("net_info")
+            status = self._ask("status")
+            net = self._ask("net_info")
             pool = self._ask("num_unconfirmed_txs")
             sync = status["sync_info"]
             return CometStanding(
@@ -136,7 +138,7 @@ class CometView:
 
     def _ask(self, method: str) -> Any:
         with requests.Session() as session:
-            session.trust_env = False  # it is on this machine: no proxy
+            session.trust_env = False  # CometBFT is on this machine, so no proxy is used
             return session.get(f"{self._url}/{method}", timeout=self._timeout).json()["result"]
 
 
@@ -176,7 +178,7 @@ class CometBroadcaster:
         session: requests.Session | None = getattr(self._threads, "session", None)
         if session is None:
             session = self._threads.session = requests.Session()
-            session.trust_env = False  # it is on this machine: no proxy
+            session.trust_env = False  # CometBFT is on this machine, so no proxy is used
         return session
 
 

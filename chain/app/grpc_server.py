@@ -49,7 +49,6 @@ class GrpcServer:
 
         A call occupies a thread from its first byte on, and its client may set no deadline. So calls whose request
         never arrives end with their connection.
-        is the deadline of calls whose request never comes.
         """
         age = int(connection_seconds_max * 1000)
         table = {**build_table(app, broadcaster), _HEALTH: lambda _: _SERVING}

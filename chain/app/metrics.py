@@ -180,8 +180,11 @@ class NodeLook:
         waiting: Callable[[], int] | None = None,
     ) -> None:
         """Read from these objects; a solo node has no ``comet``, and ``waiting`` returns the size of its mempool."""
-        self._meters, self._app, self._storage = meters, app, storage
-        self._comet, self._waiting = comet, waiting
+        self._meters = meters
+        self._app = app
+        self._storage = storage
+        self._comet = comet
+        self._waiting = waiting
         self._orders = OrderCounts(app)
         self._keys_at = -KEYS_SECONDS
         self._answered = time.monotonic()
@@ -189,7 +192,8 @@ class NodeLook:
 
     def look(self) -> None:
         """Set the metrics that are only read."""
-        show, head = self._meters.show, self._app.head.block
+        show = self._meters.show
+        head = self._app.head.block
         show(DISK_FREE, shutil.disk_usage(self._storage.path).free)
         self._read_comet()
         if not self._app.started.is_set():
@@ -233,7 +237,8 @@ class NodeLook:
         return standing
 
     def _read_comet(self) -> None:
-        show, standing = self._meters.show, self._standing()
+        show = self._meters.show
+        standing = self._standing()
         if self._comet is not None:
             show(COMET_UP, standing is not None)
         if standing is not None:

@@ -150,7 +150,8 @@ class _Node:
         self.stack = stack
         _check_protobuf()
         self.ready_callback = ready_callback
-        self.comet_pid, self.comet_id = 0, ""
+        self.comet_pid = 0
+        self.comet_id = ""
         self.stop = Event()
         self.genesis, self.genesis_time_ns = read_genesis(genesis_path(config.home))
         self.socket_path = config.socket_path or default_socket_path(config.home)
@@ -187,7 +188,8 @@ class _Node:
 
     def _check_genesis(self) -> None:
         """Raise HomeError if store and genesis file are of different chains, or no chain can start from the file."""
-        path, head = genesis_path(self.config.home), self.app.head
+        path = genesis_path(self.config.home)
+        head = self.app.head
         if head.block.height == 0:
             try:
                 check_genesis(self.genesis, self.genesis_time_ns)
@@ -226,7 +228,8 @@ class _Node:
         # A solo node does not need their HTTP client.
         from chain.app.comet_rpc import CometBroadcaster, CometView
 
-        managed, home = self.config.consensus is Consensus.MANAGED, comet_home(self.config.home)
+        managed = self.config.consensus is Consensus.MANAGED
+        home = comet_home(self.config.home)
         if managed:
             self.comet_id = read_keys(home).node_id
             set_comet_ports(home, self.config.rpc_port, self.config.comet_metrics_port)

@@ -1,4 +1,4 @@
-"""The check that one node only signs with a consensus key: it compares this home's signatures with the chain's.
+"""The check that only one node signs with a consensus key: it compares this home's signatures with the chain's.
 
 CometBFT keeps its last signature in ``priv_validator_state.json``, and signs nothing older. A copy of a home has an old
 state, so both nodes sign, and neither knows of the other. Four checks find that:
@@ -11,8 +11,8 @@ state, so both nodes sign, and neither knows of the other. Four checks find that
   its key made there. CometBFT reports votes for two blocks, and this module finds other signatures in commits.
 - The chain's evidence names a validator that voted twice.
 
-A node that has just started ends, because a copy is what has just started. A node that has run for long continues,
-because only one of the two should end. It records the problem in its home, where ``assay status`` reads it.
+A node that has just started ends, because the copy starts later than the original. A node that has run for long
+continues, because only one of the two should end. It records the problem in its home, where ``assay status`` reads it.
 
 CometBFT's own ``double_sign_check_height`` does not help, because it takes a validator's own votes before a restart for
 those of another node. So an honest validator would have to wait until the chain has made that many blocks without it.
@@ -118,7 +118,7 @@ def in_use(pid: int) -> HomeError:
 
 @contextmanager
 def key_held(comet_home: Path) -> Iterator[None]:
-    """Be the only node of this machine that signs with the home's consensus key; HomeError if another node does."""
+    """Let no other node of this machine sign with the home's consensus key; HomeError if another node does."""
     secret = read_secret(comet_home)
     with held(_lock_path(comet_home), in_use), secret_held(secret, PURPOSE, in_use):
         yield
@@ -148,8 +148,8 @@ def trouble_path(comet_home: Path) -> Path:
 def read_trouble(comet_home: Path) -> SignedTwice | None:
     """Return the finding since the node's start, or None."""
     try:
-        found = json.loads(trouble_path(comet_home).read_bytes())
-        return SignedTwice(text=str(found["text"]), height=int(found["height"]), ended=bool(found["ended"]))
+        record = json.loads(trouble_path(comet_home).read_bytes())
+        return SignedTwice(text=str(record["text"]), height=int(record["height"]), ended=bool(record["ended"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -164,8 +164,10 @@ class SigningCheck:
         end: Callable[[HomeError], None] = lambda error: None,
     ) -> None:
         """Delete an earlier finding; HomeError if that finding ended the node. ``end`` ends this node."""
-        self._home, self._end = comet_home, end
-        path, before = trouble_path(comet_home), read_trouble(comet_home)
+        self._home = comet_home
+        self._end = end
+        path = trouble_path(comet_home)
+        before = read_trouble(comet_home)
         if before is not None and before.ended:
             raise HomeError(before.text, f"{END_ONE}; then delete {path}, and this node starts again")
         self._blocks = 0
@@ -206,8 +208,8 @@ class SigningCheck:
 
     def troubles(self) -> list[str]:
         """Return the finding since the start as text, if there is one."""
-        found = read_trouble(self._home)
-        return [found.text] if found else []
+        trouble = read_trouble(self._home)
+        return [trouble.text] if trouble else []
 
     def compare(self, view: "CometView") -> None:
         """Compare a vote of this home with the chain's vote at the same height and round."""

@@ -137,8 +137,8 @@ class VerifierProcess:
         to_come = len(self._asked)
         try:
             while self._asked and len(self._asked) == to_come:
-                left = deadline - monotonic()
-                if left <= 0 or not self._arrived.poll(1000 * left):
+                remaining = deadline - monotonic()
+                if remaining <= 0 or not self._arrived.poll(1000 * remaining):
                     raise TimeoutError(f"no answer in {self._answer_seconds} s")
                 self._receive(valid)
         except (OSError, ValueError) as error:

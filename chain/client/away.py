@@ -28,7 +28,9 @@ class WatchedNode:
     def __init__(self, address: str, stop: Event, note: Callable[[str], None]) -> None:
         """Start with ``away`` as True, because the node has not answered yet. Waits end at ``stop``."""
         self.away = True
-        self._address, self._stop, self._note = address, stop, note
+        self._address = address
+        self._stop = stop
+        self._note = note
         self._reported = False
 
     def lost(self, error: ChainError) -> None:

@@ -73,7 +73,8 @@ class Channel:
             return method
 
     def _translate(self, path: str, error: Any) -> ChainError:
-        status, details = error.code(), error.details() or ""
+        status = error.code()
+        details = error.details() or ""
         refusal = read_code(error.trailing_metadata() or ())
         if status is grpc.StatusCode.UNAVAILABLE:
             if refusal is not None:

@@ -40,7 +40,8 @@ class ClockCheck:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """Use these clocks."""
-        self._now, self._steady = now, steady
+        self._now = now
+        self._steady = steady
         self._first: _Seen | None = None
         self.problem = ""
         """The problem of the clock as text; empty if the clock is right, or nothing is known."""
@@ -58,7 +59,8 @@ class ClockCheck:
             self._first = None
             self.problem = f"the clock of this machine is {_words(-age)} behind the chain's last block"
         elif age <= TOLERANCE_SECONDS:
-            self._first, self.problem = None, ""
+            self._first = None
+            self.problem = ""
         elif self._first is None or self._runs_faster(seen):
             self._first = seen
         elif seen.height >= self._first.height + SHOWN_BLOCKS:

@@ -83,7 +83,8 @@ class TxSender:
         self._gas_price = gas_price_millionths
         self._denom = denom
         self._timeout_blocks = timeout_blocks
-        self._patience, self._note = patience, note
+        self._patience = patience
+        self._note = note
         self._account: _Account | None = None
         self._lock = RLock()
 
@@ -198,7 +199,10 @@ class TxSender:
         taken = False  # the mempool has the transaction
         lost = False  # the mempool may have it, because an answer was lost
         refused: TxRefused | None = None
-        pause, height, offered, moved = _FIRST_PAUSE, 0, 0, time.monotonic()
+        pause = _FIRST_PAUSE
+        height = 0
+        offered = 0
+        moved = time.monotonic()
         reported = False
         while time.monotonic() - moved < self._patience:
             if not reported and time.monotonic() - moved > _LONG_SECONDS:
@@ -230,11 +234,14 @@ class TxSender:
                 if now >= timeout_height:
                     raise refused if refused and not lost else TxExpired(tx_hash, timeout_height)
                 if now > height:
-                    height, moved = now, time.monotonic()
+                    height = now
+                    moved = time.monotonic()
                 offered = offered or now
                 if taken and now >= offered + _BLOCKS_BEFORE_OFFERING_AGAIN:
                     # A killed node loses its mempool; another node may have the transaction in its cache.
-                    taken, lost, offered = False, True, 0
+                    taken = False
+                    lost = True
+                    offered = 0
             time.sleep(pause * random.uniform(0.5, 1.0))  # so that two senders with one key get out of step
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         if refused and not lost:

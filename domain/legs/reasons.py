@@ -18,8 +18,8 @@ class LegEnd(IntEnum):
     DECLINED_NOT_FINITE = 5  # a trial gives a value that is not finite
     STOPPED_BY_JOB = 6  # the job stopped; its work up to the stop is done and paid
     DECLINED_NO_CAPACITY = 10_010  # the validator has no free capacity; its bid closes
-    NOT_ACCEPTED = 10_011  # accept deadline missed
-    NO_PROGRESS = 10_012  # progress deadline missed
+    NOT_ACCEPTED = 10_011  # the validator missed the accept deadline
+    NO_PROGRESS = 10_012  # the validator missed the progress deadline
     STOPPED_BY_VALIDATOR = 10_013  # the validator gave the leg up
     WRONG_ROUND = 10_014  # a panel ruled against a place for which the validator is responsible
     WRONG_SHARE = 10_015  # a panel ruled against a place for which only the provider is responsible

@@ -156,8 +156,8 @@ class Ruling(IntEnum):
     """A panel's decision about a place."""
 
     OPEN = 1
-    RIGHT = 2  # for the chain's root
-    WRONG = 3  # against it
+    RIGHT = 2  # the panel ruled for the chain's root
+    WRONG = 3  # the panel ruled against the chain's root
     UNDECIDED = 4  # the panel could not decide
 
 

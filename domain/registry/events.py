@@ -9,7 +9,7 @@ from domain.registry.records import Capability
 
 @dataclass(frozen=True, slots=True)
 class EndpointSet(Change):
-    """A validator published where its cluster service listens."""
+    """A validator published the address and certificate of its cluster service."""
 
     KIND: ClassVar[str] = "validator.endpoint"
     operator: str
@@ -19,7 +19,7 @@ class EndpointSet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeySet(Change):
-    """A validator registered a beacon key, which is valid from height ``counts_from`` on; until then the old key is.
+    """A validator registered a beacon key, valid from height ``counts_from`` on; the old key is valid until then.
 
     ``dropped`` are keys that were to become valid later and now will not.
     """

@@ -32,7 +32,7 @@ class MsgSetEndpoint(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgSetBeaconKey(Message):
-    """Register a new beacon key. It is valid after ``beacon_delay`` blocks; until then the old key is."""
+    """Register a new beacon key. It is valid after ``beacon_delay`` blocks; the old key is valid until then."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgSetBeaconKey"
     SIGNER: ClassVar[str] = "operator"

@@ -50,7 +50,7 @@ class Validator:
     orders_settled: Count
     legs_failed: Count
     audits_answered: Count  # number of seats whose answers all equal the ruling or concern undecided places
-    audits_missed: Count  # stages in which it was silent
+    audits_missed: Count  # number of stages in which it was silent
     # Sorted by height: the key in force, and the next one.
     beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
     # Its promise as an auditor: FLOP/s of exact work, and bytes/s. Each stage in which it is silent halves both.

@@ -465,7 +465,7 @@ def test_many_sign_modes_have_one_code_without_a_look_at_each(auth: bytes) -> No
     assert len(AuthInfo.FromString(auth).signer_infos) in (1, 17)
     parts = TxRaw.FromString(built())
     parts.auth_info_bytes = auth
-    with pytest.raises(Refusal, match="has more than 16 in or beside each other") as refused:
+    with pytest.raises(Refusal, match="has more than 16 sign modes inside or next to each other") as refused:
         decode_tx(parts.SerializeToString())
     assert refused.value.code.name == "tx_decode"
 
