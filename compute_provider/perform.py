@@ -162,7 +162,9 @@ class Performer:
                 return self._poll()
             case do.Glance():
                 self._glance()
-                self._top_up()
+                # One that is not in the cluster yet sees to its bond when it joins.
+                if self.known is not None and self.known.validator == self._config.validator:
+                    self._top_up()
                 return ActionResult(pause=self._config.chain_seconds)
             case do.Watch():
                 return ActionResult(tuple(self._watch()), pause=self._watch_seconds())

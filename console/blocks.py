@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import ConsoleError, NotThere
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.known import NodeSnapshot
 from console.node import ConsoleNode, Sent, show_message
 from console.rows import PageQuery, event_row

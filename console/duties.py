@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.story import LegStory, OrderStory, RoundStory
-from console.words import round_number
 from domain.market.records import OrderState
 from domain.proof.records import ShareState
 
@@ -24,10 +23,6 @@ def duties_of(story: OrderStory, address: str) -> Iterator[tuple[str, int]]:
         yield from _of_seat(story, round, address)
 
 
-def _round(number: int, story: OrderStory) -> str:
-    return f"round {round_number(number)} of {story.order.terms.rounds}"
-
-
 def _of_consumer(story: OrderStory, current: LegStory) -> Iterator[tuple[str, int]]:
     if story.state is OrderState.MATCHED:
         yield "deliver the job's files", current.accept_deadline
@@ -39,7 +34,7 @@ def _of_winner(story: OrderStory, current: LegStory) -> Iterator[tuple[str, int]
     if story.state is OrderState.MATCHED:
         yield "accept or decline", current.accept_deadline
     if story.state is OrderState.RUNNING:
-        yield f"close {_round(current.open_round, story)}", current.progress_deadline
+        yield f"close round {current.open_round}", current.progress_deadline
 
 
 def _of_provider(story: OrderStory, current: LegStory, address: str) -> Iterator[tuple[str, int]]:
@@ -47,7 +42,7 @@ def _of_provider(story: OrderStory, current: LegStory, address: str) -> Iterator
     for share in training.shares.values() if training else ():
         stands = share.state is ShareState.COMMITTED and not share.skipped
         if share.provider == address and stands:
-            what = f"show what is asked of slot {share.slot} in {_round(current.open_round, story)}"
+            what = f"show what is asked of slot {share.slot} in round {current.open_round}"
             yield what, current.progress_deadline
 
 
@@ -59,9 +54,9 @@ def _of_seat(story: OrderStory, round: RoundStory, address: str) -> Iterator[tup
         if (seat.validator, seat.stage) != (address, stage.number):
             continue
         if not seat.committed:
-            yield f"recompute {_round(round.number, story)}, and commit", stage.commits_end
+            yield f"recompute round {round.number}, and commit", stage.commits_end
         elif not seat.revealed:
-            yield f"show the answers on {_round(round.number, story)}", stage.reveals_end
+            yield f"show the answers on round {round.number}", stage.reveals_end
 
 
 def work_of(story: OrderStory, address: str) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,8 @@ from chain.client.away import closed_at, is_away
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from console.comet import CONNECT_SECONDS, Comet
-from console.index import BlockRow, Gap
+from console.index.records import BlockRow
+from console.index.writing import Gap
 from console.known import BLOCKS_SHOWN, NodeState
 from domain.codec import encode
 from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from consumer.errors import ConsumerError
 from consumer.jobs import recall
 from pol.job.document import DOCUMENT

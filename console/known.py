@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Final
 
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from domain.market.records import Bid
 from domain.node.params import NodeParams
 from domain.node.queries import StatusResponse

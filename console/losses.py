@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from console import words
 from console.errors import NotThere
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.order import points_of
 from console.rows import PageQuery
 from console.story import OrderStory

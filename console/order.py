@@ -7,7 +7,7 @@ from typing import Any, Final
 from console import words
 from console.costs import cost_of
 from console.flows import FlowAccount, bonds_of, deposit_of, draw
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.rows import PageQuery, condition_bars, event_row, is_loud
 from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import LegStory, OrderStory, RoundStory, ShareStory
@@ -216,10 +216,10 @@ class OrderPage:
         if story.state is OrderState.MATCHED:
             return f"{name} has it, receives the job's files and tries the job before it accepts."
         waiting = current.closed - current.verified
-        behind = f"; {waiting} closed and not verified yet" if waiting else ""
         if story.state is OrderState.RUNNING:
-            number = words.round_number(current.open_round)
-            return f"Round {number} of {terms.rounds} is trained by the providers of {name}{behind}."
+            so_far = f"{current.closed} of {terms.rounds} rounds are closed"
+            behind = f", {waiting} of them not verified yet" if waiting else ""
+            return f"Round {current.open_round} is trained by the providers of {name}; {so_far}{behind}."
         if current.settles_at:
             return "All rounds are verified; it settles when its consumer has had time to fetch the result."
         return f"All rounds are closed; {waiting} of {current.length} wait for auditors and windows."

@@ -14,7 +14,7 @@ from console.blocks import show_block, show_blocks, show_transaction
 from console.duties import duties_of, work_of
 from console.errors import ConsoleError, NotThere
 from console.find import find
-from console.index import EARNINGS, OrderRow
+from console.index.records import EARNINGS, OrderRow
 from console.known import BLOCKS_SHOWN, NodeSnapshot, NodeState
 from console.losses import csv_lines, read_orders, show_losses
 from console.node import ConsoleNode

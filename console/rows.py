@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from console import words
 from console.costs import cost_of
-from console.index import EventIndex, OrderRow
+from console.index.records import OrderRow
+from console.index.writing import EventIndex
 from domain.events import Change
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -129,12 +130,12 @@ def _detail(change: Change | None) -> str:
 def _where(change: Change | None) -> str:
     key = getattr(change, "share", None) or getattr(change, "round", None)
     if isinstance(change, PaymentMade):
-        return f"round {words.round_number(change.round)}" if change.round >= 0 else ""
+        return f"round {change.round}" if change.round >= 0 else ""
     if isinstance(key, ShareKey):
         again = f", issue {key.issue}" if key.issue > 1 else ""
-        return f"round {words.round_number(key.round)}, slot {key.slot}{again}"
+        return f"round {key.round}, slot {key.slot}{again}"
     if isinstance(key, RoundKey):
-        return f"round {words.round_number(key.round)}"
+        return f"round {key.round}"
     return ""
 
 

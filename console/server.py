@@ -33,7 +33,7 @@ from console import words
 from console.connections import ConsoleConnection
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.known import NodeState
 from console.node import ConsoleNode
 from console.pages import ROWS_SHOWN, ConsolePages
@@ -439,7 +439,6 @@ def _templates() -> Environment:
         "share_reason": words.share_reason,
         "leg_end": words.leg_end,
         "close_reason": words.close_reason,
-        "round_number": words.round_number,
         "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
     }
     made.globals |= {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console import words
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.story import LegStory, OrderStory, PlaceStory, RoundStory, SeatStory, ShareStory
 from console.traces import Replayed, ShareTrace, first_difference
 from domain.keys import ShareKey
@@ -52,9 +52,9 @@ class ShareView:
         return self.story.drawn if self.story is not None else ()
 
     def steps(self, segment: int) -> tuple[int, int]:
-        """Return the first and the last step of a segment, counted from 1."""
-        before = first_step(self.terms, self.key.round) + segment * self.terms.segment_steps
-        return before + 1, before + self.terms.segment_steps
+        """Return the first and the last step of a segment, counted from 0 like everywhere."""
+        first = first_step(self.terms, self.key.round) + segment * self.terms.segment_steps
+        return first, first + self.terms.segment_steps - 1
 
     def places(self) -> dict[int, tuple[int, PlaceStory]]:
         """Return the places of panels in it by segment (n: the update), with their numbers in the panel."""

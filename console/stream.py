@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 
-from console.index import order_of
+from console.index.records import order_of
 from console.known import NodeState
 from domain.vocabulary import read_event
 

@@ -1,10 +1,8 @@
 """What an order waits for, in the words of commands and of the library, made of its story."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from console.story import LegStory, OrderStory, RoundStory
-from console.words import round_number
 from consumer.waiting import (
     NO_ROOM,
     Waiting,
@@ -26,7 +24,7 @@ from domain.proof.records import Ruling, ShareState
 def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiting | None:
     """Return what an order waits for at ``now`` on the chain's clock; None where it is closed.
 
-    ``name`` says who an operator is. Rounds are counted from 1, as pages do.
+    ``name`` says who an operator is.
     """
     order, leg, asker = story.order, story.current, Asker.SHELL
     if story.state is OrderState.CLOSED:
@@ -40,7 +38,7 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
         return for_acceptance(name(leg.validator), leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
     closed = [found for found in leg.rounds.values() if found.closed_height]
     if story.state is OrderState.RUNNING:
-        found = for_round(
+        return for_round(
             leg.open_round,
             _handed_in(leg),
             leg.slots,
@@ -49,21 +47,14 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
             now,
             count_rounds(leg.closed, leg.verified, order.terms.rounds),
         )
-        return replace(found, what=f"{_round(leg.open_round, story)} to close")
     waiting = [found for found in closed if not found.verified_height and not found.void]
     if not waiting:
         return for_settlement(leg.settles_at, now, asker.fetch(order.id))
     first = min(waiting, key=lambda found: found.number)
     if first.panel_over or _is_decided(first):
-        found = for_window(first.number, first.closed_at, first.window_ends, now)
-        return replace(found, what=f"the window of {_round(first.number, story)}")
+        return for_window(first.number, first.closed_at, first.window_ends, now)
     detail, until = _panel(first)
-    found = for_panel(first.number, detail, first.closed_at, until, now)
-    return replace(found, what=f"the panel of {_round(first.number, story)}")
-
-
-def _round(number: int, story: OrderStory) -> str:
-    return f"round {round_number(number)} of {story.order.terms.rounds}"
+    return for_panel(first.number, detail, first.closed_at, until, now)
 
 
 def _handed_in(leg: LegStory) -> int:

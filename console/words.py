@@ -66,11 +66,6 @@ def price(uassay_per_pflop: int) -> str:
     return f"{assay(uassay_per_pflop)}/PFLOP"
 
 
-def round_number(number: int) -> int:
-    """Return the number of a round as pages count: from 1, where the chain and commands count from 0."""
-    return number + 1
-
-
 def duration(seconds: float) -> str:
     """Write a span of time: 4.2 s, 90 s, 15 min, 5.5 h, 12.3 days."""
     if seconds < 10:

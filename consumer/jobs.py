@@ -70,10 +70,22 @@ def write_result(state: State, path: Path) -> bytes:
     try:
         if path.is_dir():
             raise IsADirectoryError(EISDIR, strerror(EISDIR))
+        if path.is_file() and not _may_be_replaced(path):
+            raise ConsumerError(
+                f"{path} is there, and is not a file of safetensors, as a result is",
+                "name another file with -o, as model.safetensors",
+            )
         write_durably(path, hashed(), mode=0o666)
     except OSError as error:
         raise ConsumerError(f"{path} cannot be written ({error.strerror})", "name another file with -o") from None
     return digest.digest()
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Return whether a file is empty or an earlier result: safetensors begin with a length, and then an object."""
+    with path.open("rb") as file:
+        head = file.read(9)
+    return not head or head[8:] == b"{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +98,21 @@ class OrderNote:
     key: str
     # Number of the first event that may be about it.
     since: int = 1
+    # Name of the job, which only its document has.
+    name: str = ""
 
 
 def remember(home: Path, note: OrderNote) -> None:
     """Write the note; ConsumerError where it cannot be kept: the order is on chain all the same."""
     folder = home / "orders"
-    text = json.dumps({"job": str(note.job.resolve()), "key": note.key, "since": note.since})
+    text = json.dumps(
+        {
+            "job": str(note.job.resolve()),
+            "key": note.key,
+            "since": note.since,
+            "name": note.name,
+        }
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_durably(folder / f"{note.order_id.hex()}.json", text.encode())
@@ -103,11 +124,12 @@ def remember(home: Path, note: OrderNote) -> None:
 
 
 def job_name(home: Path, order_id: bytes) -> str:
-    """Return the name of an order's job, its directory's; empty where this machine did not order it."""
+    """Return the name of an order's job, or of its directory if the note has none; "" if this home did not order it."""
     try:
-        return recall(home, order_id).job.name
+        note = recall(home, order_id)
     except ConsumerError:
         return ""
+    return note.name or note.job.name
 
 
 def recall(home: Path, order_id: bytes) -> OrderNote:
@@ -120,6 +142,7 @@ def recall(home: Path, order_id: bytes) -> OrderNote:
             job=Path(fields["job"]),
             key=str(fields["key"]),
             since=int(fields.get("since", 1)),
+            name=str(fields.get("name", "")),
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         raise ConsumerError(

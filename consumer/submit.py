@@ -395,7 +395,16 @@ def place_order(
     since = client.query(EventsRequest(1, 1)).next
 
     def remember_order(order_id: bytes) -> None:
-        remember(home, OrderNote(order_id=order_id, job=directory, key=key.address, since=since))
+        remember(
+            home,
+            OrderNote(
+                order_id=order_id,
+                job=directory,
+                key=key.address,
+                since=since,
+                name=job.document.name,
+            ),
+        )
         sending(order_id)
 
     submitted = submit(client, sender, key, job, request, remember_order)

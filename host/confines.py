@@ -40,7 +40,7 @@ class Confines:
         if self.cpu_time is not None and self.cpu_time < self.allowed:
             limits.append(f"CPU time of {self.cpu_time:.3g} processors by cgroup")
         if 0 < self.threads < self.allowed:
-            limits.append(f"{self.threads} threads by {_THREADS}")
+            limits.append(f"{self.threads} thread{'s' if self.threads > 1 else ''} by {_THREADS}")
         if self.is_memory_limited:
             limits.append(f"{self.memory / 2**30:.3g} GiB of memory by cgroup")
         return ", ".join(limits)

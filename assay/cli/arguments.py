@@ -56,8 +56,13 @@ class Bounded(click.ParamType[int]):
         except ValueError as error:
             self.fail(f"{value} is not {error}", param, ctx)
         if not self.low <= number <= self.high:
-            self.fail(f"{value} is out of bounds; give {self.low} to {self.high}", param, ctx)
+            low, high = self.written(self.low), self.written(self.high)
+            self.fail(f"{value} is out of bounds; give {low} to {high}", param, ctx)
         return number
+
+    def written(self, number: int) -> str:
+        """Return a bound as it is typed."""
+        return str(number)
 
 
 class Amount(Bounded):
@@ -111,6 +116,11 @@ class Duration(Bounded):
         if not _DIGITS.fullmatch(digits):
             raise ValueError("a duration; write 90s, 15m, 2h or 7d")
         return int(digits) * _SECONDS[unit]
+
+    def written(self, number: int) -> str:
+        """Return seconds in the largest unit that divides them."""
+        unit = next(unit for unit in reversed(_SECONDS) if number % _SECONDS[unit] == 0)
+        return f"{number // _SECONDS[unit]}{unit}"
 
 
 class ByteSize(Bounded):

@@ -190,7 +190,7 @@ def idle_validator(seen: Seen) -> str:
         )
     bids, price = counted(len(standing), "bid"), money(min(bid.offer.price for bid in standing))
     return (
-        f"it waits for an order since height {since:,}, with {bids} from {price} per PFLOP and"
+        f"it waits for an order, with {bids} from {price} per PFLOP, the oldest of height {since:,}, and"
         f" {counted(len(measured), 'provider')}: a lower price wins more (assay bid change)"
     )
 

@@ -1,9 +1,11 @@
 """``assay job``."""
 
+import shutil
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,7 +99,9 @@ def build(
         raise CliError(f"a job comes from a FILE or from --hf, and {both}", "give one of them")
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
         raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
-    with stages(context.output) as tell, _folder(to):
+    warnings: list[str] = []
+    with stages(context.output) as shown, _folder(to):
+        tell = _noting_warnings(shown, warnings)
         build_job = _builder(tell)
         if file is None:
             job = build_job(spec_of(tuning, tell), to, tell, resume, check)
@@ -105,21 +109,37 @@ def build(
             refuse_without_model(tuning)
             with _errors_of(file):
                 job = build_job(file, to, tell, resume, check)
-    _show(context, job, to, options)
+    _show(context, job, to, options, {"warnings": warnings})
     keep_for_good()  # the process ends, which would look at every module and model once more
+
+
+def _noting_warnings(tell: Callable[[str], None], warnings: list[str]) -> Callable[[str], None]:
+    """Return what tells as before, and keeps what is a warning for the result."""
+    from pol.capture.reports.notes import WARNING
+
+    def told(text: str) -> None:
+        if text.startswith(WARNING):
+            warnings.append(text.removeprefix(WARNING))
+        tell(text)
+
+    return told
 
 
 @contextmanager
 def _folder(to: Path) -> Iterator[None]:
-    """Make the folder before a minute's work for it, and take it away if nothing came of that."""
-    is_new = not to.exists()
+    """Make the folder before a minute's work for it, and take it away if no whole job came of that."""
+    was_there = to.exists()
+    is_new = not was_there or not any(to.iterdir())
     to.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    finally:
+    except BaseException:
         if is_new:
-            with suppress(OSError):  # as it is no more empty
-                to.rmdir()
+            # A part of a job in it would keep the next build out.
+            shutil.rmtree(to, ignore_errors=True)
+            if was_there:
+                to.mkdir(exist_ok=True)
+        raise
 
 
 @command.command(
@@ -176,7 +196,7 @@ def run(
         task = bar.add_task("training", total=steps)
 
         def stepped(round: int, slot: int, _step: int, loss: float) -> None:
-            text = f"round {round} of {wanted}, slot {slot} loss {loss:.4f}"
+            text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
         done = run_locally(directory, wanted, backend, stepped, to, keep_states)
@@ -187,11 +207,23 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
     from pol.replay.replay import RUN_FOLDER
 
     names = [name for name in done.after if name != "majority_baseline"]
+    losses = job.document.metrics
     rows: list[tuple[object, ...]] = [
-        ("-", "-", *(f"{done.before[name]:.4f}" for name in names)),
-        *((r.round, f"{r.loss:.4f}", *(f"{r.metrics[name]:.4f}" for name in names)) for r in done.rounds),
+        ("-", *("-" for _ in losses), *(f"{done.before[name]:.4f}" for name in names)),
+        *(
+            (
+                r.round,
+                *(f"{loss:.4f}" for loss in r.losses.values()),
+                *(f"{r.metrics[name]:.4f}" for name in names),
+            )
+            for r in done.rounds
+        ),
     ]
-    columns = ("after round", "training loss", *(f"{name} (holdout)" for name in names))
+    columns = (
+        "after round",
+        *(f"training {name}" for name in losses),
+        *(f"{name} (holdout)" for name in names),
+    )
     baseline = done.after.get("majority_baseline")
     context.output.result(
         {
@@ -199,7 +231,13 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
             "before": done.before,
             "after": done.after,
             "rounds": [
-                {"round": r.round, "loss": r.loss, "state_root": r.state_root, **r.metrics} for r in done.rounds
+                {
+                    "round": r.round,
+                    "training": r.losses,
+                    "state_root": r.state_root,
+                    **r.metrics,
+                }
+                for r in done.rounds
             ],
             "model": str(done.model),
             "training": str(done.training),
@@ -217,7 +255,13 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
     )
 
 
-def _show(context: CommandContext, job: "Job", directory: Path, network: dict[str, Any]) -> None:
+def _show(
+    context: CommandContext,
+    job: "Job",
+    directory: Path,
+    network: dict[str, Any],
+    others: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     from pol.job.document import order_terms
     from pol.local.inspect import inspect_job
 
@@ -255,7 +299,7 @@ def _show(context: CommandContext, job: "Job", directory: Path, network: dict[st
     heaviest = list(about.flops_by_operation.items())[:8]
     shares = [(name, flops(work), f"{100 * work / max(1, about.step_flops):.1f} %") for name, work in heaviest]
     context.output.result(
-        {"directory": str(directory), **vars(about), "network": expected},
+        {"directory": str(directory), **vars(about), "network": expected, **others},
         [
             table(f"Job {about.name} in {directory}", ("what", "value"), rows),
             table("Work of a step", ("operation", "work", "share"), shares),

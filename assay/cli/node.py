@@ -26,6 +26,7 @@ from assay.cli.running import running_options
 from host.addresses import HostPort, bare, bracketed, ip_of
 
 if TYPE_CHECKING:
+    from chain.app.comet_files import Ports
     from domain.genesis import GenesisValidator
 
 V = TypeVar("V")
@@ -134,6 +135,7 @@ def init(
     grpc_port = kept("grpc_port", grpc_port)
     ports = Ports(kept("p2p_port", p2p_port), kept("rpc_port", rpc_port), grpc_port)
     host, grpc_host = kept("host", host), kept("grpc_host", grpc_host)
+    _check_distinct(ports)
     if kept.names_addresses and genesis_path(context.home).exists() and not (new_chain or data):
         found = peers if kept.is_given("peers") else None
         change_addresses(comet_home(context.home), moniker, ports, host=host, peers=found)
@@ -142,7 +144,8 @@ def init(
         _write_addresses(context.home, grpc_host, grpc_port)
         changed = _identity(context)
         lines = [
-            f"changed the addresses in {context.home}; the node takes them at its next start",
+            f"changed the addresses in {context.home}; the node takes them at its next start, and so do this home's"
+            " daemons",
             f"for peers it is {changed['peer']}",
         ]
         context.output.result(changed, lines)
@@ -320,6 +323,19 @@ def export(context: CommandContext, to: Path) -> None:
         {**summary, "keys": keys, "path": str(to)},
         f"wrote {keys} keys of {found['chain_id']} at height {found['height']} to {to}",
     )
+
+
+def _check_distinct(ports: "Ports") -> None:
+    """Refuse one port for two services; each is most likely on another address of one machine."""
+    first: dict[int, str] = {}
+    for option, number in (
+        ("--p2p-port", ports.p2p),
+        ("--rpc-port", ports.rpc),
+        ("--grpc-port", ports.grpc),
+    ):
+        other = first.setdefault(number, option)
+        if other != option:
+            raise WrongUsage(f"{other} and {option} both name port {number}; give each a port of its own")
 
 
 class _Kept:

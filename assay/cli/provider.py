@@ -134,7 +134,7 @@ def status(context: CommandContext) -> None:
             share["slot"],
             share["issue"],
             share["stage"],
-            f"{share['step']}/{share['steps']}",
+            f"{share['step']}/{share['steps']}" if share["steps"] else "-",
             "-" if share["loss"] is None else f"{share['loss']:.4f}",
             "-" if share["text"] in ("", "none") else share["text"],
         )

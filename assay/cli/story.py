@@ -110,9 +110,9 @@ def tell_cheat(cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps
             f"the cheat: {who} was too late with what it had not trained, so nothing of it could be checked this time; "
             "run the demo again when less runs beside it"
         )
-    first = cheat["segment"] * segment_steps
+    first = cheat["round"] * round_steps + cheat["segment"] * segment_steps
     in_steps = cheat["segment"] < round_steps // segment_steps
-    place = f"steps {first + 1} to {first + segment_steps}" if in_steps else "the update at its end"
+    place = f"steps {first} to {first + segment_steps - 1}" if in_steps else "the update at its end"
     return (
         f"the cheat: {who} said that it had trained slot {cheat['slot']} of round {cheat['round']}, and had not; its "
         f"validator drew {place} by lot after it had committed to its states, computed them again and came to another "

@@ -38,7 +38,8 @@ def show(context: CommandContext, file: Path) -> None:
                 share.round,
                 share.slot,
                 share.segments,
-                f"{share.boundaries[0].step}-{share.boundaries[-1].step}",
+                # A boundary has the number of steps before it.
+                f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}" if share.segments else "-",
                 f"{last[0]:.4f}" if last else "-",
                 short(share.trace_root),
                 fault or "whole",

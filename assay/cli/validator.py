@@ -10,7 +10,7 @@ from assay.cli.arguments import ADDRESS, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.job import backend_option
-from assay.cli.output import flops, short, table
+from assay.cli.output import counted, flops, short, table
 from assay.cli.running import running_options
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
@@ -290,7 +290,7 @@ def status(context: CommandContext) -> None:
             ],
         },
         [
-            f"{len(orders)} legs, {len(audits)} panels answered in, "
+            f"{counted(len(orders), 'leg')}, {counted(len(audits), 'panel')} answered in, "
             f"{sum(not agreed for *_, agreed in audits)} of them not as on chain",
             *([f"computing with {computing}"] if computing else []),
             *(_told(seat) for seat in seats),

@@ -185,7 +185,7 @@ def _build_of(
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
     begins = state if before is None else _opening(before)[0]
     functions.values = named("global", _values_of_others(spec.model, begins, functions.trained))
-    with Remembered(spec.model) as remembered:
+    with Remembered(spec.model, spec.losses.values()) as remembered:
         step = trace_program(
             functions.step,
             {
@@ -200,7 +200,10 @@ def _build_of(
             values=functions.values,
         )
         values = {n: value for n, value in functions.values.items() if not is_changed(step, n)}
-        remembered.check(lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True))
+        remembered.check(
+            lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True),
+            rounds.steps,
+        )
         step = _without_unchanged(step, spec.model)
         updated = _updated(step, state)
         _check_averages(spec, functions.trained, updated)
@@ -226,8 +229,14 @@ def _build_of(
             tell(str(begun))
     if spec.check:
         opening = (state, local) if before is None else _opening(before)
-        parts = (spec, functions, step, *opening, data)
-        check_step(*parts, first=first, since=since, is_wide=is_wide, tell=tell)
+        check_step(
+            *(spec, functions, step, *opening, data),
+            first=first,
+            since=since,
+            is_wide=is_wide,
+            again=rounds.steps if remembered.is_changed else 1,
+            tell=tell,
+        )
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     own_work = segment_own_work(boundary, rows, sampling.order)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)

@@ -16,6 +16,7 @@ optimizer's state by a small part of the largest change in any parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -30,6 +31,7 @@ from pol.capture.model.exchange import slots_of
 from pol.capture.model.plain_model import own_tensors
 from pol.capture.optim.optimizers import AVERAGE
 from pol.capture.plain import Left, PlainStep, copies_of
+from pol.capture.reports.notes import warn
 from pol.capture.reports.origin import place_of_error
 from pol.capture.reports.reasons import in_words
 from pol.errors import ExecutionError, JobError, NotFinite, OutOfRange
@@ -61,6 +63,10 @@ _TIMES = 4.0
 _TENTH = 0.1
 _BESIDE = 1e-4
 """What may be rounding of an optimizer's state, relative to the largest change of its kind in any parameter."""
+_AGAIN = 0.5
+"""Seconds at most in which a step is taken again and again."""
+_SAME = 1e-5
+"""What the same step of plain torch may differ by, relative to the larger one."""
 _LOSS = "metric.loss"
 _OR = "or give check=False to build the job as it is"
 
@@ -76,14 +82,16 @@ def check_step(
     first: int,
     since: float,
     is_wide: bool,
+    again: int = 1,
     tell: Progress,
 ) -> None:
     """Refuse a job whose first step leaves something else than a step of plain torch; say so where none is compared.
 
     ``state`` and ``local`` are what the job begins with, at its step ``first``, ``since`` is when the build began, and
-    ``is_wide`` whether something is cast to narrow types, which a job computes in FP32. A job that goes on from a
-    result has the state of its optimizer from there, so its update is not that of the person's optimizer: there, the
-    rule of the job moves the weights on both sides.
+    ``is_wide`` whether something is cast to narrow types, which a job computes in FP32. The step of plain torch is
+    taken ``again`` so often, if there is time, for it has to be the same whatever earlier ones have left in Python. A
+    job that goes on from a result has the state of its optimizer from there, so its update is not that of the person's
+    optimizer: there, the rule of the job moves the weights on both sides.
 
     Raises JobError, which names what differs and the cause.
     """
@@ -93,13 +101,13 @@ def check_step(
     seconds = sum(cost * count for cost, count in zip(_COSTS, counts, strict=True))
     most = max(LEAST, SHARE * (perf_counter() - since))
     if seconds > most:
-        tell(f"not checked against plain torch: one step takes some {seconds:,.0f} s")
+        warn(f"not checked against plain torch: one step takes some {seconds:,.0f} s", tell)
         return
     tell("checking one step against plain torch")
     plain = PlainStep(spec, functions, is_wide, first)
-    checker = _Checker(spec, functions, wide, state, local, data, plain)
+    checker = _Checker(spec, functions, wide, state, local, data, plain, again)
     if reason := checker.check():
-        tell(f"not checked against plain torch: {reason}")
+        warn(f"not checked against plain torch: {reason}", tell)
 
 
 def _at_most_bits(program: Program) -> Program:
@@ -172,7 +180,9 @@ class _Checker:
         local: Tensors,
         data: Columns,
         plain: PlainStep,
+        again: int,
     ) -> None:
+        self._again = again
         self._spec, self._functions, self._step, self._data = spec, functions, step, data
         self._own = own_tensors(spec.model)
         start = copies_of(self._own, {name: state[name] for name in self._own})
@@ -201,6 +211,7 @@ class _Checker:
             return f"a step of it fails: {f'{place}: ' if place else ''}{reason}"
         if not self._is_finite(plain):
             return "a step of it leaves NaN or infinity"
+        self._check_repeatable(plain, batch)
         self._check_new(plain)
         try:
             ours = self._ours(batch)
@@ -267,6 +278,16 @@ class _Checker:
                 reason = "is made in a forward pass, and a job hands on only what the model has when it is built"
                 remedy = f"make it in __init__, register_buffer(name, torch.zeros(…)); {_OR}"
                 raise JobError(f"model.{name}", reason, remedy)
+
+    def _check_repeatable(self, plain: Left, batch: Tensors) -> None:
+        """Refuse a step that is another one when it is taken again: a job has it as it was in its first call."""
+        end = perf_counter() + _AGAIN
+        with closing(self._plain.takes(self._start, self._local, batch)) as takes:
+            for number, left in enumerate(takes, 1):
+                if name := _otherwise(plain, left, self._functions.trained):
+                    raise _another(name, plain, left)
+                if number >= self._again or perf_counter() > end:
+                    return
 
     # --- what differs ---
 
@@ -411,6 +432,38 @@ class _Checker:
             if other != name and place and tensor.untyped_storage().data_ptr() == place
         ]
         return found[0] if found else None
+
+
+def _otherwise(one: Left, other: Left, trained: Sequence[str]) -> str | None:
+    """Return what differs between two takes of a step by more than an order of summation makes; else None."""
+    if not abs(one.loss - other.loss) <= _SAME * max(abs(one.loss), abs(other.loss)):
+        return _LOSS
+    if one.gradients.keys() != other.gradients.keys():
+        return next(iter(one.gradients.keys() ^ other.gradients.keys()))
+    slopes = {name: _norm(slope.numpy()) for name, slope in one.gradients.items()}
+    most = 10 * _SAME * max(slopes.values(), default=0.0)
+    for name, slope in one.gradients.items():
+        if not _norm(slope.numpy(), other.gradients[name].numpy()) <= most:
+            return name
+    for name in one.state.keys() & other.state.keys() - set(trained):
+        before, after = (left.state[name].numpy() for left in (one, other))
+        if before.shape != after.shape or not np.allclose(before, after, 1e-4, 1e-6, equal_nan=True):
+            return name
+    return None
+
+
+def _another(name: str, one: Left, other: Left) -> JobError:
+    reason = "when a step of plain torch is taken again, of the same rows, weights and random numbers"
+    if name == _LOSS:
+        field, what = "loss", f"is {other.loss:.6g} after {one.loss:.6g}"
+    else:
+        is_slope = name in one.gradients or name in other.gradients
+        field, what = f"model.{name}", f"has {'another gradient' if is_slope else 'other values'}"
+    remedy = (
+        'keep what changes from call to call in a buffer of the model, model.register_buffer("calls", '
+        f"torch.zeros(())), and change that in place; draw by torch.rand; {_OR}"
+    )
+    return JobError(field, f"{what} {reason}, and a job takes each step as the first one", remedy)
 
 
 def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:

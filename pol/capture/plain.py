@@ -4,7 +4,7 @@ The random numbers are those of the job, so that a step of it can be compared; e
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -140,28 +140,39 @@ class PlainStep:
 
     def take(self, start: Tensors, local: Tensors, batch: Tensors) -> Left:
         """Take the step from a state of the model; the optimizers' is their own."""
+        with borrowed(self._spec.model, start):
+            return self._taken(local, batch)
+
+    def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[Left, None, None]:
+        """Take the same step again and again; each finds what the one before has left in Python, and no tensors."""
+        with attributes_put_back(self._spec.model):
+            while True:
+                with values_borrowed(self._spec.model, start):
+                    left = self._taken(local, batch)
+                yield left
+
+    def _taken(self, local: Tensors, batch: Tensors) -> Left:
         spec, found = self._spec, dict(local)
         left = Left(loss=0.0, gradients={}, state={}, local={})
-        with borrowed(spec.model, start):
-            self._site = 0
-            losses: dict[str, list[float]] = {}
-            for phase in self._functions.phases:
-                optimizers = self._optimizers(phase, phase.local_of(found))
-                for number in range(phase.repeat):
-                    rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
-                    step = torch.tensor(self.first * phase.repeat + number)
-                    update = _Update(phase=phase, rows=rows, optimizers=optimizers, step=step)
-                    loss, gradients = self._passed(update)
-                    kept = phase.named(self._moved(update, gradients, phase.local_of(found)))
-                    losses.setdefault(phase.name, []).append(loss)
-                    left.gradients.update(gradients)
-                    left.local.update(kept)
-                    found.update(kept)
-            for prefix, slots in slots_of(spec.model):
-                for key, tensor in slots.items():
-                    if tensor is not None:
-                        name = f"{prefix}.{key}" if prefix else key
-                        left.state[name] = tensor.detach().clone()
+        self._site = 0
+        losses: dict[str, list[float]] = {}
+        for phase in self._functions.phases:
+            optimizers = self._optimizers(phase, phase.local_of(found))
+            for number in range(phase.repeat):
+                rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
+                step = torch.tensor(self.first * phase.repeat + number)
+                update = _Update(phase=phase, rows=rows, optimizers=optimizers, step=step)
+                loss, gradients = self._passed(update)
+                kept = phase.named(self._moved(update, gradients, phase.local_of(found)))
+                losses.setdefault(phase.name, []).append(loss)
+                left.gradients.update(gradients)
+                left.local.update(kept)
+                found.update(kept)
+        for prefix, slots in slots_of(spec.model):
+            for key, tensor in slots.items():
+                if tensor is not None:
+                    name = f"{prefix}.{key}" if prefix else key
+                    left.state[name] = tensor.detach().clone()
         first = next(iter(losses.values()))
         return replace(left, loss=sum(first) / len(first))
 
@@ -324,10 +335,28 @@ def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
     The tensors stay the same objects, with their hooks, for optimizers and closures know them by that. Given back are
     their values, gradients and counts of changes, what modules have in their attributes, and the generators' states.
     """
+    with attributes_put_back(model), values_borrowed(model, start):
+        yield
+
+
+@contextmanager
+def attributes_put_back(model: nn.Module) -> Iterator[None]:
+    """Let modules have in their attributes afterwards what they have now."""
+    attributes = [(module.__dict__, dict(module.__dict__)) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for part, kept in attributes:
+            part.clear()
+            part.update(kept)
+
+
+@contextmanager
+def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
+    """Do what :func:`borrowed` does, but for attributes of modules."""
     own = own_tensors(model)
     values = {name: (t.data, t.grad, t.requires_grad) for name, t in own.items()}
     slots = [(part, dict(part)) for _, part in slots_of(model)]
-    attributes = [(module.__dict__, dict(module.__dict__)) for module in model.modules()]
     drawn = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 - the person's own
     counted = tuple(tensor for tensor in own.values() if not tensor.is_inference())
     with _unsafe_preserve_version_counter(counted):
@@ -336,7 +365,7 @@ def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
                 own[name].data, own[name].grad = copy, None
             yield
         finally:
-            for part, kept in (*slots, *attributes):
+            for part, kept in slots:
                 part.clear()
                 part.update(kept)
             for name, (data, gradient, is_asked) in values.items():

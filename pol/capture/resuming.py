@@ -62,7 +62,7 @@ def _read(given: Any) -> Checkpoint:
         return read_training(Path(given))
     if isinstance(getattr(given, "position", None), Position):
         return checked(given)
-    reason = f"a {type(given).__name__} is nothing that a job can go on from"
+    reason = f"{type(given).__name__} is nothing that a job can go on from"
     remedy = 'give the path of a result, "model.safetensors", or resume=order.result()'
     raise JobError(FIELD, reason, remedy)
 

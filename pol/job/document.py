@@ -61,12 +61,14 @@ _ShardName = Annotated[
     str,
     Pattern("five digits and .safetensors", r"[0-9]{5}\.safetensors", "build the job again"),
 ]
+NAME_MAX = 64
+NAME_FORM = r"[A-Za-z0-9][A-Za-z0-9 ._-]*"
 _JobName = Annotated[
     str,
-    Size(1, 64),
+    Size(1, NAME_MAX),
     Pattern(
         "a name",
-        r"[A-Za-z0-9][A-Za-z0-9 ._-]*",
+        NAME_FORM,
         "use letters, digits, spaces, dots, dashes and underscores",
     ),
 ]

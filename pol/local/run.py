@@ -35,6 +35,8 @@ TRACE_FILE = "trace.json"
 class RoundReport(Readable):
     """A round of a local run: mean loss, and the metrics on the holdout after it.
 
+    ``losses`` has the mean of the loss of each phase, by the name of its metric; ``loss`` is the first of them.
+
     Example::
 
         for report in assay.run_locally("my-job").rounds:
@@ -43,6 +45,7 @@ class RoundReport(Readable):
 
     round: int
     loss: float
+    losses: dict[str, float]
     metrics: dict[str, float]
     state_root: str
 
@@ -113,7 +116,7 @@ def run_locally(
     losses: list[dict[int, float]] = []
     history: list[tuple[int, int, float]] = []
     trace: list[dict[str, Any]] = []
-    values: list[tuple[int, int, float]] = []
+    values: list[tuple[int, int, tuple[float, ...]]] = []
 
     def updates(round: int, opening: State) -> Iterator[State]:
         for slot in range(job.document.slots):
@@ -139,11 +142,19 @@ def run_locally(
             raise stop.within(f"the job stops in round {round}") from None
         state, root = result.state, result.root
         metrics = evaluate(job, state, holdout, executor)
-        history += values
+        history += [(step, slot, each[0]) for step, slot, each in values]
         # In the order of steps: the last one of a slot stays.
-        losses.append({slot: loss for _, slot, loss in values})
-        loss = float(np.mean([loss for *_, loss in values]))
-        reports.append(RoundReport(round=round, loss=loss, metrics=metrics, state_root=result.root.hex()))
+        losses.append({slot: each[0] for _, slot, each in values})
+        means = [float(np.mean(each)) for each in zip(*(each for *_, each in values), strict=True)]
+        reports.append(
+            RoundReport(
+                round=round,
+                loss=means[0] if means else float("nan"),
+                losses=dict(zip(job.document.metrics, means, strict=True)),
+                metrics=metrics,
+                state_root=result.root.hex(),
+            )
+        )
     after = reports[-1].metrics if reports else before
     finished = LocalRun(
         state=state,
@@ -176,9 +187,9 @@ def _observer(
     return lambda step, loss: on_progress(round, slot, step, loss)
 
 
-def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, float]]:
-    """Return (step, slot, first metric) of every boundary but the opening one."""
-    return [(b.step, slot, metric_values(b.metrics)[0]) for b in boundaries if b.metrics]
+def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, tuple[float, ...]]]:
+    """Return (step, slot, metrics) of every boundary but the opening one."""
+    return [(b.step, slot, metric_values(b.metrics)) for b in boundaries if b.metrics]
 
 
 def _saved(finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path) -> LocalRun:

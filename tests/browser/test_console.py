@@ -101,7 +101,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     page.wait(chip("settled"))
     text = page.text()
     assert "so it was wrong, and its bond of 0.04 ASSAY is burnt" in text
-    assert "It first differs in segment 4 (steps 17 to 20)" in text
+    assert "It first differs in segment 4 (steps 16 to 19)" in text
     assert "every coin has its place" in text
     assert "some coins have no place" not in text
     assert page.ask("window.here") is True
@@ -137,7 +137,7 @@ def test_a_trace_says_who_looked_at_what_and_where_it_differs(
     records.look()
     page.wait("document.querySelector('#curve canvas')")
     page.open(f"{console.url}orders/{order_id.hex()}/1/0/0/1")
-    assert "It first differs in segment 4 (steps 17 to 20)" in page.text()
+    assert "It first differs in segment 4 (steps 16 to 19)" in page.text()
     assert page.ask("document.querySelector('.strip .wrong a').textContent") == "4"
     page.shot(shots / "console-trace.png")
     page.size(420, 900)

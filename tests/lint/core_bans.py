@@ -12,6 +12,7 @@ CORE = ("domain", "chain.state_machine", "escrow", "matching_engine", "pol.rules
 STANDARD_LIBRARY = (
     "__future__",
     "abc",
+    "array",
     "bisect",
     "collections",
     "contextlib",

@@ -148,7 +148,7 @@ MUTANTS = (
         "beacon-key-comes-back",
         "who gives its key up has the one before again, and so a choice",
         "chain/state_machine/registry/beacon.py",
-        "not (counted and",
+        "not (was_valid and",
         "not (False and",
         (_BEACON,),
     ),
@@ -284,8 +284,8 @@ MUTANTS = (
         "hold-for-ever",
         "a hold that its owner does not take off never ends",
         "chain/state_machine/market/holds.py",
-        "    if found is not None and ctx.clock >= found.until:\n",
-        "    if found is None:\n",
+        "    if due is not None and ctx.clock >= due.until:\n",
+        "    if due is None:\n",
         ("tests/unit/chain/state_machine/market/test_holds.py",),
     ),
     Mutant(
@@ -471,16 +471,16 @@ MUTANTS = (
         "old-orders-first",
         "old orders that nobody wants take every try",
         "chain/state_machine/market/auction.py",
-        "kept = limit // 2 if limit > 1 else ctx.height % 2",
-        "kept = 0",
+        "reserved = limit // 2 if limit > 1 else ctx.height % 2",
+        "reserved = 0",
         (f"{_AUCTION}::test_old_orders_that_no_bid_serves_do_not_hold_up_a_new_one",),
     ),
     Mutant(
         "one-try",
         "where a block has one try, no new order is tried while old ones are",
         "chain/state_machine/market/auction.py",
-        "kept = limit // 2 if limit > 1 else ctx.height % 2",
-        "kept = limit // 2",
+        "reserved = limit // 2 if limit > 1 else ctx.height % 2",
+        "reserved = limit // 2",
         (f"{_AUCTION}::test_where_a_block_has_one_try_new_and_old_orders_take_turns",),
     ),
     Mutant(
@@ -584,8 +584,8 @@ MUTANTS = (
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
         "chain/state_machine/legs/money.py",
-        "source, paid = order.id.hex(), min(cut, lost)",
-        "source, paid = order.id.hex(), cut",
+        "paid = min(cut, lost)",
+        "paid = cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
     ),
     Mutant(
@@ -601,12 +601,12 @@ MUTANTS = (
         "a proven order is closed at its deadline",
         "chain/state_machine/market/orders.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
-        "        return\n    if stands_still",
+        "        return\n    if is_paused",
         "if order.state is OrderState.PROVEN:\n"
         "        end_order(ctx, order, CloseReason.DEADLINE)\n"
         "        return\n"
         "    if order.state is OrderState.CLOSED or is_ending(ctx, order):\n"
-        "        return\n    if stands_still",
+        "        return\n    if is_paused",
         (
             "tests/unit/chain/state_machine/proof/test_settlement.py"
             "::test_a_proven_order_runs_out_its_windows_whatever_its_deadline",
@@ -675,16 +675,16 @@ MUTANTS = (
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
         "chain/state_machine/legs/slots.py",
-        "    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
-        "    left = None\n",
+        "    last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
+        "    last_root = None\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
     Mutant(
         "roots-unchecked",
         "a round is closed with roots that nobody committed to",
         "chain/state_machine/proof/handlers/close_round.py",
-        "    if made != claim.commitment:\n",
-        "    if made != made:\n",
+        "    if commitment != claim.commitment:\n",
+        "    if commitment != commitment:\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
@@ -920,8 +920,8 @@ MUTANTS = (
         "part-to-oneself",
         "a validator that is going to stop pays its own people out of its part",
         "chain/state_machine/legs/money.py",
-        "    of_bond = min(taken, row.amount if row else 0)\n",
-        "    taken = 0\n    of_bond = min(taken, row.amount if row else 0)\n",
+        "    from_bond = min(owed, row.amount if row else 0)\n",
+        "    owed = 0\n    from_bond = min(owed, row.amount if row else 0)\n",
         (f"{REJECTIONS[0]}::test_a_validator_cannot_pay_itself_out_of_its_part_and_stop",),
     ),
     Mutant(
@@ -1824,8 +1824,8 @@ MUTANTS = (
         "tier-is-equality",
         "rejected shares are compared by equality, whatever the tier",
         "chain/state_machine/proof/rejections.py",
-        "if not tier_of(leg).is_same_share(claim.commitment, made):",
-        "if claim.commitment != made:",
+        "if not tier_of(leg).is_same_share(claim.commitment, right):",
+        "if claim.commitment != right:",
         (f"{_OTHER_TIER}::test_a_rejected_share_is_compared_as_the_tier_says",),
     ),
     Mutant(
@@ -2425,8 +2425,8 @@ MUTANTS = (
         "admit-by-asking",
         "who asks to join is in the cluster at once, so that rivals become parties",
         "chain/state_machine/registry/handlers.py",
-        "    PROVIDERS.put(ctx.store, asking)\n",
-        "    PROVIDERS.put(ctx.store, asking)\n    admit(ctx, asking)\n",
+        "    PROVIDERS.put(ctx.store, applicant)\n",
+        "    PROVIDERS.put(ctx.store, applicant)\n    admit(ctx, applicant)\n",
         ("tests/unit/chain/state_machine/proof/test_panels.py", _REGISTRY),
     ),
     Mutant(
@@ -2730,7 +2730,7 @@ MUTANTS = (
     Mutant(
         "console-gap",
         "the index takes events although some are missing",
-        "console/index.py",
+        "console/index/writing.py",
         "                if event.number != expected:",
         "                if event.number < expected:",
         (f"{_CONSOLE}/test_index.py::test_a_gap_is_refused_and_changes_nothing",),
@@ -2753,10 +2753,10 @@ MUTANTS = (
     ),
     Mutant(
         "console-steps",
-        "steps of a trace are counted from 0",
+        "steps of a trace are counted from 1",
         "console/share.py",
-        "        return before + 1, before + self.terms.segment_steps",
-        "        return before, before + self.terms.segment_steps - 1",
+        "        return first, first + self.terms.segment_steps - 1",
+        "        return first + 1, first + self.terms.segment_steps",
         (f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",),
     ),
     Mutant(
@@ -2909,9 +2909,25 @@ MUTANTS = (
         "kept-in-python",
         "a number that a model keeps between calls is what it was when the job was built",
         "pol/capture/idioms/remembered.py",
-        "        if program_json(trace()) != first:\n",
-        "        if False:\n",
+        "        changed = self._changed()\n",
+        "        changed: list[Held] = []\n",
         (_HABITS,),
+    ),
+    Mutant(
+        "kept-in-python-for-later",
+        "a number that decides only later in a job is what it was when the job was built",
+        "pol/capture/idioms/remembered.py",
+        "        if other != first:\n",
+        "        if False:\n",
+        ("tests/unit/pol/capture/test_held.py",),
+    ),
+    Mutant(
+        "taken-again",
+        "a step of plain torch may be another one when it is taken again",
+        "pol/capture/check.py",
+        "                if name := _otherwise(plain, left, self._functions.trained):\n",
+        "                if name := None:\n",
+        ("tests/unit/pol/capture/test_held.py",),
     ),
     Mutant(
         "drawn-once",

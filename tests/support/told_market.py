@@ -7,7 +7,7 @@ from typing import Any
 
 from chain.state_machine.context import NS
 from chain.state_machine.ledger.tables import SUPPLY
-from console.index import BlockRow
+from console.index.records import BlockRow
 from console.known import NodeState
 from console.records import VALIDATOR
 from domain.block import BlockResult

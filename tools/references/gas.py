@@ -25,7 +25,7 @@ def gas_page() -> str:
     return page(
         "Gas",
         "A unit of gas is about 5 ns of one core. `python -m benchmarks blocks` compares what blocks weigh with the"
-        " time that they take. [An order's life](../protocol.md#gas) says when gas is charged.",
+        " time that they take. [The protocol](../protocol.md#gas) says when gas is charged.",
         f"A transaction has at most {GAS_MAX:,}. One check of a key weighs: {checks}.",
         "## Weights",
         table(("name", "gas", "component", "meaning"), _weights()),

@@ -11,7 +11,7 @@ _PRICE, _LIMIT, _PROVIDERS_BPS = 900_000, 1_000_000, 7_000
 
 
 def money_page() -> str:
-    """Return the page."""
+    """Return the page on who pays."""
     params = Params().for_order()
     earned = settle_round(
         _WORK,
@@ -29,61 +29,62 @@ def money_page() -> str:
     rows = [(name, _assay(amount)) for name, amount in by_provider.items()]
     rows += [
         ("the validator, withheld until the order settles", _assay(earned.validator)),
-        ("the round's panel, for what it recomputed", _assay(fee)),
+        ("the round's panel, for the places that it recomputed", _assay(fee)),
         ("the protocol (community pool)", _assay(earned.protocol)),
         ("**together**", f"**{_assay(paid)}**"),
     ]
     bond = share_bond(_WORK * _ROUNDS, max(_PRICE, _LIMIT // 2)) * params.job_bond_bps // 10_000
     cut = job_bond_cut(bond, _ROUNDS, 4)
+    share_price = share_bond(_SHARES[0][1], _PRICE)
     return page(
         "Who pays, with examples",
-        "Money on chain is whole **uassay**; 1 ASSAY is 1,000,000 of them. Work is counted in FLOPs, and prices are"
-        " uassay per PFLOP (10^15 FLOPs), ASSAY per PFLOP where people read them."
-        " What an ASSAY is worth in other money is decided by nobody here: a network"
-        " has its coins in its genesis file, and on a local network they are play money.",
+        "An order pays for verified rounds. The rules are in [The protocol](protocol.md); `assay order show ID` lists"
+        " every payment of an order, which add up to the deposit.",
+        "Money is integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Prices are per PFLOP (10^15 FLOPs) of work. A"
+        " network has its coins in its genesis file, and nothing here fixes their value in other money. On a local"
+        " network they are play money.",
         "## Before anything runs",
         f"Your job has {_ROUNDS} rounds of {_WORK // 10**12} TFLOP each: {_ROUNDS * _WORK // 10**15} PFLOP. You order"
-        f" it with a limit of {_LIMIT:,} uassay per PFLOP. Into escrow goes the price of all work at your limit,"
-        f" {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, and what small audits cost beside that. The cheapest bid that"
-        f" fits asks {_PRICE:,}, so that is what you pay; the difference comes back at the end. The validator behind it"
-        f" locks a job bond of {_assay(bond)}, and each provider the price of a share while it is at stake"
-        f" ({_assay(share_bond(_SHARES[0][1], _PRICE))}).",
-        "## A round that was verified",
-        "Four slots, of which Ada served two. When the window is over and a panel of strangers has found every place"
-        " that it recomputed to be as the chain has it, and not before:",
-        table(("who", "gets"), rows),
-        "The shares are 49 TFLOP each; the other 4 TFLOP are the aggregation, which the validator did. What does not"
-        " divide is rounded down, and the rest is the validator's.",
+        f" it with a limit of {_LIMIT:,} uassay per PFLOP.",
+        f"- You lock the price of all work at your limit, {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, and the part of"
+        " the least audit fees that this price does not cover.\n"
+        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price, and the difference returns at the end.\n"
+        f"- The validator of the bid locks a job bond of {_assay(bond)}.\n"
+        f"- Each provider locks the price of its share while it is checked: {_assay(share_price)}.",
+        "## A verified round",
+        "The round has four slots, and Ada serves two of them. It is paid when its window is over and a panel of"
+        " strangers has confirmed every place that it recomputed:",
+        table(("party", "receives"), rows),
+        "Each share is 49 TFLOP; the other 4 TFLOP are the aggregation, which the validator computes. Amounts are"
+        " rounded down, and the validator gets the remainder.",
         "## When something goes wrong",
         table(
-            ("what", "who pays"),
+            ("event", "who pays"),
             (
                 (
-                    "a provider sends a wrong share",
-                    "its bond is burnt; the slot goes to somebody else, you pay nothing",
+                    "A provider sends a wrong share.",
+                    "The provider's bond is burnt, and another provider trains the slot. You pay nothing.",
                 ),
                 (
-                    f"the validator stops after 4 of {_ROUNDS} rounds",
-                    f"{_assay(cut)} of its job bond: to you what the leg cost you, the rest is burnt. The rounds"
-                    " that were verified stay paid, but for the validator's own part, which is yours again",
+                    f"The validator stops after 4 of {_ROUNDS} rounds.",
+                    f"The validator loses {_assay(cut)} of its job bond. You get what the leg cost you, and the rest is"
+                    " burnt. Verified rounds stay paid, except for the validator's own part, which returns to you.",
                 ),
                 (
-                    "a panel finds a closed round wrong",
-                    "the job bond (or the bond of the provider who alone was wrong): first the panel, then you, and"
-                    " the rest is burnt. The round is not paid",
+                    "A panel finds a closed round wrong.",
+                    "The validator loses the job bond, or the provider its bond if it alone was wrong. It pays the"
+                    " panel, then you, and the rest is burnt. The round is not paid.",
                 ),
                 (
-                    "an auditor is silent or says otherwise",
-                    "three times the price of the place, of its stake",
+                    "An auditor is silent or differs from the ruling.",
+                    "The auditor loses three times the price of the place from its stake.",
                 ),
                 (
-                    "nobody takes your order in time",
-                    "nobody: the deposit returns, less the fee of the transaction",
+                    "No bid takes your order in time.",
+                    "The deposit returns. You pay the fee of the transaction.",
                 ),
             ),
         ),
-        "`assay order show ID` lists every payment of an order, and that they add up to the deposit. The rules are in"
-        " [An order's life](protocol.md), the parameters in [Parameters](reference/parameters.md).",
         source="escrow/settle.py",
     )
 

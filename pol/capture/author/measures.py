@@ -35,6 +35,14 @@ def cross_entropy(
     if isinstance(given, str):
         reason = f"{given!r} is text, and torch has one number per class there"
         raise JobError("weight", reason, f"for one per row give row_weight={given!r}")
+    smoothing: object = label_smoothing
+    if not isinstance(smoothing, int | float) or not 0.0 <= smoothing <= 1.0:
+        reason = f"{smoothing!r} is not a number from 0 to 1"
+        raise JobError("label_smoothing", reason, "give the share that all classes get, as 0.1")
+    ignored: object = ignore_index
+    if type(ignored) is not int:
+        reason = f"{ignored!r} is not an integer"
+        raise JobError("ignore_index", reason, "give the label that counts for nothing, as -100")
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
         import torch

@@ -13,6 +13,7 @@ from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from domain.readable import Readable
 from pol.errors import JobError
 from pol.job.checkpoint import HasTraining
+from pol.job.document import NAME_FORM, NAME_MAX
 from pol.limits import MAX_INTEGER
 from pol.ops.product import BITS, DEFAULT_BITS
 
@@ -316,6 +317,7 @@ class JobSpec(Readable):
     check: bool = True
 
     def __post_init__(self) -> None:
+        self._check_name()
         self._take_batch_of_loader()
         self._check_length()
         self._check_phases()
@@ -331,6 +333,16 @@ class JobSpec(Readable):
         if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
             remedy = "give the share that the average keeps in a step, such as 0.999"
             raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
+
+    def _check_name(self) -> None:
+        """Refuse a name before anything is traced: the document of the job takes only some characters."""
+        name: object = self.name
+        if not isinstance(name, str) or not re.fullmatch(NAME_FORM, name) or len(name) > NAME_MAX:
+            remedy = (
+                f"use at most {NAME_MAX} letters of English, digits, spaces, dots, dashes and underscores, and begin"
+                " with a letter or a digit"
+            )
+            raise JobError("name", f"{name!r} cannot be the name of a job", remedy)
 
     def _take_batch_of_loader(self) -> None:
         """Let ``batch`` be the ``batch_size`` of a DataLoader if it is left out."""
@@ -421,6 +433,9 @@ class JobSpec(Readable):
             given = sampling.__name__ if isinstance(sampling, type) else type(sampling).__name__
             remedy = 'give assay.WeightedRows("w") or assay.RowsInOrder(), or leave it out to shuffle'
             raise JobError("sampling", f"{given} is no order of rows", remedy)
+        check: object = self.check
+        if not isinstance(check, bool):
+            raise JobError("check", f"{check!r} is not known", "give True or False")
         if self.weights not in (None, "seed", "keep"):
             remedy = 'give "seed" or "keep", or leave it out'
             raise JobError("weights", f"{self.weights!r} is not known", remedy)

@@ -104,6 +104,15 @@ def _by_itself(value: Any) -> Any:
     return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
 
 
+def _holds_sparse(given: Any) -> bool:
+    """Tell whether arguments hold a sparse tensor; every function that is traced asks, so it is made for speed."""
+    if isinstance(given, list | tuple):
+        return any(_holds_sparse(part) for part in given)
+    if isinstance(given, dict):
+        return any(_holds_sparse(part) for part in given.values())
+    return is_sparse(given)
+
+
 class Dense(TorchFunctionMode):
     """While active, sparse constants are dense where they meet what is not constant."""
 
@@ -120,8 +129,7 @@ class Dense(TorchFunctionMode):
     ) -> Any:
         """Call one function with dense tensors."""
         options = kwargs or {}
-        found = [leaf for leaf in tree_leaves((args, options)) if is_sparse(leaf)]
-        if not found and function not in _DENSE:
+        if function not in _DENSE and not (_holds_sparse(args) or _holds_sparse(options)):
             return function(*args, **options)
         alone = self._computed(function, args, options)
         if alone is not None:

@@ -1,5 +1,6 @@
 """What a job takes of a ``DataLoader``: its data set, the order of rows, and what its ``collate_fn`` does to a row."""
 
+import random
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -28,6 +29,8 @@ STREAM = (
     "give one with __len__ and __getitem__, loaded without streaming",
 )
 """Why a data set that is only read from its start to its end is none, and what to give."""
+_MOST_TOGETHER = 64
+"""Rows that a collate_fn is tried with."""
 _NO_COLLATE = (
     "do that to single rows in the data set, padded to one shape; what mixes rows or draws belongs "
     "into the loss, where every step does it anew"
@@ -51,7 +54,7 @@ def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[
         raise JobError(field, reason, remedy)
     rows, order, words = _sampled(loader, batches.sampler, field)
     if loader.collate_fn is not default_collate:
-        rows = _Collated(rows, loader.collate_fn, field)
+        rows = _Collated(rows, loader.collate_fn, field, min(batches.batch_size, _MOST_TOGETHER))
         name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
         tell(f"{field}: {name}, the loader's collate_fn, is run on each row alone")
     if field == "train":
@@ -118,16 +121,24 @@ def _say_end_of_epoch(rows: int, batches: "BatchSampler", field: str, tell: Prog
 class _Collated:
     """A data set whose rows are what a ``collate_fn`` makes of each of them."""
 
-    def __init__(self, rows: Any, collate: Callable[[list[Any]], Any], field: str) -> None:
-        """Check on the first two rows that it makes the same of both together; JobError."""
+    def __init__(self, rows: Any, collate: Callable[[list[Any]], Any], field: str, together: int) -> None:
+        """Check on the first two rows, and on as many ``together``, that each stays what it is alone; JobError."""
         self._rows, self._collate, self._field = rows, collate, field
-        if len(rows) > 1:
-            items = [rows[0], rows[1]]
-            alone = [self._parts(collate([deepcopy(item)]), 1) for item in items]
-            both = self._parts(collate(items), 2)
-            if not all(_are_equal(part, index, both) for index, part in enumerate(alone)):
-                reason = "its collate_fn makes of two rows something else than of each alone"
-                raise JobError(field, f"{reason}, as by padding, mixing or drawing", _NO_COLLATE)
+        for count in sorted({2, together}):
+            if 1 < count <= len(rows):
+                self._check([rows[index] for index in range(count)])
+
+    def _check(self, items: list[Any]) -> None:
+        alone = [self._parts(self._collate([deepcopy(item)]), 1) for item in items]
+        drawn = _generators()
+        all_of_them = self._parts(self._collate(items), len(items))
+        if _generators() != drawn:
+            reason = "its collate_fn draws random numbers, and each row is read once"
+            raise JobError(self._field, reason, _NO_COLLATE)
+        if not all(_are_equal(part, index, all_of_them) for index, part in enumerate(alone)):
+            count = "two" if len(items) == 2 else f"{len(items)}"
+            reason = f"its collate_fn makes of {count} rows something else than of each alone"
+            raise JobError(self._field, f"{reason}, as by padding, mixing or drawing", _NO_COLLATE)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -149,6 +160,18 @@ class _Collated:
                 reason = f"its collate_fn makes of one row a {type(part).__name__} as {what}"
                 raise JobError(self._field, f"{reason}, and not an array with one row", _NO_COLLATE)
         return parts
+
+
+def _generators() -> tuple[object, ...]:
+    """Return the states of the generators that all code shares."""
+    name, keys, *others = np.random.get_state(legacy=True)  # noqa: NPY002 - the person's own
+    return (
+        random.getstate(),
+        name,
+        np.asarray(keys).tobytes(),
+        *others,
+        torch.get_rng_state().tolist(),
+    )
 
 
 def _are_equal(alone: Mapping[Any, Any], index: int, both: Mapping[Any, Any]) -> bool:

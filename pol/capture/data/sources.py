@@ -41,6 +41,8 @@ from pol.values import MAX_NAME
 
 _LONGEST = MAX_NAME - len("batch.")
 _PAIR = ("x", "y")
+_CHANGES_SHOWN = 3
+"""Columns of one change of type that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,17 @@ def _all_converted(
 ) -> Columns:
     """Return all columns in dtypes of jobs; JobError, which names the first column that is none and the others."""
     columns, errors = {}, []
+    changes: dict[str, list[object]] = {}
     for name in source:
         try:
-            columns[name] = _converted(source[name], f"{field}.{name}", scratch, tell)
+            columns[name], said = _converted(source[name], f"{field}.{name}", scratch)
         except JobError as error:
             errors.append(error)
+            continue
+        for change in said:
+            changes.setdefault(change, []).append(name)
+    for change, changed in changes.items():
+        _say_change(field, changed, change, tell)
     if not errors:
         return columns
     first, *others = errors
@@ -148,6 +156,15 @@ def _all_converted(
     if reader and "table[" in remedy:
         remedy = f"read it in the job file, table = {reader}, and give train=table; {remedy}"
     raise JobError(first.field, reason, remedy)
+
+
+def _say_change(field: str, names: Sequence[object], change: str, tell: Progress) -> None:
+    """Say which columns have become another type: a line for each of a few, and one line for many."""
+    if len(names) > _CHANGES_SHOWN:
+        tell(f"{field}: {change} in {len(names)} columns, {names[0]} to {names[-1]}")
+        return
+    for name in names:
+        tell(f"{field}.{name}: {change}")
 
 
 def _joined(source: object, field: str) -> object:
@@ -174,28 +191,32 @@ def _named(parts: Sequence[Any], field: str) -> dict[str, Any]:
     return dict(zip(_PAIR, parts, strict=False))
 
 
-def _converted(value: object, where: str, scratch: Scratch, tell: Progress) -> Array:
-    """Return one column in a dtype of jobs; it is the very array where it has one already."""
+def _converted(value: object, where: str, scratch: Scratch) -> tuple[Array, list[str]]:
+    """Return one column in a dtype of jobs, and what has become of its type.
+
+    It is the very array if it has such a dtype already.
+    """
+    said = []
     if isinstance(value, str | Path):
         value = array_file(Path(value), where)
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         if value.dtype == torch.bfloat16:
-            tell(f"{where}: bfloat16 becomes float32")
+            said.append("bfloat16 becomes float32")
             value = value.float()
     given = hasattr(value, "dtype")
     array = array_of(value, where)
     target = target_of(array, where, 1)
     if array.dtype == target and array.flags.c_contiguous:
-        return array
+        return array, said
     if given and array.dtype != target:
-        tell(f"{where}: {array.dtype} becomes {target}")
+        said.append(f"{array.dtype} becomes {target}")
     found = scratch.array(target, array.shape)
     # what is too large for FP32 becomes infinity, and is found as such
     with np.errstate(over="ignore"):
         for rows in slices(len(array), array[:1].nbytes):
             found[rows] = fitting(array[rows], where)
-    return found
+    return found, said
 
 
 def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from pol.capture.idioms.habits import HABITS
 from pol.capture.loops.repeating import repeat
-from pol.capture.rewrites import scattered
+from pol.capture.rewrites import foreach, scattered
 
 _NEVER = -1e30
 """A logarithm of 0 that has differences."""
@@ -200,6 +200,7 @@ def grouped_mm(
 REWRITTEN: dict[Any, Callable[..., Any]] = {
     **HABITS,
     **scattered.FUNCTIONS,
+    **foreach.FUNCTIONS,
     functional.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,

@@ -36,6 +36,10 @@ class GradientAt(Optimizer):
         if not isinstance(kind, Optimizer) or isinstance(kind, GradientAt):
             remedy = "give one of torch.optim, as torch.optim.SGD(model.parameters(), 0.1), or assay.update_rule(…)"
             raise JobError("optimizer", f"it is around {type(base).__name__}", remedy)
+        function: object = point
+        if not callable(function):
+            remedy = "give a function (parameters, gradients, step) that returns the list of weights"
+            raise JobError("optimizer", f"{type(point).__name__} is no function", remedy)
         super().__init__(base.param_groups, {})
         self.base, self.point = base, point
         self.param_groups, self.state = base.param_groups, base.state

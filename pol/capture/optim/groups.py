@@ -271,6 +271,13 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         reason = "it has hooks, and a step of a job is torch's own formula"
         raise JobError("optimizer", reason, "give it without hooks")
+    if not _has_own_step(optimizer):
+        reason = "its step() was put in the place of torch's own, whose formula a step of a job is"
+        remedy = (
+            "leave it as torch has it; what it does to weights belongs into the model's forward pass, "
+            "under torch.no_grad(), or into assay.update_rule(function, model.parameters(), lr=…)"
+        )
+        raise JobError("optimizer", reason, remedy)
     for index, group in enumerate(optimizer.param_groups):
         names, trained = [], []
         for place, parameter in enumerate(group["params"]):
@@ -293,6 +300,14 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
         else:
             assert kind is not None
             yield tuple(names), group, kind(**_options(kind, group))
+
+
+def _has_own_step(optimizer: _Optimizer) -> bool:
+    """Tell whether an optimizer's ``step`` is that of its class; a scheduler of torch wraps it to count its calls."""
+    given = vars(optimizer).get("step")
+    return given is None or (
+        hasattr(given, "_wrapped_by_lr_sched") and getattr(given, "__wrapped__", None) is type(optimizer).step
+    )
 
 
 def _options(kind: type[Rule], group: Mapping[str, Any]) -> dict[str, Any]:

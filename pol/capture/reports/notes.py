@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+WARNING = "warning: "
+"""What a line begins with that tells of something that was not made sure."""
 _Notes = tuple[Callable[[str], None], set[str]]
 _notes: ContextVar[_Notes | None] = ContextVar("notes", default=None)
 
@@ -16,6 +18,11 @@ def noting(tell: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _notes.reset(token)
+
+
+def warn(text: str, tell: Callable[[str], None] | None = None) -> None:
+    """Tell a person of something that was not made sure, by what notes are told with if nothing else is given."""
+    (tell or note)(WARNING + text)
 
 
 def note(text: str) -> None:

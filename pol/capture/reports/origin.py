@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FrameType
@@ -19,7 +19,7 @@ from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parents[1])
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _PYTHONS_FOLDER = sysconfig.get_path("stdlib")
 _LAYERS = "/torch/nn/modules/"
@@ -107,6 +107,9 @@ class CallSites(TorchFunctionMode):
             return function(*args, **(kwargs or {}))
         with fx_traceback.annotate({_MARK: place}):
             result = function(*args, **(kwargs or {}))
+        if not torch.is_grad_enabled():
+            # and torch refuses to say it of a view that was written to
+            return result
         for part in result if isinstance(result, tuple) else (result,):
             step = part.grad_fn if isinstance(part, torch.Tensor) else None
             if step is not None:
@@ -169,14 +172,17 @@ def place_of_line(frame: FrameType | None, number: int | None = None) -> CallSit
     return replace(found, line=(frame.f_code.co_filename, number))
 
 
-def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, None]]:
     while frame is not None and frame.f_code not in _ends:
-        yield frame, frame.f_lineno
+        yield frame, None
         frame = frame.f_back
 
 
-def _place(frames: Iterable[tuple[FrameType, int]]) -> CallSite:
-    """Return the place of frames, the innermost first."""
+def _place(frames: Iterable[tuple[FrameType, int | None]]) -> CallSite:
+    """Return the place of frames, the innermost first; without a number, of the line where a frame is now.
+
+    Every function that is traced comes by here, and Python counts the lines of a frame anew each time it is asked.
+    """
     line = layer = None
     rule = ""
     modules: list[nn.Module] = []
@@ -193,9 +199,9 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> CallSite:
             rule = str(frame.f_locals["field"])
             break
         elif line is None and is_consumers(path):
-            line = path, number
+            line = path, number or frame.f_lineno
         elif line is None and layer is None and _is_layer(path):
-            layer = path, number
+            layer = path, number or frame.f_lineno
     if not modules or rule:
         return CallSite(line=line, layer=layer, rule=rule)
     name = _name_in(root or modules[-1], modules[0])
@@ -209,10 +215,12 @@ def _name_in(root: nn.Module, module: nn.Module) -> str | None:
     return names.get(id(module))
 
 
+@cache
 def _is_layer(path: str) -> bool:
     return _LAYERS in path and not path.endswith(_CALLING)
 
 
+@cache
 def is_consumers(path: str) -> bool:
     """Whether a file is no part of Assay's tracing, torch or Python itself."""
     is_pythons = path.startswith(_PYTHONS_FOLDER) and "-packages" not in path

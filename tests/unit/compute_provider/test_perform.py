@@ -1,12 +1,12 @@
-"""What the disk has to hold before a share is taken."""
+"""Disk space that a share needs before it is taken, and deposits of the bond that the owner wants."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock, Thread
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -15,6 +15,7 @@ from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import Honest
 from compute_provider.perform import Performer
 from compute_provider.store import Store
+from domain.ledger.messages import MsgDepositBond
 from tests.unit.compute_provider import support as s
 
 BOUNDARIES = 6  # of the tiny task
@@ -68,3 +69,92 @@ def test_what_is_there_already_needs_no_room(
 def test_what_the_owner_allows_is_the_bound(performer: Performer) -> None:
     performer._config = replace(performer._config, disk_bytes=needed() - 1)
     assert "there is room for" in problem(performer)
+
+
+def test_a_bond_is_seen_to_only_in_the_cluster(tmp_path: Path) -> None:
+    folder, warnings = tmp_path / "chain", list[str]()
+    folder.mkdir()
+    chain = s.FolderChain(folder)
+    config, store = replace(s.config(tmp_path / "home"), bond=5), Store(tmp_path / "home")
+    made = Performer(
+        config,
+        s.CHAIN,
+        chain,
+        chain,
+        store=store,
+        behaviour=Honest(),
+        shares=Shares,
+        stop=Event(),
+        warn=warnings.append,
+    )
+    made.perform(do.Glance())
+    assert chain.sent() == [], "what is not in the cluster deposits nothing yet"
+    (folder / "registered").touch()
+    for _ in range(2):
+        made.perform(do.Glance())
+    assert (chain.sent(), warnings) == (["MsgDepositBond"], [])
+    made.close()
+    made.blobs.close()
+    store.close()
+
+
+class SlowChain:
+    """A chain that answers what a provider has only once two threads have come as far as they get."""
+
+    def __init__(self) -> None:
+        self.both_came = Event()
+        self.deposits: list[int] = []
+        self._came = 0
+        self._counting = Lock()
+
+    def come(self) -> None:
+        """Count a thread that asks, or that waits for the one that asks."""
+        with self._counting:
+            self._came += 1
+            if self._came == 2:
+                self.both_came.set()
+
+    def account(self, address: str) -> SimpleNamespace:
+        """Return the account as it was when it was asked for."""
+        free = sum(self.deposits)
+        self.come()
+        assert self.both_came.wait(30)
+        return SimpleNamespace(bond=SimpleNamespace(free=free), balance=10**9)
+
+    def send(self, message: MsgDepositBond) -> None:
+        """Take a deposit."""
+        self.deposits.append(message.amount)
+
+
+class TellingLock:
+    """A lock that says when a thread has to wait for it."""
+
+    def __init__(self, come: Callable[[], None]) -> None:
+        self._lock, self._come = Lock(), come
+
+    def __enter__(self) -> Self:
+        if not self._lock.acquire(blocking=False):
+            self._come()
+            self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_bond_is_deposited_once_by_threads_that_join_and_look(tmp_path: Path) -> None:
+    chain: Any = SlowChain()
+    config, store = replace(s.config(tmp_path), bond=5_000), Store(tmp_path)
+    performer: Any = Performer(
+        config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), shares=Shares, stop=Event()
+    )
+    performer._bond_lock = TellingLock(chain.come)
+    threads = [Thread(target=performer._top_up) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert chain.deposits == [5_000]
+    performer.close()
+    performer.blobs.close()
+    store.close()

@@ -413,6 +413,7 @@ def test_a_bond_that_is_not_there_is_said_before_anything_is_on_chain(
             with provider(settings) as running:
                 wait_until(lambda: said in caplog.text, "the sentence")
                 running.ends_soon()
+            assert "it works with the bond" not in caplog.text
             with ChainClient(solo.address) as client:
                 assert client.query(ProviderRequest(s.PROVIDER.address)).provider is None
             # One that is in the cluster works with the bond that it has, and says so once.

@@ -121,14 +121,15 @@ def test_every_price_is_of_a_pflop(told: Told) -> None:
     assert re.findall(r"ASSAY/\w+", CHARTS) == ["ASSAY/PFLOP"] * 2
 
 
-def test_rounds_are_counted_from_one_in_words_and_tables(told: Told) -> None:
+def test_rounds_have_the_number_of_commands_in_words_and_tables(told: Told) -> None:
     text = told.get(f"/orders/{told.running.hex()}").text
-    assert "Round 2 of 2 is trained" in text
+    assert "Round 1 is trained" in text
     heads = re.findall(r'<tr id="round-(\d+)">\s*<th [^>]*>(\d+)</th>', text)
-    assert heads == [("0", "1")]
-    assert "commands count from 0: --round 0" in text
-    assert "<b>round 1 of 2, slot 0</b>" in told.get(f"/orders/{told.settled.hex()}").text
-    assert "Trace of round 1 of 2, slot 0" in told.get(f"/orders/{told.settled.hex()}/1/0/0/1").text
+    assert heads == [("0", "0")]
+    assert "1 of 2 rounds are closed" in text
+    assert "--round 0" in text
+    assert "<b>round 0, slot 0</b>" in told.get(f"/orders/{told.settled.hex()}").text
+    assert "Trace of round 0, slot 0" in told.get(f"/orders/{told.settled.hex()}/1/0/0/1").text
 
 
 @pytest.mark.parametrize("dark", [False, True])

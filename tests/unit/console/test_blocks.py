@@ -16,7 +16,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console import blocks
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.node import ConsoleNode
 from console.server import Console
 from domain.beacon import REVEAL_BYTES
@@ -85,6 +85,8 @@ def test_every_event_is_on_the_page_of_its_block(told: Told) -> None:
         assert page["events_count"] == block["events"] == len(numbers)
         assert page["operator"] == block["operator"] != ""
     assert told.get(f"/blocks/{height}").status_code == 200
+    quiet = min(block["height"] for block in listed["blocks"] if not block["events"])
+    assert "None in this block." in told.get(f"/blocks/{quiet}").text
     for path in (f"/blocks/{height + 1}", "/blocks/0", "/blocks/x", f"/blocks/{2**70}"):
         assert told.get(path).status_code == 404
     assert "The chain has a block" not in told.get("/blocks/0").text
@@ -185,7 +187,7 @@ def test_a_comet_that_answers_something_else_tells_no_transactions(told: Told, a
 def test_the_network_names_round_slot_and_sum(told: Told) -> None:
     details = {event["kind"]: event["detail"] for event in told.json("/network")["events"]}
     text = told.get("/").text
-    assert any(re.search("round 1, slot [01]", detail) for detail in details.values())
+    assert any(re.search("round 0, slot [01]", detail) for detail in details.values())
     assert text.index("What happened last") < text.index("<h2>Validators</h2>")
     height = told.market.chain.height
     sums = [

@@ -13,7 +13,7 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from console.follower import Follower
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.known import NodeSnapshot, NodeState
 from domain.ledger.messages import MsgDepositBond
 from domain.node.queries import EventsResponse

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from console.index import BlockRow, EventIndex, Gap
+from console.index.records import BlockRow
+from console.index.writing import EventIndex, Gap
 from domain.market.records import OrderState
 from tests.support.told_market import many_orders
 from tests.unit.console.conftest import Told

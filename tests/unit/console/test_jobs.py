@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.index import EventIndex
+from console.index.writing import EventIndex
 from console.jobs import name_jobs, read_name
 from console.known import NodeState
 from console.records import RecordWatcher

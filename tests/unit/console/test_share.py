@@ -116,9 +116,9 @@ def test_records_say_where_a_cheat_first_differs_and_how_it_was_seen(
     watcher.look()
     page = share_of(console, order_id, 0, 1)
     half = SEGMENTS // 2
-    steps = f"segment {half} (steps {4 * half + 1} to {4 * half + 4})"
+    steps = f"segment {half} (steps {4 * half} to {4 * half + 3})"
     told = str(page["difference"])
-    assert told.startswith(f"Up to step {4 * half} its states are those of the share that stood.")
+    assert told.startswith(f"Up to step {4 * half - 1} its states are those of the share that stood.")
     assert f"It first differs in {steps}" in told
     assert f"when its validator trained {steps} again" in told
     right = share_of(console, order_id, 0, 2)

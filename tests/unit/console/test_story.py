@@ -4,7 +4,7 @@ import pytest
 
 from chain.state_machine.ledger.tables import POTS
 from console.flows import bonds_of, deposit_of, draw
-from console.index import EARNINGS
+from console.index.records import EARNINGS
 from console.story import OrderStory, tell
 from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.market.records import OrderState

@@ -1,7 +1,5 @@
 """The console says what an order waits for in the words of commands, at each of its states."""
 
-import re
-
 from console.story import tell
 from console.waits import waiting_of
 from consumer.waiting import waiting
@@ -11,7 +9,7 @@ from tests.unit.console.conftest import Told
 
 
 def sentences(market: ToldMarket, order_id: bytes, now: int) -> tuple[str, str]:
-    """Return what the command line says and what the console says; the console counts rounds from 1."""
+    """Return what the command line says and what the console says."""
     on_chain = market.all_of(order_id)
     unmatched = on_chain.order.unmatched
     said = waiting(
@@ -23,13 +21,7 @@ def sentences(market: ToldMarket, order_id: bytes, now: int) -> tuple[str, str]:
     )
     story = tell(event for event in market.logged if order_id.hex() in str(event.attributes))
     assert story is not None
-    rounds = story.order.terms.rounds
-    text = re.sub(
-        r"round (\d+)(?= to close|:| for|,)",
-        lambda found: f"round {int(found[1]) + 1} of {rounds}",
-        str(said),
-    )
-    return text, str(waiting_of(story, now, lambda operator: operator))
+    return str(said), str(waiting_of(story, now, lambda operator: operator))
 
 
 def test_both_say_the_same_from_open_to_closed() -> None:

@@ -1,12 +1,13 @@
 """Notes on orders: what was written is read, and what is missing or broken is told with the remedy."""
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from consumer.errors import ConsumerError
-from consumer.jobs import OrderNote, recall, remember
+from consumer.jobs import OrderNote, job_name, recall, remember
 
 ORDER = b"\x0a" * 32
 
@@ -16,6 +17,15 @@ def test_a_note_is_remembered(tmp_path: Path) -> None:
     remember(tmp_path / "home", note)
     assert recall(tmp_path / "home", ORDER) == note
     assert stat.S_IMODE((tmp_path / "home" / "orders").stat().st_mode) == 0o700
+
+
+def test_an_order_has_the_name_of_its_job_as_on_pages(tmp_path: Path) -> None:
+    note = OrderNote(order_id=ORDER, job=tmp_path / "wine-2", key="assay1x", name="wine")
+    assert job_name(tmp_path, ORDER) == ""
+    remember(tmp_path, note)
+    assert job_name(tmp_path, ORDER) == "wine"
+    remember(tmp_path, replace(note, name=""))
+    assert job_name(tmp_path, ORDER) == "wine-2"
 
 
 def test_a_note_that_cannot_be_kept_names_the_order(tmp_path: Path) -> None:

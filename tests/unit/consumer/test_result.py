@@ -326,9 +326,13 @@ def result() -> Any:
     return {"a": np.zeros(3, np.float32)}
 
 
+OLD = b"\2" + bytes(7) + b"{}"
+"""A file of safetensors without tensors."""
+
+
 def test_a_result_replaces_the_old_one_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.safetensors"
-    path.write_bytes(b"the old one")
+    path.write_bytes(OLD)
     (tmp_path / "model.safetensors.part").write_bytes(b"somebody else's")
 
     def full(handle: int) -> None:
@@ -338,11 +342,23 @@ def test_a_result_replaces_the_old_one_whole_or_not_at_all(tmp_path: Path, monke
         patch.setattr(os, "fsync", full)
         with pytest.raises(ConsumerError, match="No space left"):
             write_result(result(), path)
-    assert path.read_bytes() == b"the old one"
+    assert path.read_bytes() == OLD
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, path.name + ".part"]
     digest = write_result(result(), path)
     assert sha256(path.read_bytes()).digest() == digest
     assert (tmp_path / "model.safetensors.part").read_bytes() == b"somebody else's"
+
+
+def test_a_result_takes_no_other_files_place(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("import assay  # weeks of work")
+    with pytest.raises(ConsumerError, match=r"train\.py is there, and is not a file of safe"):
+        write_result(result(), program)
+    assert program.read_text() == "import assay  # weeks of work"
+    empty = tmp_path / "model.safetensors"
+    empty.touch()
+    write_result(result(), empty)
+    assert write_result(result(), empty) == sha256(empty.read_bytes()).digest()
 
 
 @pytest.mark.parametrize("where", ["", "folder", "absent/model.safetensors"])

@@ -60,6 +60,7 @@ def test_groups_of_version_1(tmp_path: Path, own: Path) -> None:
         ({"cpu_time": 0.5}, "CPU time of 0.5 processors by cgroup"),
         ({"cpu_time": 20.0}, ""),
         ({"threads": 3}, "3 threads by OMP_NUM_THREADS"),
+        ({"threads": 1}, "1 thread by OMP_NUM_THREADS"),
         ({"is_memory_limited": True}, "4 GiB of memory by cgroup"),
         (
             {"allowed": 2, "cpu_time": 1.5},

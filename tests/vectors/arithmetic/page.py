@@ -99,6 +99,8 @@ def _bounds(attribute: Attribute) -> str:
     match attribute.kind:
         case "int":
             return f"{attribute.low} to {high}"
+        case "ints" if (attribute.low, attribute.high) == (0, MAX_DIMENSION):
+            return "list"
         case "ints":
             return f"list, each {attribute.low} to {high}"
         case "choice":
@@ -114,16 +116,16 @@ def _bounds(attribute: Attribute) -> str:
 
 def _limits() -> str:
     rows = [
-        "| what | most |",
+        "| quantity | maximum |",
         "|---|---|",
         f"| dimensions of a value | {MAX_RANK} |",
         f"| size of a dimension | {_power(MAX_DIMENSION)} |",
         f"| operands of a node | {MAX_OPERANDS}; of a `repeat` {MAX_REPEATED:,} |",
         f"| turns of a `repeat` | {MAX_TURNS:,} |",
-        f"| bodies within one another | {MAX_NESTED} |",
+        f"| nesting of bodies | {MAX_NESTED} |",
         f"| summed dimension of a product | {MAX_SUMMED:,} |",
         *(f"| magnitude of a product's integers of {bits} bits | {largest_digit(bits):,} |" for bits in BITS),
-        f"| summed numbers of 22 bits in a block | {BLOCK:,} |",
+        f"| numbers of 22 bits in a summed block | {BLOCK:,} |",
     ]
     return _lines(rows)
 
@@ -168,7 +170,7 @@ def _plain(function: Callable[..., Any]) -> str:
 
 
 def _philox() -> str:
-    rows = ["| what | numbers |", "|---|---|"]
+    rows = ["| name | value |", "|---|---|"]
     for what, numbers in (("M", philox.MULTIPLIERS), ("W", philox.WEYL)):
         rows += [f"| {what}[{index}] | `0x{number:08X}` |" for index, number in enumerate(numbers)]
     rows.append(f"| rounds | {philox.ROUNDS} |")

@@ -189,4 +189,55 @@ def test_a_folder_is_made_before_the_work_and_taken_away_where_it_fails(tmp_path
     assert not out.exists()
     file.write_text(f"from pathlib import Path\ndef job():\n    return {{}}[Path({str(out)!r}).is_dir()]\n")
     assert "KeyError: True" in assay("job", "build", file, "-o", out).refusal
+    assert not out.exists()
+    file.write_text(f"from pathlib import Path\ndef job():\n    Path({str(out)!r}, 'data').mkdir()\n    return 3\n")
+    for _ in range(2):
+        assert "job() returned int" in assay("job", "build", file, "-o", out).refusal
+    assert not out.exists()
+    out.mkdir()
+    assert "job() returned int" in assay("job", "build", file, "-o", out).refusal
+    assert not list(out.iterdir()), "the person's own folder stays, and is empty as it was"
     assert "a part of it is a file" in assay("job", "build", file, "-o", file / "out").refusal
+
+
+PHASES = """
+import assay, numpy, torch
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(2, 1), torch.nn.Linear(1, 1)
+        self.calls = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        # of a weight that asks for a gradient, without no_grad: plain torch refuses it
+        self.calls.add_(1.0)
+        return self.two(self.one(x))
+
+def job():
+    model = Pair()
+    x = {"x": numpy.eye(2, dtype="f4").repeat(4, 0)}
+    sgd = lambda part: torch.optim.SGD(part.parameters(), 0.1)
+    phases = {
+        "first": assay.Phase(loss=lambda m, b: m(b["x"]).square().mean() + 5, optimizer=sgd(model.one)),
+        "second": assay.Phase(loss=lambda m, b: m(b["x"]).square().mean() + 7, optimizer=sgd(model.two)),
+    }
+    return assay.JobSpec(name="n", model=model, train=x, holdout=x, batch=2, steps=2, phases=phases)
+"""
+
+
+def test_losses_of_all_phases_and_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "job.py").write_text(PHASES)
+    folder = tmp_path / "out"
+    made = assay("job", "build", tmp_path / "job.py", "-o", folder, "--output", "json")
+    (warning,) = made.json["warnings"]
+    assert warning.startswith("not checked against plain torch: a step of it fails: model (Pair")
+    assert f"warning: {warning}" in made.err
+    ran = assay("job", "run", folder, "--output", "json").json
+    losses = ran["rounds"][0]["training"]
+    assert list(losses) == ["loss", "loss.second"]
+    assert 5 <= losses["loss"] < 7 <= losses["loss.second"]
+    shown = assay("job", "run", folder).out
+    assert "training loss" in shown
+    assert "training loss.second" in shown

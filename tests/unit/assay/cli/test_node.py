@@ -116,6 +116,9 @@ def test_addresses_of_a_home_change_and_the_rest_stays(tmp_path: Path) -> None:
     kept = tomllib.loads(path.read_text())["p2p"]
     assert (kept["persistent_peers"], kept["laddr"]) == (f"{'a' * 40}@b:1", "tcp://[::1]:9")
     assert "to change ports or addresses" in run(tmp_path, "node", "init", "a").refusal
+    for ports in (("--p2p-port", 3), ("--rpc-port", 5, "--grpc-port", 5)):
+        twice = run(tmp_path, "node", "init", "a", *ports)
+        assert (twice.code, "give each a port of its own" in twice.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,7 @@ def test_a_chain_that_cannot_start_is_refused_and_can_be_mended(tmp_path: Path) 
     own = make_key(tmp_path, "op")
     start = ("node", "init", "alpha", "--new-chain", "assay-local-1")
     twice = run(tmp_path, *start, "--validator", f"b,{own},{'00' * 32},{BEACON},1")
-    assert "an operator comes twice" in twice.refusal
+    assert f"{own} is in the list twice" in twice.refusal
     assert run(tmp_path, *start).code == 0
 
 

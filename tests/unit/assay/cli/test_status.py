@@ -138,7 +138,7 @@ MEMBER = Provider("assay1p", ME.operator, b"", Capability("cpu", 5, 1, 1, expire
         ({"bids": (replace(BID, reserved=10),)}, "no capacity of its 1 bid is left"),
         (
             {},
-            "it waits for an order since height 1,234, with 1 bid from 900,000 ASSAY per PFLOP and 1",
+            "it waits for an order, with 1 bid from 900,000 ASSAY per PFLOP, the oldest of height 1,234, and 1",
         ),
     ],
 )

@@ -64,7 +64,9 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
     }
     told = tell_cheat(caught, names, segment_steps=5, round_steps=40)
     assert told.startswith("the cheat: prov0 said that it had trained slot 3 of round 0, and had not;")
-    assert "drew steps 11 to 15 by lot" in told
+    assert "drew steps 10 to 14 by lot" in told
+    later = tell_cheat(caught | {"round": 2}, names, segment_steps=5, round_steps=40)
+    assert "drew steps 90 to 94 by lot" in later
     assert "2.6932 ASSAY of the bond are gone" in told
     assert "the update at its end" in tell_cheat(caught | {"segment": 8}, names, 5, 40)
     late = {

@@ -1,6 +1,7 @@
 """A trace that holds is confirmed, and any that does not is refused with the place named."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,10 @@ def test_show(made: Path) -> None:
     ]
     assert not any(share["fault"] for share in value["shares"])
     assert len(value["round_roots"]) == 2
-    assert "whole" in assay("trace", "show", made / "run" / "trace.json").out
+    told = assay("trace", "show", made / "run" / "trace.json").out
+    assert "whole" in told
+    steps = re.findall(r"│ *(\d)-(\d) *│", told)
+    assert steps == [("0", "3"), ("0", "3"), ("4", "7"), ("4", "7")]
 
 
 def test_a_whole_trace_holds(made: Path) -> None:

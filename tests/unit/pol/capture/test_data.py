@@ -108,6 +108,9 @@ def test_what_is_converted_is_said_and_what_fits_is_not_copied(tmp_path: Path) -
     said: list[str] = []
     _read({"x": X, "y": Y, "z": [1.0] * 6, "b": Y > 2}, tmp_path, said)
     assert said == ["train.x: float64 becomes float32", "train.y: uint8 becomes int64"]
+    said.clear()
+    _read({f"column {number}": X for number in range(13)}, tmp_path, said)
+    assert said == ["train: float64 becomes float32 in 13 columns, column 0 to column 12"]
     kept = np.lib.format.open_memmap(tmp_path / "k.npy", "w+", np.float32, (6, 2))
     with Scratch(tmp_path) as scratch:
         assert np.shares_memory(read_columns({"k": kept}, "train", scratch, said.append)["k"], kept)

@@ -1,5 +1,6 @@
 """A DataLoader as training loops have it: what of it a job takes, and what is refused because it would be lost."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -429,13 +430,28 @@ def test_a_collate_fn_is_run_on_each_row(tmp_path: Path) -> None:
         assert any("the loader's collate_fn, is run on each row alone" in line for line in said)
 
 
+def drawn_seldom(rows: list[Any]) -> Any:
+    x, y = default_collate(rows)
+    return (x.flip(0) if random.random() < 1e-9 else x), y
+
+
+def centred(rows: list[Any]) -> Any:
+    x, y = default_collate(rows)
+    return (x - x.mean(0) if len(x) > 2 else x), y
+
+
 @pytest.mark.parametrize(
     ("loader", "reason"),
     [
         (lambda: DataLoader(Texts([3, 5, 3]), 2, collate_fn=padded), "two rows something else"),
         (lambda: DataLoader(Texts([3, 3, 5]), 2, collate_fn=padded), "row 2.*pad or crop rows"),
         (lambda: DataLoader(DATA, 2, collate_fn=mixed), "two rows something else.*into the loss"),
-        (lambda: DataLoader(DATA, 2, collate_fn=drawn), "two rows something else.*into the loss"),
+        (lambda: DataLoader(DATA, 2, collate_fn=drawn), "draws random numbers.*into the loss"),
+        (
+            lambda: DataLoader(DATA, 2, collate_fn=drawn_seldom),
+            "draws random numbers.*into the loss",
+        ),
+        (lambda: DataLoader(DATA, 3, collate_fn=centred), "3 rows something else.*into the loss"),
         (
             lambda: DataLoader(Texts([3, 5]), 2, collate_fn=len),
             "a int as part 0",

@@ -125,6 +125,11 @@ def test_weights_that_fit_nothing_are_refused() -> None:
         cross_entropy(row_weight="w")(model, batch | {"w": torch.rand(ROWS, 1)})
     with pytest.raises(JobError, match=r"weight: 'w' is text.*row_weight='w'"):
         cross_entropy(weight="w")  # type: ignore[arg-type]
+    for smoothing in (2, -0.1, float("nan"), "0.1"):
+        with pytest.raises(JobError, match=r"label_smoothing: .* is not a number from 0 to 1"):
+            cross_entropy(label_smoothing=smoothing)  # type: ignore[arg-type]
+    with pytest.raises(JobError, match="ignore_index: 'x' is not an integer"):
+        cross_entropy(ignore_index="x")  # type: ignore[arg-type]
 
 
 def test_labels_that_are_ignored_are_no_part_of_the_accuracy() -> None:

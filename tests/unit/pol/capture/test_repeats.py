@@ -1,7 +1,7 @@
 """Loops of a fixed number of turns: ``assay.repeat``, recurrent layers, CTC: one operation, with eager's values."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -234,11 +234,29 @@ def _drawing(t: Mapping[str, Tensor]) -> Tensor:
     return torch.cat(parts)
 
 
+def _differences(t: Mapping[str, Tensor]) -> Tensor:
+    drawn = _drawing(t).flatten(0, 1).reshape(-1, 64).sum(0)
+    (slope,) = torch.autograd.grad(drawn.sum(), t["v"], create_graph=True)
+    # what is drawn is linear in v
+    return (slope * t["v"] - drawn).abs().sum() + slope.square().sum()
+
+
+DRAWN: dict[str, Function] = {
+    "sum": lambda t: _drawing(t).sum(),
+    "squares": lambda t: _drawing(t).reshape(-1, 64).sum(0).square().sum(),
+    "differences": _differences,
+}
+
+
+@cache
+def _drawn(kind: str) -> Program:
+    return traced(DRAWN[kind], {"v": torch.ones(64)})
+
+
 @pytest.mark.parametrize("name", BACKENDS)
 def test_each_turn_draws_its_own(name: str) -> None:
-    tensors = {"v": torch.ones(64)}
-    program = traced(lambda t: _drawing(t).sum(), tensors)
-    inputs = {"v": tensors["v"].numpy(), "batch_number": np.array(5)}
+    program = _drawn("sum")
+    inputs = {"v": np.ones(64, np.float32), "batch_number": np.array(5)}
     found = run(program, inputs, 7, get(name))
     expected = run(unroll(program), inputs, 7, get("numpy"))
     assert {n: bits(v) for n, v in found.items()} == {n: bits(v) for n, v in expected.items()}
@@ -248,18 +266,9 @@ def test_each_turn_draws_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_gradients_of_gradients_have_the_draws_of_the_forward_pass(name: str) -> None:
-    def differences(t: Mapping[str, Tensor]) -> Tensor:
-        drawn = _drawing(t).flatten(0, 1).reshape(-1, 64).sum(0)
-        (slope,) = torch.autograd.grad(drawn.sum(), t["v"], create_graph=True)
-        # what is drawn is linear in v
-        return (slope * t["v"] - drawn).abs().sum() + slope.square().sum()
-
-    program = traced(differences, {"v": torch.ones(64)})
     inputs = {"v": np.ones(64, np.float32), "batch_number": np.array(5)}
-    squares = run(
-        traced(lambda t: _drawing(t).reshape(-1, 64).sum(0).square().sum(), {"v": torch.ones(64)}), inputs, 7, get(name)
-    )["metric.loss"]
-    assert run(program, inputs, 7, get(name))["metric.loss"] == squares
+    squares, found = (run(_drawn(kind), inputs, 7, get(name))["metric.loss"] for kind in ("squares", "differences"))
+    assert found == squares
 
 
 KINDS: dict[str, Callable[..., Tensor]] = {
@@ -297,13 +306,17 @@ def _in_turns(t: Mapping[str, Tensor], kind: str) -> Tensor:
     return total + run_part(part, t["h"], t["x"][0]).sum()
 
 
+@cache
+def _traced_in_turns(kind: str) -> Program:
+    return traced(partial(_in_turns, kind=kind), _tensors())
+
+
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("kind", ["checkpointed", "reentrant"])
 def test_what_is_checkpointed_in_a_turn_is_what_it_is_without(kind: str, name: str) -> None:
     """It draws the same again, and reads the same from around the turn."""
-    tensors = _tensors()
-    inputs = {n: v.numpy() for n, v in tensors.items()} | {"batch_number": np.array(3)}
-    plain, again = (run(traced(partial(_in_turns, kind=one), tensors), inputs, 7, get(name)) for one in ("plain", kind))
+    inputs = {n: v.numpy() for n, v in _tensors().items()} | {"batch_number": np.array(3)}
+    plain, again = (run(_traced_in_turns(one), inputs, 7, get(name)) for one in ("plain", kind))
     assert {n: bits(v) for n, v in again.items()} == {n: bits(v) for n, v in plain.items()}
 
 

@@ -295,7 +295,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
     ),
     "used": ("optimizer", "has state of its own", _used),
     "counted": ("schedule", "has counted 1 steps.*rates from step 5", _counted),
-    "number": ("resume", "a int is nothing that", lambda: {"resume": 3}),
+    "number": ("resume", "int is nothing that", lambda: {"resume": 3}),
     "nowhere": ("resume", "there is no training at", lambda: {"resume": "nowhere"}),
 }
 

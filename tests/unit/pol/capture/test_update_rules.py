@@ -769,6 +769,10 @@ def given(value: Any) -> Any:
         (lambda m: assay.SAM(optim.SGD(m.parameters(), 0.1), rho=0), "rho: 0 is not a positive"),
         (lambda m: assay.update_rule(given(0.1), m.parameters()), "float is no function"),
         (
+            lambda m: assay.GradientAt(optim.SGD(m.parameters(), 0.1), given(3)),
+            "int is no function; give a function",
+        ),
+        (
             lambda m: assay.update_rule(_by_value, m.parameters(), numbers={"d": 1.0}),
             "one is given without the other",
         ),

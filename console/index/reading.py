@@ -1,0 +1,243 @@
+"""What pages, lists and searches ask of the index."""
+
+from console.index.database import Database
+from console.index.records import (
+    COLUMNS,
+    POTS,
+    BlockRow,
+    OrderRow,
+    ProviderRow,
+    event_of,
+    order_row,
+    trace_of,
+)
+from console.traces import ShareTrace
+from domain.keys import ShareKey
+from domain.market.events import OrderSubmitted
+from domain.market.records import Order, OrderState
+from domain.node.queries import LoggedEvent
+from domain.vocabulary import read_event
+
+
+class Readings(Database):
+    """The questions that an index answers."""
+
+    def trace(self, key: ShareKey) -> ShareTrace:
+        """Return what is known of the trace of a share, which may be nothing."""
+        rows = self._all(
+            "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
+            *key,
+        )
+        return trace_of(rows[0][0]) if rows else ShareTrace()
+
+    def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, ShareTrace]:
+        """Return the traces of a leg."""
+        rows = self._all(
+            "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND leg = ?",
+            order_id,
+            leg,
+        )
+        return {
+            ShareKey(order_id=order_id, leg=leg, round=round, slot=slot, issue=issue): trace_of(text)
+            for round, slot, issue, text in rows
+        }
+
+    def traced(self, since: int) -> tuple[list[bytes], int]:
+        """Return the orders of which traces changed after change number ``since``, and the number of the last one."""
+        rows = self._all("SELECT DISTINCT order_id FROM traces WHERE change > ?", since)
+        ((last,),) = self._all("SELECT COALESCE(MAX(change), 0) FROM traces")
+        return [row[0] for row in rows], int(last)
+
+    def unknown_blocks(self, limit: int) -> list[int]:
+        """Return heights at which something happened and of which the time is not known, the newest first."""
+        rows = self._all("SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit)
+        return [height for (height,) in rows]
+
+    def blocks(self, limit: int, most: int = 2**62) -> list[BlockRow]:
+        """Return the newest blocks up to the height ``most``, the newest first."""
+        rows = self._all(
+            "SELECT height, time_ns, proposer FROM blocks WHERE height <= ? AND time_ns IS NOT NULL "
+            "ORDER BY height DESC LIMIT ?",
+            most,
+            limit,
+        )
+        return [BlockRow(*row) for row in rows]
+
+    def block(self, height: int) -> BlockRow | None:
+        """Return a block of which the time is known."""
+        return next((row for row in self.blocks(1, height) if row.height == height), None)
+
+    def events_at(self, height: int) -> tuple[int, int]:
+        """Return the number of the first event of a block, and how many it has; (0, 0) without any.
+
+        Events are numbered without gaps, so that no block is too full to be counted.
+        """
+        ((first, last),) = self._all(
+            "SELECT (SELECT number FROM events WHERE height = ?1 ORDER BY number LIMIT 1), "
+            "(SELECT number FROM events WHERE height = ?1 ORDER BY number DESC LIMIT 1)",
+            height,
+        )
+        return (int(first), int(last) - int(first) + 1) if first else (0, 0)
+
+    def last_seen(self, address: str) -> tuple[int, str]:
+        """Return the height at which an address last did something, and what kind of event it was; (0, "") if never."""
+        rows = self._all("SELECT height, kind FROM seen WHERE address = ?", address)
+        return (int(rows[0][0]), rows[0][1]) if rows else (0, "")
+
+    def seen(self) -> dict[str, int]:
+        """Return the height at which each address last did something."""
+        return dict(self._all("SELECT address, height FROM seen"))
+
+    def block_time(self, height: int) -> int:
+        """Return when a block was made (ns since the epoch), 0 where that is not known."""
+        rows = self._all("SELECT time_ns FROM blocks WHERE height = ?", height)
+        return int(rows[0][0] or 0) if rows else 0
+
+    def events(self, since: int, limit: int) -> list[LoggedEvent]:
+        """Return events from a number on."""
+        rows = self._all(
+            "SELECT number, height, kind, attributes FROM events WHERE number >= ? ORDER BY number LIMIT ?",
+            since,
+            limit,
+        )
+        return [event_of(row) for row in rows]
+
+    def latest(self, limit: int, order_id: bytes | None = None) -> list[LoggedEvent]:
+        """Return the newest events, of an order if given, the newest first."""
+        where, values = ("WHERE order_id = ?", (order_id,)) if order_id is not None else ("", ())
+        rows = self._all(
+            f"SELECT number, height, kind, attributes FROM events {where} ORDER BY number DESC LIMIT ?",
+            *values,
+            limit,
+        )
+        return [event_of(row) for row in rows]
+
+    def events_of(self, order_id: bytes, since: int = 0) -> list[LoggedEvent]:
+        """Return the events of an order from a number on."""
+        rows = self._all(
+            "SELECT number, height, kind, attributes FROM events WHERE order_id = ? AND number >= ? ORDER BY number",
+            order_id,
+            since,
+        )
+        return [event_of(row) for row in rows]
+
+    def orders(
+        self,
+        *,
+        state: int = 0,
+        reason: int = 0,
+        consumer: str = "",
+        validator: str = "",
+        offset: int = 0,
+        limit: int = 50,
+    ) -> tuple[list[OrderRow], int]:
+        """Return orders, the newest first, and how many there are; a filter that is empty lets all through."""
+        parts: list[tuple[str, object]] = [
+            (sql, value)
+            for sql, value in (
+                ("state = ?", state),
+                ("reason = ?", reason),
+                ("consumer = ?", consumer),
+                ("order_id IN (SELECT order_id FROM validators_of WHERE validator = ?)", validator),
+            )
+            if value
+        ]
+        where = f"WHERE {' AND '.join(sql for sql, _ in parts)}" if parts else ""
+        values = [value for _, value in parts]
+        ((count,),) = self._all(f"SELECT COUNT(*) FROM orders {where}", *values)
+        rows = self._all(
+            f"SELECT {COLUMNS} FROM orders {where} ORDER BY number DESC LIMIT ? OFFSET ?",
+            *values,
+            limit,
+            offset,
+        )
+        return [order_row(row) for row in rows], int(count)
+
+    def spent(self, consumer: str) -> tuple[int, int]:
+        """Return what a consumer's orders have paid, and what they still have locked (uassay)."""
+        ((paid, locked),) = self._all(
+            "SELECT COALESCE(SUM(paid), 0), COALESCE(SUM(deposit - paid - refunded), 0) FROM orders WHERE consumer = ?",
+            consumer,
+        )
+        return int(paid), int(locked)
+
+    def order(self, order_id: bytes) -> OrderRow | None:
+        """Return an order's row."""
+        rows = self._all(f"SELECT {COLUMNS} FROM orders WHERE order_id = ?", order_id)
+        return order_row(rows[0]) if rows else None
+
+    def find_orders(self, prefix: str, limit: int = 2) -> list[bytes]:
+        """Return the ids that begin with so many hex digits."""
+        low, high = (bytes.fromhex(prefix.ljust(64, digit)) for digit in "0f")
+        rows = self._all("SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit)
+        return [order_id for (order_id,) in rows]
+
+    def count_reasons(self) -> dict[int, int]:
+        """Return how many orders closed for which reason."""
+        return dict(
+            self._all(
+                "SELECT reason, COUNT(*) FROM orders WHERE state = ? GROUP BY reason",
+                int(OrderState.CLOSED),
+            )
+        )
+
+    def submitted(self, order_id: bytes) -> Order | None:
+        """Return an order as it was submitted."""
+        rows = self._all(
+            "SELECT e.number, e.height, e.kind, e.attributes FROM orders JOIN events AS e USING (number) "
+            "WHERE orders.order_id = ?",
+            order_id,
+        )
+        change = read_event(event_of(rows[0])) if rows else None
+        return change.record if isinstance(change, OrderSubmitted) else None
+
+    def unnamed_orders(self, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return the newest orders of whose job no name is known: id and job."""
+        return self._all(
+            "SELECT order_id, job_id FROM orders WHERE job_id NOT IN (SELECT job_id FROM jobs) "
+            "ORDER BY number DESC LIMIT ?",
+            limit,
+        )
+
+    def job_name(self, job_id: bytes) -> str:
+        """Return the name that a job's document gives it; empty where that is not known here."""
+        rows = self._all("SELECT name FROM jobs WHERE job_id = ?", job_id)
+        return str(rows[0][0]) if rows else ""
+
+    def find_named(self, text: str, limit: int) -> list[tuple[bytes, str]]:
+        """Return the newest orders whose job has a name with ``text`` in it: id and name."""
+        return self._all(
+            "SELECT order_id, name FROM orders JOIN jobs USING (job_id) WHERE instr(lower(name), ?) "
+            "ORDER BY number DESC LIMIT ?",
+            text.lower(),
+            limit,
+        )
+
+    def count_states(self) -> dict[OrderState, int]:
+        """Return how many orders are in each state."""
+        rows = self._all("SELECT state, COUNT(*) FROM orders GROUP BY state")
+        return {OrderState(state): count for state, count in rows}
+
+    def earnings(self) -> dict[str, dict[str, int]]:
+        """Return what each address earned (uassay), by the kind of payment."""
+        found: dict[str, dict[str, int]] = {}
+        for address, kind, amount in self._all("SELECT address, kind, amount FROM earnings"):
+            found.setdefault(address, {})[kind] = amount
+        return found
+
+    def earned_of(self, address: str, limit: int) -> list[tuple[bytes, int]]:
+        """Return the orders by which an address earned most, with the amount."""
+        return self._all(
+            "SELECT order_id, amount FROM earned_of WHERE address = ? ORDER BY amount DESC LIMIT ?",
+            address,
+            limit,
+        )
+
+    def providers(self) -> dict[str, ProviderRow]:
+        """Return what became of the shares of each provider that committed one."""
+        rows = self._all("SELECT address, accepted, rejected, wrong, height FROM providers")
+        return {row[0]: ProviderRow(*row) for row in rows}
+
+    def pots(self) -> dict[str, int]:
+        """Return how many coins lie where (uassay), of what numbered events tell."""
+        return dict.fromkeys(POTS, 0) | dict(self._all("SELECT name, amount FROM pots"))

@@ -1,0 +1,336 @@
+"""The index takes events in.
+
+Events are kept as they came, those of an order under its id, and beside them sums that lists need: a row for each
+order, what each address earned, how many shares of a provider stood, and in which pot coins are.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatchmethod
+from typing import Any, Final
+
+from console.index.reading import Readings
+from console.index.records import EARNINGS, BlockRow, order_of
+from console.traces import ShareTrace
+from domain.events import Change
+from domain.keys import ShareKey
+from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
+from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT
+from domain.legs.events import OrderAccepted, OrderMatched, OrderProven
+from domain.market.events import (
+    DeadlineMoved,
+    OrderClosed,
+    OrderOpened,
+    OrderSubmitted,
+    OrderUnmatched,
+)
+from domain.market.records import OrderState
+from domain.node.queries import LoggedEvent
+from domain.proof.events import (
+    AnswerCommitted,
+    PanelEnded,
+    RoundClosed,
+    RoundVerified,
+    SeatDiffered,
+    SeatPaid,
+    SeatRevealed,
+    SeatSilent,
+    ShareAccepted,
+    ShareCommitted,
+    ShareCompared,
+    ShareFoundWrong,
+    ShareRejected,
+)
+from domain.proof.reasons import ShareReason
+from domain.registry.events import (
+    BeaconKeySet,
+    EndpointSet,
+    ProviderCertified,
+    ProviderLeft,
+    ProviderRegistered,
+)
+from domain.vocabulary import MOVES, read_event
+from pol.rules.schedule import total_work
+
+_DEEDS: Final = (
+    AnswerCommitted,
+    BeaconKeySet,
+    BondDeposited,
+    BondWithdrawing,
+    EndpointSet,
+    OrderSubmitted,
+    ProviderCertified,
+    ProviderLeft,
+    ProviderRegistered,
+    SeatRevealed,
+    ShareCommitted,
+)
+"""Events by which an address shows that it is there: what it signed, or was measured by."""
+_ACTORS: Final = ("provider", "auditor", "operator", "owner", "consumer")
+
+
+class Gap(Exception):
+    """Events are a log without gaps, and one is missing: the index has to be built again."""
+
+
+class EventIndex(Readings):
+    """An index in a file, or in memory where none is given or another program uses the file. Thread-safe."""
+
+    def add(self, events: Sequence[LoggedEvent]) -> None:
+        """Take events in, all of them or none; Gap where the next one is not the first of them, or any is missing."""
+        expected = self.next
+        with self._writing():
+            for event in events:
+                if event.number != expected:
+                    raise Gap(f"event {expected} is missing: the node goes on with {event.number}")
+                expected += 1
+                self._add(event)
+
+    def _add(self, event: LoggedEvent) -> None:
+        change = read_event(event)
+        order_id = order_of(change)
+        self._do(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+            event.number,
+            event.height,
+            event.type,
+            order_id,
+            json.dumps(event.attributes, separators=(",", ":")),
+        )
+        self._do("INSERT OR IGNORE INTO blocks (height) VALUES (?)", event.height)
+        if change is None:
+            return
+        if isinstance(change, _DEEDS):
+            self._see(change, event)
+        self._take(change, event)
+
+    def _see(self, change: Change, event: LoggedEvent) -> None:
+        address = next(filter(None, (getattr(change, name, "") for name in _ACTORS)), "")
+        self._do("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", address, event.height, event.type)
+
+    @singledispatchmethod
+    def _take(self, change: Change, event: LoggedEvent) -> None:
+        """Change no sum: most events change none."""
+
+    def _order(self, order_id: bytes, **values: Any) -> None:
+        names = ", ".join(f"{name} = ?" for name in values)
+        self._do(f"UPDATE orders SET {names} WHERE order_id = ?", *values.values(), order_id)
+
+    def _count(self, order_id: bytes, column: str, amount: int = 1) -> None:
+        self._do(
+            f"UPDATE orders SET {column} = {column} + ? WHERE order_id = ?",
+            amount,
+            order_id,
+        )
+
+    def _pot(self, **amounts: int) -> None:
+        for name, amount in amounts.items():
+            self._do(
+                "INSERT INTO pots VALUES (?, ?) ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
+                name,
+                amount,
+            )
+
+    def _provider(self, address: str, height: int, **counts: int) -> None:
+        self._do("INSERT OR IGNORE INTO providers (address, height) VALUES (?, ?)", address, height)
+        for column, amount in counts.items():
+            self._do(
+                f"UPDATE providers SET {column} = {column} + ? WHERE address = ?",
+                amount,
+                address,
+            )
+
+    @_take.register
+    def _(self, change: OrderSubmitted, event: LoggedEvent) -> None:
+        order = change.record
+        self._do(
+            "INSERT INTO orders (order_id, number, consumer, job_id, state, work, price_limit, deposit, rounds, "
+            "deadline, height) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            change.order,
+            event.number,
+            change.consumer,
+            order.terms.job_id,
+            int(OrderState.OPEN),
+            str(total_work(order.terms)),
+            order.price_limit,
+            change.deposit,
+            order.terms.rounds,
+            order.deadline,
+            event.height,
+        )
+        self._pot(escrows=change.deposit)
+
+    @_take.register
+    def _(self, change: OrderOpened, event: LoggedEvent) -> None:
+        self._order(change.order, state=int(OrderState.OPEN), unmatched="[]")
+
+    @_take.register
+    def _(self, change: OrderUnmatched, event: LoggedEvent) -> None:
+        self._order(change.order, unmatched=json.dumps(change.failed))
+
+    @_take.register
+    def _(self, change: OrderMatched, event: LoggedEvent) -> None:
+        # Rounds are those of the current leg.
+        self._order(
+            change.order,
+            state=int(OrderState.MATCHED),
+            leg=change.leg,
+            validator=change.validator,
+            price=change.price,
+            closed=0,
+            verified=0,
+            unmatched="[]",
+        )
+        self._do("INSERT OR IGNORE INTO validators_of VALUES (?, ?)", change.order, change.validator)
+        self._pot(escrows=change.job_bond, bonds=-change.job_bond)
+
+    @_take.register
+    def _(self, change: OrderAccepted, event: LoggedEvent) -> None:
+        self._order(change.order, state=int(OrderState.RUNNING))
+
+    @_take.register
+    def _(self, change: OrderProven, event: LoggedEvent) -> None:
+        self._order(change.order, state=int(OrderState.PROVEN))
+
+    @_take.register
+    def _(self, change: DeadlineMoved, event: LoggedEvent) -> None:
+        self._order(change.order, deadline=change.deadline)
+
+    @_take.register
+    def _(self, change: OrderClosed, event: LoggedEvent) -> None:
+        self._order(
+            change.order,
+            state=int(OrderState.CLOSED),
+            reason=change.reason,
+            unmatched=json.dumps(change.failed),
+        )
+
+    @_take.register
+    def _(self, change: RoundClosed, event: LoggedEvent) -> None:
+        self._count(change.round.order_id, "closed")
+
+    @_take.register
+    def _(self, change: RoundVerified, event: LoggedEvent) -> None:
+        self._count(change.round.order_id, "verified")
+
+    @_take.register
+    def _(self, change: ShareCommitted, event: LoggedEvent) -> None:
+        self._provider(change.provider, event.height)
+        self._pot(escrows=change.bond, bonds=-change.bond)
+
+    @_take.register
+    def _(self, change: ShareAccepted, event: LoggedEvent) -> None:
+        self._provider(change.provider, event.height, accepted=1)
+
+    @_take.register
+    def _(self, change: ShareRejected, event: LoggedEvent) -> None:
+        if change.reason != ShareReason.LEG_ENDED:
+            self._provider(change.provider, event.height, rejected=1)
+            self._count(change.share.order_id, "rejected")
+
+    @_take.register
+    def _(self, change: ShareCompared, event: LoggedEvent) -> None:
+        counts = {"rejected": -1} if change.right else {"wrong": 1}
+        self._provider(change.provider, event.height, **counts)
+        if change.right:
+            self._count(change.share.order_id, "rejected", -1)
+        self._pot(burnt=change.burnt_from_stake)
+
+    @_take.register
+    def _(self, change: ShareFoundWrong, event: LoggedEvent) -> None:
+        self._provider(change.provider, event.height, accepted=-1, rejected=1, wrong=1)
+
+    @_take.register
+    def _(self, change: PaymentMade, event: LoggedEvent) -> None:
+        if not change.leg:
+            column = "refunded" if change.kind == "refund" else "paid"
+            self._count(change.order, column, change.amount)
+        target = MOVES[change.kind].target
+        self._pot(
+            escrows=-change.amount,
+            bonds=change.amount if target is BONDS_POT else 0,
+            burnt=change.amount if target is BURNT_POT else 0,
+            community=change.amount if target is COMMUNITY_POT else 0,
+        )
+        if change.kind in EARNINGS:
+            self._earn(change.to, change.kind, change.amount, change.order)
+
+    @_take.register
+    def _(self, change: SeatPaid, event: LoggedEvent) -> None:
+        beside = change.from_pot + change.from_pool
+        self._earn(change.auditor, "auditor", beside, change.round.order_id)
+        self._pot(audits=-change.from_pot, community=-change.from_pool)
+
+    @_take.register
+    def _(self, change: SeatSilent | SeatDiffered, event: LoggedEvent) -> None:
+        self._pot(audits=change.cut)
+
+    @_take.register
+    def _(self, change: PanelEnded, event: LoggedEvent) -> None:
+        self._pot(audits=-change.burnt, burnt=change.burnt)
+
+    @_take.register
+    def _(self, change: BondDeposited, event: LoggedEvent) -> None:
+        self._pot(bonds=change.amount)
+
+    @_take.register
+    def _(self, change: BondReleased, event: LoggedEvent) -> None:
+        self._pot(bonds=-change.amount)
+
+    def _earn(self, address: str, kind: str, amount: int, order_id: bytes) -> None:
+        if not amount:
+            return
+        self._do(
+            "INSERT INTO earned_of VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
+            address,
+            order_id,
+            amount,
+        )
+        self._do(
+            "INSERT INTO earnings VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
+            address,
+            kind,
+            amount,
+        )
+
+    def add_blocks(self, blocks: Iterable[BlockRow]) -> None:
+        """Remember when blocks were made, and by whom."""
+        with self._writing():
+            for block in blocks:
+                self._do(
+                    "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)",
+                    block.height,
+                    block.time_ns,
+                    block.proposer,
+                )
+
+    def forget_blocks(self, before: int) -> None:
+        """Drop blocks below a height in which nothing happened."""
+        with self._writing():
+            self._do(
+                "DELETE FROM blocks WHERE height < ? AND height NOT IN (SELECT height FROM events)",
+                before,
+            )
+
+    def put_trace(self, key: ShareKey, trace: ShareTrace) -> None:
+        """Keep what is known of the trace of a share, in the place of what was."""
+        value = {
+            "boundaries": [(b.step, b.root.hex(), b.metrics) for b in trace.boundaries],
+            "replayed": [(r.segment, r.reason, r.root.hex()) for r in trace.replayed],
+            "picks": trace.picks,
+            "verdict": trace.verdict,
+            "claimed": trace.claimed,
+        }
+        with self._writing():
+            self._do(
+                "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *key,
+                self.traced(0)[1] + 1,
+                json.dumps(value, separators=(",", ":")),
+            )
+
+    def name_jobs(self, names: Mapping[bytes, str]) -> None:
+        """Keep the names of jobs."""
+        with self._writing():
+            for job_id, name in names.items():
+                self._do("INSERT OR REPLACE INTO jobs VALUES (?, ?)", job_id, name)
