@@ -84,6 +84,5 @@ def decode_response(method: QueryMethod, data: bytes) -> Any:
     try:
         message = method.response_proto.FromString(data)
     except UNREADABLE:
-        reason, remedy = "is not an answer to this query", "use the address of a node of this chain"
-        raise Refusal(TX_DECODE, "response", reason, remedy) from None
+        raise Refusal(TX_DECODE, "response", "is not an answer to this query") from None
     return method.read_response(message)

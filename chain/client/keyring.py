@@ -87,7 +87,7 @@ class Keyring:
     ) -> None:
         """Use ``directory``, which is made with the first key; KeyringError for an unknown backend."""
         if backend not in list(KeyringBackend):
-            raise KeyringError(f"there is no keyring {backend}", "use file or test")
+            raise KeyringError(f"{backend} is not a kind of keyring", "use file or test")
         self._backend = KeyringBackend(backend)
         self._directory = Path(directory).expanduser() / self._backend.value
         self._ask = ask or _no_passphrase

@@ -115,7 +115,7 @@ def test_addresses_of_a_home_change_and_the_rest_stays(tmp_path: Path) -> None:
     made(tmp_path, "a", "--peers", f"{'a' * 40}@b:1")
     kept = tomllib.loads(path.read_text())["p2p"]
     assert (kept["persistent_peers"], kept["laddr"]) == (f"{'a' * 40}@b:1", "tcp://[::1]:9")
-    assert "to change ports or addresses" in run(tmp_path, "node", "init", "a").refusal
+    assert "to change the ports or addresses" in run(tmp_path, "node", "init", "a").refusal
     for ports in (("--p2p-port", 3), ("--rpc-port", 5, "--grpc-port", 5)):
         twice = run(tmp_path, "node", "init", "a", *ports)
         assert (twice.code, "give each a port of its own" in twice.err) == (2, True)
