@@ -187,9 +187,9 @@ def test_a_home_in_use_is_one_sentence(home: Path) -> None:
 @pytest.mark.parametrize(
     ("maker", "consensus", "remedy"),
     [
-        (Maker.SOLO, "managed", "start it with --solo"),
-        (Maker.SOLO, "external", "start it with --solo"),
-        (Maker.COMETBFT, "solo", "start it without --solo"),
+        (Maker.SOLO, "managed", "start the node with --solo"),
+        (Maker.SOLO, "external", "start the node with --solo"),
+        (Maker.COMETBFT, "solo", "start the node without --solo"),
     ],
 )
 def test_blocks_of_solo_and_of_cometbft_do_not_mix(home: Path, maker: Maker, consensus: str, remedy: str) -> None:

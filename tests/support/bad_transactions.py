@@ -259,7 +259,7 @@ HUGE = {
     "5,000 digits": "9" * 5_000,  # more than Python's int() takes
 }
 PLAIN = "not a plain decimal number"
-LARGE = "the number is too large"
+LARGE = "is too large"
 
 
 def _amounts() -> dict[str, Bad]:
