@@ -355,7 +355,7 @@ MUTANTS = (
         "ahead-any-signature",
         "a transaction that was looked at ahead is taken whether its signature holds or not",
         "chain/app/ahead.py",
-        "return tx if case in self._held else None",
+        "return tx if case in self._valid else None",
         "return tx",
         (f"{_AHEAD}::test_only_a_signature_that_holds_is_said_to_hold_and_once",),
     ),
@@ -388,10 +388,10 @@ MUTANTS = (
         "the items of a list are read before its cap is looked at",
         "wire/convert.py",
         """        fits(values)
-        # A list""",
+        # Copying the whole""",
         """        if read is None:
             fits(values)
-        # A list""",
+        # Copying the whole""",
         (f"{_CANONICAL}::test_a_list_over_its_cap_is_refused_before_its_items_are_read",),
     ),
     # --- the market ---
@@ -960,8 +960,8 @@ MUTANTS = (
         "one-key-for-two-contents",
         "a chunk's key does not depend on the chunk, so that two contents of a place give each other away",
         "link/handover.py",
-        "    place = (*handover.fields(index), sha256(chunk).digest())\n",
-        "    place = handover.fields(index)\n",
+        "    fields = (*handover.fields(index), sha256(chunk).digest())\n",
+        "    fields = handover.fields(index)\n",
         (
             "tests/unit/link/test_handover.py::test_another_content_in_the_same_place_has_another_point",
             HANDOVER,
@@ -2215,8 +2215,8 @@ MUTANTS = (
         "half-sent",
         "calls without a message keep their places whoever comes",
         "link/server_slots.py",
-        "if not place.worked_on]",
-        "if place.arrived and not place.worked_on]",
+        "if not slot.worked_on]",
+        "if slot.arrived and not slot.worked_on]",
         (f"{_RECEIVING}::test_half_sent_calls_from_everywhere_stop_nobody",),
     ),
     Mutant(
@@ -2255,7 +2255,7 @@ MUTANTS = (
         "announced-bytes",
         "the first byte of a blob takes the room of the whole",
         "link/blobs.py",
-        "self._arrived[name] = (owner, held + more)",
+        "self._arrived[name] = (owner, received + more)",
         "self._arrived[name] = (owner, blob.size)",
         (f"{_BLOBS}::test_three_bytes_take_three_bytes_of_room",),
     ),
@@ -2819,7 +2819,7 @@ MUTANTS = (
         "comet-again-and-again",
         "what an operator has to mend fills the log",
         "chain/app/comet_log.py",
-        "                self._told.add(trouble.reason)\n",
+        "                self._logged.add(trouble.reason)\n",
         "",
         ("tests/unit/chain/app/test_comet.py",),
     ),

@@ -340,7 +340,7 @@ def test_something_else_than_a_node_ends_it_at_once(validator: Running, tmp_path
         error = running.error()
     server.stop(None).wait()
     assert isinstance(error, ChainError)
-    assert "something else than an assay node" in str(error)
+    assert "does not answer like an assay node" in str(error)
 
 
 def test_two_providers_do_not_share_a_home(validator: Running, tmp_path: Path) -> None:
