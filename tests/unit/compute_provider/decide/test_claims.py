@@ -234,7 +234,7 @@ def test_a_task_of_a_leg_that_begins_later_starts_from_the_states_of_that_leg() 
     )
     assert problem(right, later, VALIDATOR) == ""
     initial = replace(right, local_in=task().local_in)
-    assert problem(initial, later, VALIDATOR) == "local_in is not the slot's"
+    assert problem(initial, later, VALIDATOR) == "the task's local_in is not the slot's last accepted state"
     # Another slot of the same leg starts from the order's local state.
     other = replace(initial, key=replace(right.key, slot=1))
     assert problem(other, later, VALIDATOR) == ""
