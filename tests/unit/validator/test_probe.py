@@ -185,7 +185,7 @@ def test_each_failure_waits_twice_as_long_and_no_longer_than_some_minutes() -> N
         bench.begin()  # begun anew, which is a failure
         pause = PAUSE_NS << min(count, DOUBLINGS_MAX)
         bench.now += pause - 1
-        assert "wait a while" in bench.begin().text
+        assert "it is repeated after a pause" in bench.begin().text
         bench.now += 1
     bench.measure()
     assert len(bench.prober.measured()) == 1
