@@ -115,7 +115,7 @@ def test_a_database_of_another_form_is_said(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "provider.db") as database:
         database.execute("CREATE TABLE works (key TEXT)")
     database.close()
-    with pytest.raises(ProviderError, match="use another home"):
+    with pytest.raises(ProviderError, match="use another --home"):
         Store(tmp_path)
 
 

@@ -36,9 +36,9 @@ def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     current = replace(held.rounds[0], works=(judged, second))
     after = replace(held, rounds=(current,))
     assert [line.partition("issue 1: ")[2] for line in tell(held, after)] == [
-        "segment 0 holds",
-        "segment 1 segment_mismatch",
-        "rejected, segment_mismatch",
+        "segment 0: correct",
+        "segment 1: segment_mismatch",
+        "rejected: segment_mismatch",
     ]
     done = replace(current, next_global=current.global_in)
     assert list(tell(after, replace(after, rounds=(done,)))) == [f"{start} round 0: aggregated"]
