@@ -115,12 +115,12 @@ def test_a_database_of_another_form_is_said(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "provider.db") as database:
         database.execute("CREATE TABLE works (key TEXT)")
     database.close()
-    with pytest.raises(ProviderError, match="use another --home"):
+    with pytest.raises(ProviderError, match="use another home"):
         Store(tmp_path)
 
 
 def test_two_providers_of_one_home_are_refused(tmp_path: Path) -> None:
-    refused = pytest.raises(ProviderError, match=f"as process {os.getpid()}; stop it")
+    refused = pytest.raises(ProviderError, match=f"process {os.getpid()}; stop that provider")
     with locked(tmp_path), refused, locked(tmp_path):
         pass
     assert runs_as(tmp_path) == 0
