@@ -32,9 +32,9 @@ def payload_quota(on_chain: OrderResponse) -> int:
 def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> Allowance:
     """Return the allowance of a provider for a leg; it is empty if the provider was given no share.
 
-    The provider may upload an update and a local state for each share that it has not delivered, both states of each
-    boundary that it was asked for, and a few further boundaries. It may do so even after its time is over, because the
-    record then shows a late answer in place of none.
+    For each share that it has not delivered, the provider may upload an update and a local state. It may also upload
+    both states of each boundary that it was asked for, and of a few more. It may do so even after its time is over: the
+    record then shows that it was late.
     """
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
     if not works:

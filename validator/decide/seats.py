@@ -358,8 +358,8 @@ def _answer(
     """Return the answer for a place.
 
     None if the place is not finished though the winner served it in time, or could not have served it in time.
-    ``serving`` is the end of the time to serve (chain seconds), and the bytes that can arrive until then at the rate
-    that the winner owes and this validator has promised to take.
+    ``serving`` is the end of the time to serve (chain seconds), and the bytes that can arrive until then. The rate is
+    the one that the winner owes, or the one that this validator has promised to take if that is lower.
     """
     if place.found is not None:
         result = place.found

@@ -1,8 +1,8 @@
 """The trial of a job before its order is accepted: its time limit, and the verdict on its times.
 
-A validator that accepts an order must complete it, or it loses the job bond. So the trial shows that the first segment
-and an aggregation have a result, and that the job is not so much slower than its work suggests that it would miss the
-deadlines. The times are those of one core of this machine, whose speed is measured with them. The speed of providers is
+A validator that accepts an order must complete it, or it loses the job bond. So the trial checks that the first
+segment and an aggregation have a result. It also checks that the job is not too slow for the deadlines, compared with
+its work. The times are those of one core of this machine, whose speed is measured with them. The speed of providers is
 measured elsewhere (``Capability``), so the verdict is about the job alone.
 """
 

@@ -422,7 +422,7 @@ def test_seats_are_seen_to_by_their_deadlines_and_forgotten_when_they_are_over()
 
 outcomes = st.builds(
     Recomputed,
-    st.sampled_from(["", "states that are not the ones on chain"]),
+    st.sampled_from(["", "the states that the winner sent do not have the roots on the chain"]),
     st.sampled_from([AnswerKind.FINISHED, AnswerKind.STOPPED]),
     st.sampled_from([digest("root"), ROOT]),
     st.just(digest("digest")),
