@@ -87,7 +87,7 @@ def _in_use(pid: int) -> ProviderError:
 
 @dataclass
 class Idle:
-    """The reason why the provider has nothing to train (empty: it has), and the time since when (Unix seconds)."""
+    """The reason why the provider has nothing to train, empty if it trains, and when it began (Unix seconds)."""
 
     why: str = ""
     since: float = 0.0
@@ -103,7 +103,8 @@ class Idle:
             self.logged = ""
         if not why or why == self.logged or steady - self.logged_at < _LOGGED_SECONDS:
             return False
-        self.logged, self.logged_at = why, steady
+        self.logged = why
+        self.logged_at = steady
         return True
 
     def plain(self) -> dict[str, Any] | None:

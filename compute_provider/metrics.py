@@ -171,14 +171,16 @@ class ProviderHealth:
 
     def look(self) -> None:
         """Update the metrics that are read at each scrape."""
-        show, show_all = self.meters.show, self.meters.show_all
-        shares, seen = self.shares(), self.validator()
+        show = self.meters.show
+        show_all = self.meters.show_all
+        shares = self.shares()
+        look = self.validator()
         known = self.known()
-        show(JOINED, seen.joined)
+        show(JOINED, look.joined)
         show(ADMITTED, self.is_admitted())
         show(SPEED, known.capability.speed if known and known.capability else 0)
-        if seen.picture is not None:
-            show(POLL_AGE, time.monotonic() - seen.picture.began)
+        if look.picture is not None:
+            show(POLL_AGE, time.monotonic() - look.picture.began)
         stages = Counter(work.stage for work in shares.works)
         show_all(SHARES, {(stage.name.lower(),): stages[stage] for stage in Stage})
         show(WORKERS, len(self.workers()))

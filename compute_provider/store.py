@@ -203,7 +203,7 @@ class TraceReader:
         return self._records.version
 
     def boundaries(self, known: Callable[[ShareKey], int]) -> Iterator[tuple[ShareKey, Boundary]]:
-        """Yield the boundaries of all shares whose index is above ``known`` of their share."""
+        """Yield the new boundaries of all shares: those with an index above ``known(share)``."""
         for *parts, index in self._records.keys(_BOUNDARIES):
             key = ShareKey(*parts)
             if index > known(key):

@@ -198,7 +198,8 @@ class ValidatorHealth:
 
     def look(self) -> None:
         """Update the metrics that are read at each scrape."""
-        show, show_all = self.meters.show, self.meters.show_all
+        show = self.meters.show
+        show_all = self.meters.show_all
         show(NODE_UP, not self.away)
         show(BLOBS, self.blobs.total())
         show(DISK_FREE, shutil.disk_usage(self.home).free)
@@ -237,12 +238,12 @@ class ValidatorHealth:
 
     def _show_duties(self, view: ChainView) -> None:
         legs = [leg for order in view.orders.values() if (leg := order.current)]
-        left: dict[DutyKind, list[int | None]] = {kind: [] for kind in DutyKind}
+        remaining: dict[DutyKind, list[int | None]] = {kind: [] for kind in DutyKind}
         for duty in open_duties(legs, view.duties.values(), view.clock, self.me):
-            left[duty.kind].append(duty.left)
-        self.meters.show_all(DUTIES, {(kind.value,): len(each) for kind, each in left.items()})
+            remaining[duty.kind].append(duty.left)
+        self.meters.show_all(DUTIES, {(kind.value,): len(each) for kind, each in remaining.items()})
         nearest: dict[tuple[str, ...], float] = {}
-        for kind, each in left.items():
+        for kind, each in remaining.items():
             seconds = [one for one in each if one is not None]
             if seconds:
                 nearest[kind.value,] = min(seconds)

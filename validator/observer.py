@@ -140,7 +140,7 @@ class Observer:
     def _read_panels(
         self, orders: Mapping[bytes, OrderResponse], fresh: Collection[bytes], clock: int
     ) -> dict[RoundKey, OwnPanel]:
-        """Return the panels about this validator's rounds whose windows are open.
+        """Return the panels about this validator's rounds that are not over.
 
         A decided panel is not read again. Orders that are not ``fresh`` come from an earlier look, so the panels of
         these orders are read separately.
@@ -243,12 +243,12 @@ def member_of(provider: Provider, clock: int) -> Member:
     An expired speed is 0. A measurement is due some time before the speed expires.
     """
     capability = provider.capability
-    left = capability.expires_at - clock if capability else 0
-    speed = capability.speed if capability and left > 0 else 0
+    remaining = capability.expires_at - clock if capability else 0
+    speed = capability.speed if capability and remaining > 0 else 0
     measured_at = max(0, capability.expires_at - CERTIFY_SECONDS) if capability else 0
     return Member(
         speed=speed,
-        due=left <= CERTIFY_SECONDS // 10,
+        due=remaining <= CERTIFY_SECONDS // 10,
         newcomer=provider.newcomer,
         measured_at=measured_at,
     )

@@ -93,18 +93,18 @@ def take(state: Outgoing, now: int) -> Outgoing:
 
 def bundle(actions: Sequence[Outgo], most: int = MESSAGES_MAX) -> tuple[Outgo, ...]:
     """Return the first of these actions, and the next ones that may share its transaction."""
-    taken: list[Outgo] = []
+    first: list[Outgo] = []
     messages = items = 0
     for action in actions:
         messages += len(action.messages)
         items += sum(map(_items, action.messages))
         alone = isinstance(action, SendNotice)
-        if taken and (alone or messages > most or items > ITEMS_MAX):
+        if first and (alone or messages > most or items > ITEMS_MAX):
             break
-        taken.append(action)
+        first.append(action)
         if alone:
             break
-    return tuple(taken)
+    return tuple(first)
 
 
 def _items(message: Message) -> int:
@@ -138,14 +138,14 @@ def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
     return replace(state, under_way=(), past=past)
 
 
-def refused(state: Outgoing, kept: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
-    """Record that the chain refused the transaction under way, with the result (``kept``, ``bad``) of :func:`sift`.
+def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
+    """Record that the chain refused the transaction under way, with the result (``passing``, ``bad``) of :func:`sift`.
 
     The ``bad`` actions have failed, and the others may be sent again. If all of them pass, the reason of the refusal is
     unknown, and the next transactions are smaller.
     """
-    if len(kept) == len(state.under_way):
-        state = replace(state, most=max(1, len(messages_of(kept)) // 2))
+    if len(passing) == len(state.under_way):
+        state = replace(state, most=max(1, len(messages_of(passing)) // 2))
     return failed(state, (action.key for action in bad), now)
 
 
@@ -157,11 +157,11 @@ def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> S
     """
     if len(going) == 1:
         return (), tuple(going)
-    kept: list[Outgo] = []
+    passing: list[Outgo] = []
     bad: list[Outgo] = []
     for action in going:
-        if passes((*kept, action)):
-            kept.append(action)
-        elif not kept or not passes((action,)):
+        if passes((*passing, action)):
+            passing.append(action)
+        elif not passing or not passes((action,)):
             bad.append(action)
-    return tuple(kept), tuple(bad)
+    return tuple(passing), tuple(bad)

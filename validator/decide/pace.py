@@ -69,7 +69,7 @@ def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -
 
 def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], clock: int) -> set[str]:
     """Return the providers whose last share does not fit their certified speed."""
-    given = {
+    given_at = {
         work.provider: work.given_at
         for known in local.rounds
         for work in known.works
@@ -80,7 +80,7 @@ def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], c
         for name, span in spans(local).items()
         if (member := members.get(name)) is not None
         and member.speed
-        and given[name] >= member.measured_at
+        and given_at[name] >= member.measured_at
         and clock >= member.measured_at + DOUBT_SECONDS
         and not _fits(share_work(terms) // member.speed, span)
     }

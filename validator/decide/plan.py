@@ -48,7 +48,7 @@ def plan_slots(
     heapify(ends)
     plan: dict[int, str] = {}
     for slot in slots:
-        # An entry is outdated if its provider got a slot as the last server of it (below), or has no more room.
+        # An entry is outdated if its provider got a slot out of turn (because of ``last``), or has no room left.
         while ends and (ends[0][1] not in speeds or ends[0][0] != end(ends[0][1])):
             heappop(ends)
         if not ends:

@@ -89,23 +89,23 @@ def go_on(
     """Take an answer, and return the next task, the result, or the failure; ``fresh`` are new random bytes."""
     if now >= probe.ends_at:
         return Failed("the answer came too late")
-    taken = now - probe.asked_at
+    elapsed = now - probe.asked_at
     if not probe.pieces:
         if digests != (probe.expected,):
             return Failed("the answer is not the hash of the data that was sent")
-        measured = replace(probe, bandwidth=WAY_BYTES * 10**9 // max(1, taken))
+        measured = replace(probe, bandwidth=WAY_BYTES * 10**9 // max(1, elapsed))
         return _ask(measured, FIRST_PIECES, now, fresh)
     if len(digests) != probe.pieces:
         return Failed(f"the answer has {len(digests)} digests, and the task had {probe.pieces} pieces")
-    answered = Try(probe.seed, digests, speed(probe.pieces, taken))
+    answered = Try(probe.seed, digests, speed(probe.pieces, elapsed))
     # A short try only sets the size of the next one: a machine may be faster for a moment.
-    if taken >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
+    if elapsed >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
         probe = replace(probe, counted=(*probe.counted, answered))
     probe = replace(probe, tries=probe.tries + 1)
     if not probe.counted or probe.tries < TRIES:
         if probe.tries == TRIES_MAX:
             return Failed("every try was too short to measure the speed")
-        wanted = probe.pieces * TARGET_NS // max(1, taken)
+        wanted = probe.pieces * TARGET_NS // max(1, elapsed)
         most = min(probe.pieces * GROWTH, PROBE_PIECES_MAX)
         return _ask(probe, max(1, min(wanted, most)), now, fresh)
     by_speed = sorted(probe.counted, key=lambda tried: tried.speed)

@@ -172,10 +172,10 @@ def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrde
     sizes = (payload.initial_global.blob.size, payload.initial_local.blob.size)
     if (opening.global_state.size, opening.local_state.size) != sizes:
         return None
-    if any(held.index == opening.index for held in at.work.openings):
+    if any(known.index == opening.index for known in at.work.openings):
         return local
-    brought = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
-    return at.put(_with_opening(at.work, brought))
+    received = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
+    return at.put(_with_opening(at.work, received))
 
 
 def opening_verified(local: LocalOrder, key: ShareKey, index: int, *, holds: bool) -> LocalOrder:
@@ -224,13 +224,13 @@ def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -
 
 
 def _with_opening(work: SlotWork, opening: Opening) -> SlotWork:
-    others = (held for held in work.openings if held.index != opening.index)
-    openings = sorted((*others, opening), key=lambda held: held.index)
+    others = (known for known in work.openings if known.index != opening.index)
+    openings = sorted((*others, opening), key=lambda each: each.index)
     return replace(work, openings=tuple(openings))
 
 
 def _with_verified(work: SlotWork, index: int) -> SlotWork:
-    openings = tuple(replace(held, verified=True) if held.index == index else held for held in work.openings)
+    openings = tuple(replace(each, verified=True) if each.index == index else each for each in work.openings)
     return replace(work, openings=openings)
 
 

@@ -101,8 +101,8 @@ def _advance(
     work = note_handed_in(work, view)
     if work.verdict:
         # A share that is not on the chain may be on its way into a block. Then it is rejected there.
-        told = share is not None and share.state != ShareState.COMMITTED
-        return replace(work, settled=work.settled or told), []
+        is_known = share is not None and share.state != ShareState.COMMITTED
+        return replace(work, settled=work.settled or is_known), []
     if work.signed is None:
         work = note_presence(work, view)
         # Providers could not answer while this daemon was down, so a restart gives them more time.
@@ -147,14 +147,14 @@ def _verify(
     if failed:
         return replace(work, verdict=failed[0].reason), []
     checked = {done.segment for done in work.checked}
-    held = {opening.index for opening in work.openings}
+    arrived = {opening.index for opening in work.openings}
     actions: list[Action] = []
     waiting = False
     for segment in segments:
         if segment in checked:
             continue
         index = opening_index(segment)
-        if index and index not in held:
+        if index and index not in arrived:
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
@@ -199,8 +199,8 @@ def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bo
         return False
     if share.state != ShareState.COMMITTED or not share.drawn:
         return False
-    held = {done.segment for done in work.checked if not done.reason}
-    return held.issuperset(segments)
+    correct = {done.segment for done in work.checked if not done.reason}
+    return correct.issuperset(segments)
 
 
 # Messages to the chain

@@ -71,8 +71,8 @@ def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
     """Return the chain second at which the commitment is sent, whatever is missing: in the last fifth of its time."""
-    given = subject.commit_seconds
-    return duty.commits_end - max(min(SEND_SECONDS, given // 3), ceil_div(given, 5))
+    seconds = subject.commit_seconds
+    return duty.commits_end - max(min(SEND_SECONDS, seconds // 3), ceil_div(seconds, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
@@ -318,7 +318,7 @@ def _roots(share: Share) -> ShareRoots:
 
 def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look) -> SealedAnswers:
     """Return the final answers of a seat, for the places that have one, with the commitment to them."""
-    given: list[SeatAnswer] = []
+    answers: list[SeatAnswer] = []
     leaves: list[ShownLeaf] = []
     agreed = True
     own = look.chain.validators.get(look.me)
@@ -329,17 +329,16 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
         serving = serve_end + seat.away, could_come
         answer = _answer(seat, place, asked.number, subject, serving)
         if answer is not None:
-            given.append(answer)
+            answers.append(answer)
         leaf = place.opening.leaves[-1:] if place.accepted and place.opening else ()
         # If the job stops in the segment, the trace has no leaf after it.
         if asked.place.kind is AuditKind.SEGMENT and not _stops(subject, asked):
             leaves += [ShownLeaf(asked.number, shown) for shown in leaf]
         agreed = agreed and answer is not None and agrees(asked, answer, place, subject)
     salt = make_salt(look.secret, look.chain_id, key)
-    answers = tuple(given)
     commit = tier_named(subject.tier).commitment
-    commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, answers)
-    return SealedAnswers(salt=salt, answers=answers, leaves=tuple(leaves), commitment=commitment, agreed=agreed)
+    commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, tuple(answers))
+    return SealedAnswers(salt=salt, answers=tuple(answers), leaves=tuple(leaves), commitment=commitment, agreed=agreed)
 
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:

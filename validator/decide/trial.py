@@ -70,9 +70,9 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
         served_terms(terms, leg), order.params.progress_base, leg.slot_speed, leg.slots_at_once
     )
     verify = verify_seconds(order.params, order.audit_ms, order.window)
-    left = _MICRO * (order.deadline - clock - verify)
+    remaining = _MICRO * (order.deadline - clock - verify)
     round = training + outer
-    if round > most or leg.rounds * round > left:
+    if round > most or leg.rounds * round > remaining:
         text = f"a round takes {_seconds(round)} s at the bid's speed, which is too long for the order's deadlines"
         return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_TOO_SLOW, text=text)
     # The time of this machine's own replays.

@@ -50,7 +50,8 @@ def _certificates(look: Look) -> list[Action]:
     due |= look.chain.applicants | (look.doubted & known.keys())
     actions: list[Action] = []
     for address in sorted(sure.keys() & look.machines.keys() & due):
-        machine, measured = look.machines[address], sure[address]
+        machine = look.machines[address]
+        measured = sure[address]
         certify = MsgCertifyProvider(
             validator=look.me,
             provider=address,

@@ -204,7 +204,7 @@ class Service:
     # Providers
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
-        """Accept a provider of this cluster; return to any other provider what it must wait for."""
+        """Accept a provider of this cluster; return the reason to wait to any other provider."""
         address = caller.address
         if address in self.view.providers or address in self.view.applicants:
             self._claim(address, request.session)

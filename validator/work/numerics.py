@@ -2,7 +2,7 @@
 
 A process of the pool calls a function with one request (``requests.py``), which names paths in the blob store. The
 function returns a small record, and may write files. A provider's data are trusted only after their roots were
-recomputed here, and all that a replay starts from comes from the order.
+recomputed here.
 """
 
 from dataclasses import dataclass

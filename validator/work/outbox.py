@@ -103,8 +103,8 @@ class Outbox:
                 receipt = self._sender.send(*messages_of(going))
             except TxRefused as refusal:
                 self._ended(TxOutcome.REFUSED)
-                kept, bad = self._sift(going, refusal)
-                return lambda state: outgoing.refused(state, kept, bad, self._ms())
+                passing, bad = self._sift(going, refusal)
+                return lambda state: outgoing.refused(state, passing, bad, self._ms())
             self._ended(TxOutcome.ARRIVED)
             for action in going:
                 self._sent(action, receipt)
@@ -131,12 +131,12 @@ class Outbox:
                 return False
             return True
 
-        kept, bad = outgoing.sift(going, passes)
+        passing, bad = outgoing.sift(going, passes)
         for action in bad:
             _log.warning("%s: %s", action.key, refusals[action.key])
         if not bad:
             _log.warning("a transaction of %d messages was refused: %s", len(messages_of(going)), refusal)
-        return kept, bad
+        return passing, bad
 
     def _ms(self) -> int:
         return int(self._now() * 1000)

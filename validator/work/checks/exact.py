@@ -81,7 +81,7 @@ def check_update(asked: UpdateCheck) -> ReplayOutcome:
 
 
 def check_stop(asked: StopCheck) -> ReplayOutcome:
-    """Check that a share ends where the job stops itself: in a segment, or after the last one in the update."""
+    """Check that the job stops itself where a share ends: in the next segment, or in the update if none is left."""
     job = job_in(asked.directory)
     last = opened_states(job, asked.last)
     if last is None:
