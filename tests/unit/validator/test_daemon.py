@@ -230,7 +230,7 @@ def test_a_key_that_is_no_validators_ends_the_daemon(tmp_path: Path) -> None:
 
 def test_two_daemons_of_one_home_are_refused(tmp_path: Path) -> None:
     """As whoever begins one by hand beside the service: both would answer with one key."""
-    refused = pytest.raises(StoreError, match=f"as process {os.getpid()}; stop it")
+    refused = pytest.raises(StoreError, match=f"process {os.getpid()}; stop that daemon")
     with daemon(tmp_path / "validator", free_address()), refused:
         Running(tmp_path / "validator", free_address())
     with daemon(tmp_path / "validator", free_address()) as next_one:
