@@ -138,7 +138,7 @@ def test_measuring_ends_with_a_stop() -> None:
 
 
 def test_a_back_end_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ProviderError, match="does not work here"):
+    with pytest.raises(ProviderError, match="does not work on this machine"):
         measure_speed("abacus", seconds=0.1)
 
 
