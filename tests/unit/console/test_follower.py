@@ -93,7 +93,7 @@ def test_a_node_that_lies_is_told_apart_from_one_that_is_away(
         with monkeypatch.context() as patched:
             patched.setattr(node.app, "events", lie)
             follower.follow(node.address)
-            wait(known, lambda s: "what it says cannot be kept" in s.away)
+            wait(known, lambda s: "its answers cannot be stored" in s.away)
             assert index.next == 1
         wait(known, lambda s: not s.away and index.pots()["bonds"] == 5)
         follower.close()

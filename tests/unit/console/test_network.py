@@ -177,7 +177,7 @@ def test_a_provider_shows_what_it_has_in_hand_and_when_it_was_last_seen() -> Non
         text = ask_page(console, "/members/v0p0").text
         assert "What it does now" in text
         assert '<td class="num">0</td><td class="num"><a ' in text
-        assert "A provider committed to its work" in text
+        assert "A provider committed to its share" in text
         idle = ask_page(console, "/members/v0p1").text
         assert "The chain has no share of it" in idle
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
@@ -203,5 +203,5 @@ def test_an_account_has_its_balance_and_its_bond(tmp_path: Path) -> None:
             assert found["bond"] == found["bond_free"] == on_chain.bond.free == 5_000_000
             text = ask_page(console, f"/members/{ALICE.address}").text
             assert "<dt>Balance</dt>" in text
-            assert "Coins came into a bond account" in text
+            assert "Coins were deposited in a bond account" in text
             assert ask_page(console, f"/members/{STRANGER.address}").status_code == 404
