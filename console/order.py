@@ -9,7 +9,7 @@ from console.costs import cost_of
 from console.flows import FlowAccount, bonds_of, deposit_of, draw
 from console.index.writing import EventIndex
 from console.rows import PageQuery, condition_bars, event_row, is_loud
-from console.share import curve, find_share, state_of, tell_difference, tell_share
+from console.share import curve, describe_difference, describe_share, find_share, state_of
 from console.story import LegStory, OrderStory, RoundStory, ShareStory
 from console.traces import ShareTrace
 from console.waits import waiting_of
@@ -307,7 +307,7 @@ class OrderPage:
                     known = find_share(story, key, traces, self._names)
                     cheats.append(
                         {
-                            "difference": tell_difference(known) if known else "",
+                            "difference": describe_difference(known) if known else "",
                             "leg": leg.number,
                             "round": round.number,
                             "slot": share.slot,
@@ -315,7 +315,7 @@ class OrderPage:
                             "provider": share.provider,
                             "state": share.state.name.lower(),
                             "burnt": share.burnt,
-                            "told": tell_share(share, round),
+                            "told": describe_share(share, round),
                         }
                     )
                 cheats += [
@@ -360,7 +360,7 @@ def _share(share: ShareStory, round: RoundStory) -> dict[str, Any]:
         "issue": share.issue,
         "provider": share.provider,
         "state": state_of(share),
-        "told": tell_share(share, round),
+        "told": describe_share(share, round),
         "reason": share.reason,
         "found_wrong": share.found_wrong,
         "drawn": list(share.drawn),

@@ -23,7 +23,7 @@ from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
 from console.rows import PageQuery, condition_bars, event_row, is_loud, order_row
 from console.share import find_share, show_share
-from console.story import OrderStory, tell
+from console.story import OrderStory, build_story
 from consumer.jobs import read_job
 from domain.errors import Expected
 from domain.genesis import POWER_REDUCTION
@@ -281,7 +281,7 @@ class ConsolePages:
             # The story is put back only once it has followed all new events, in case one of them fails.
             story = self._stories.pop(order_id, None)
             if story is None:
-                story = tell(self._index.events_of(order_id))
+                story = build_story(self._index.events_of(order_id))
                 if story is None:
                     raise NotThere("This order is not known here.")
             else:

@@ -600,7 +600,7 @@ class OrderStory:
         round.panel_over, round.burnt = True, change.burnt
 
 
-def tell(events: Iterable[LoggedEvent]) -> OrderStory | None:
+def build_story(events: Iterable[LoggedEvent]) -> OrderStory | None:
     """Return the story of an order from all its events; None if the event of its submission is missing."""
     rest = iter(events)
     for event in rest:
