@@ -46,7 +46,7 @@ class FlowAccount:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the parts add up to the total and ``held`` is not negative."""
+        """True if the parts add up to the total and ``held`` is not negative."""
         return self.held >= 0 and self.total == self.held + sum(flow.amount for flow in self.flows)
 
 

@@ -33,7 +33,7 @@ class Streams:
 
     @property
     def full(self) -> bool:
-        """Whether no more pages may listen."""
+        """True if the maximum number of pages is listening."""
         return len(self._waiting) >= STREAMS_MAX
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ def test_a_node_that_lies_is_told_apart_from_one_that_is_away(
         follower.close()
     index.close()
     # Once, however often it is asked again.
-    assert len([r for r in caplog.records if "cannot be kept" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "cannot be stored" in r.getMessage()]) == 1
 
 
 @contextmanager
