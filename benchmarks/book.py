@@ -56,11 +56,11 @@ def run() -> Figures:
     random = Random(1)
     market = _Market(random)
     one = [_asked(0)]
-    nobody = [_asked(number, memory=1 << 60) for number in range(16)]
+    unfit = [_asked(number, memory=1 << 60) for number in range(16)]
     many = [_asked(number, work=PFLOP // 100) for number in range(1_000)]
     rows = [
         market.row("1 order, 10000 bids", one),
-        market.row("16 orders nobody fits, 10000 bids", nobody),
+        market.row("16 orders without a fitting bid, 10000 bids", unfit),
         market.row("1000 orders, 10000 bids", many, compared=False),
         market.derived(),
     ]
