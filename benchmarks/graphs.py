@@ -1,8 +1,8 @@
 """The processor time that programs near the maximum number of nodes take before they run, stage by stage.
 
 Each row is one program. Its baseline is four times the time of a program of the same kind with a quarter of the nodes.
-A ratio well above 1 therefore means that a stage grows faster than linearly. The programs are an LSTM, as a Python loop and as
-torch's layer, and programs that are meant to be slow: random ones, and one with fragmented memory.
+A ratio well above 1 therefore means that a stage grows faster than linearly. The programs are an LSTM, as a Python loop
+and as torch's layer, and programs that are meant to be slow: random ones, and one with fragmented memory.
 """
 
 import random
