@@ -266,10 +266,10 @@ _SMALL = PFLOP // 100
 def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[Row]:
     """Return the times to insert, change and withdraw a bid."""
     bids = len(standing)
-    taken = random.sample(range(bids), REPEATS * CHANGES)
+    chosen = random.sample(range(bids), REPEATS * CHANGES)
     rows: dict[str, list[float]] = {"insert": [], "change": [], "withdraw": []}
     for number in range(REPEATS):
-        old = [standing[at] for at in taken[number::REPEATS]]
+        old = [standing[at] for at in chosen[number::REPEATS]]
         new = [replace(row, bid=replace(row.bid, id=sha256(b"new" + row.bid.id).digest())) for row in old]
         prices = [random.randint(500_000, 1_500_000) for _ in old]
         changed = [

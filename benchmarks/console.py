@@ -34,7 +34,7 @@ def run() -> Figures:
     """Measure the pages, then the process while it follows a node."""
     notes: list[str] = []
     rows = _pages(notes)
-    print(f"{NAME}: beside a node", file=sys.stderr, flush=True)
+    print(f"{NAME}: following a node", file=sys.stderr, flush=True)
     rows += _following()
     return Figures(NAME, rows, notes)
 

@@ -144,8 +144,8 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
 
     def step(inputs: State) -> State:
         with plain_random_numbers(loaded.job.document.seed):
-            found = functions.step({model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()})
-        return {input_name(name): tensor.detach().numpy() for name, tensor in found.items()}
+            outputs = functions.step({model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()})
+        return {input_name(name): tensor.detach().numpy() for name, tensor in outputs.items()}
 
     return _trained(loaded, step)
 
@@ -173,8 +173,7 @@ def plain_random_numbers(seed: int) -> Iterator[None]:
 
     def drawn(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
         count = int(np.prod(shape))
-        found = philox.uniform(seed, site, int(number), count).reshape(tuple(shape))
-        return torch.from_numpy(found)
+        return torch.from_numpy(philox.uniform(seed, site, int(number), count).reshape(tuple(shape)))
 
     with patch.object(dropout, "uniform", drawn):
         yield

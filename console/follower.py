@@ -46,7 +46,8 @@ class Follower:
 
     def __init__(self, known: NodeState, *, probe: bool = True) -> None:
         """Create without a node; with ``probe``, validators' endpoints are probed for whether they answer."""
-        self._known, self._index = known, known.index
+        self._known = known
+        self._index = known.index
         self._probe = probe
         self._comet = Comet("")
         self._stop = Event()

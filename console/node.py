@@ -57,7 +57,9 @@ class ConsoleNode:
     def __init__(self, address: str, rpc: str = "") -> None:
         """Create a client of the node at ``host:port``, which connects with its first query."""
         self._client = ChainClient(address, SECONDS)
-        self._comet, self._comet_lock, self._lock = Comet(rpc), Lock(), Lock()
+        self._comet = Comet(rpc)
+        self._comet_lock = Lock()
+        self._lock = Lock()
         self._blocks: OrderedDict[int, tuple[Sent, ...]] = OrderedDict()
         self._accounts: OrderedDict[tuple[str, int], AccountResponse] = OrderedDict()
 

@@ -48,12 +48,16 @@ class OrderPage:
         clock: int = 0,
     ) -> None:
         """Create a page; ``names`` are monikers by operator address, and ``clock`` is the chain clock."""
-        self._index, self._names, self._bids = index, names, bids
-        self._params, self._clock = params, clock
+        self._index = index
+        self._names = names
+        self._bids = bids
+        self._params = params
+        self._clock = clock
 
     def show(self, query: PageQuery, story: OrderStory) -> dict[str, Any]:
         """Return the data of an order's page."""
-        order, terms = story.order, story.order.terms
+        order = story.order
+        terms = order.terms
         current = story.current
         number = query.number("leg", 1, current.number if current else 0)
         shown = story.legs.get(number, current)

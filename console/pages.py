@@ -80,7 +80,8 @@ class ConsolePages:
 
     def __init__(self, known: NodeState, job: Job | None = None) -> None:
         """Create the pages for the data in ``known``, and for the programs of ``job`` if one is given."""
-        self._known, self._index = known, known.index
+        self._known = known
+        self._index = known.index
         self._job = job
         # Directory of a job that is still being built; its programs are shown once it is complete.
         self.job_at: Path | None = None

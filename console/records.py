@@ -38,7 +38,8 @@ class RecordWatcher:
 
     def __init__(self, known: NodeState, homes: Iterable[Path]) -> None:
         """Create a watcher; each of ``homes`` may have a validator, a provider, both, or neither yet."""
-        self._known, self._index = known, known.index
+        self._known = known
+        self._index = known.index
         self._homes = tuple(homes)
         self._readers: dict[Path, tuple[ValidatorReader | ProviderReader, int]] = {}
         self._tries: Counter[Path] = Counter()

@@ -90,7 +90,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Callable[[], frozenset[str]]) -> None:
         """Wrap ``app``; ``hosts`` returns the allowed values of the Host header, against DNS rebinding."""
-        self._app, self._hosts = app, hosts
+        self._app = app
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""

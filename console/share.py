@@ -178,7 +178,7 @@ def _row(share: ShareView, segment: int) -> dict[str, Any]:
     number, place = share.places().get(segment, (-1, None))
     answers = share.answers(number)
     duty = share.story is not None and segment in duty_segments(share.segments, share.drawn)
-    stands = share.story is not None and share.story.state in (
+    is_open_or_accepted = share.story is not None and share.story.state in (
         ShareState.COMMITTED,
         ShareState.ACCEPTED,
     )
@@ -210,7 +210,7 @@ def _row(share: ShareView, segment: int) -> dict[str, Any]:
             }
             for seat, kind, root in answers
         ],
-        "state": _state(replayed, place, duty=duty and stands),
+        "state": _state(replayed, place, duty=duty and is_open_or_accepted),
         "looked": bool(duty or replayed or place),
     }
 

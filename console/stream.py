@@ -25,7 +25,9 @@ class Streams:
 
     def __init__(self, known: NodeState, head: Callable[[], dict[str, Any]]) -> None:
         """Create without streams; ``head`` returns the chain's current position, sent to pages whenever it changes."""
-        self._known, self._index, self._head = known, known.index, head
+        self._known = known
+        self._index = known.index
+        self._head = head
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Event] = set()
         self._closed = False

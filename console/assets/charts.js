@@ -1,5 +1,5 @@
 // Charts by uPlot, in the page's own colours.
-const made = new Map();
+const plots = new Map();
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -147,10 +147,10 @@ const KINDS = { loss, losses, curve, blocks, depth };
 export function drawCharts(anew = false) {
   for (const part of document.querySelectorAll("[data-chart]")) {
     const text = part.dataset.series;
-    const known = made.get(part.id);
+    const known = plots.get(part.id);
     if (!anew && known && known.part === part && known.text === text) continue;
     known?.plot.destroy();
-    made.delete(part.id);
+    plots.delete(part.id);
     const { rows, options } = KINDS[part.dataset.chart](JSON.parse(text));
     if (!rows[0].length) continue;
     const last = rows[0].length - 1;
@@ -159,6 +159,6 @@ export function drawCharts(anew = false) {
     const height = (part.classList.contains("tall") ? 330 : 230) - (options.legend?.show === false ? 0 : 32);
     const plot = new window.uPlot({ ...options, width: part.clientWidth, height, cursor: { y: false } }, rows, part);
     if (options.legend?.show !== false) plot.setLegend({ idx: last }, false);
-    made.set(part.id, { plot, part, text });
+    plots.set(part.id, { plot, part, text });
   }
 }
