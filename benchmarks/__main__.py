@@ -23,6 +23,7 @@ NOT_BENCHMARKS = {
     "handover_job",
     "instructions",
     "memory",
+    "models_page",
     "networks",
     "steps",
     "threads",
