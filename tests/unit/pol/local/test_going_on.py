@@ -284,7 +284,7 @@ def test_files_of_two_trainings_do_not_go_together(first: LocalRun, folder: Path
     tuned = {name: np.array(array) for name, array in state.items()}
     next(iter(tuned.values())).reshape(-1)[0] += 1
     (to / "model.safetensors").write_bytes(dump_safetensors(tuned))
-    with pytest.raises(JobError, match="was changed, or is of another training"):
+    with pytest.raises(JobError, match="was changed, or belongs to another training"):
         read_training(to)
 
 
