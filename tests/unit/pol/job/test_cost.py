@@ -167,7 +167,7 @@ def test_nodes_whose_result_nobody_needs_are_refused() -> None:
     with pytest.raises(JobError) as caught:
         make_program([spec], [], [empty, *dead], {"global.a": 0})
     assert caught.value.field == "nodes[19000]"
-    assert "nobody needs" in caught.value.reason
+    assert "no output needs" in caught.value.reason
     assert "leave the node out" in caught.value.remedy
 
 
