@@ -168,7 +168,7 @@ def test_nodes_whose_result_nobody_needs_are_refused() -> None:
         make_program([spec], [], [empty, *dead], {"global.a": 0})
     assert caught.value.field == "nodes[19000]"
     assert "no output needs" in caught.value.reason
-    assert "leave the node out" in caught.value.remedy
+    assert "remove the node" in caught.value.remedy
 
 
 def test_a_node_that_only_a_dead_node_needs_is_refused_too() -> None:
