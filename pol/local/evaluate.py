@@ -26,13 +26,13 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
         remedy = "use the directory that assay job build wrote; only the consumer's has the file"
         raise JobError(HOLDOUT, "does not exist", remedy)
     columns = load_safetensors(path)
-    wanted = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}
+    expected = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}
     weights = job.document.sampling.weights
     if weights not in columns:
         # Only training uses the weights.
-        wanted.pop(weights, None)
+        expected.pop(weights, None)
     actual = {name: (dtype_name(array, name), array.shape[1:]) for name, array in columns.items()}
-    if actual != wanted or len({len(array) for array in columns.values()}) != 1:
+    if actual != expected or len({len(array) for array in columns.values()}) != 1:
         raise JobError(HOLDOUT, "its columns differ from the job's", "build the job again with assay job build")
     return columns
 

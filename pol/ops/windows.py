@@ -109,8 +109,8 @@ class _Columns:
     def take(self, x: Array, part: slice) -> Array:
         """Return some columns, of shape [groups, rows of the matrix, windows]."""
         numbers = self._places[:, None] + self._windows[part]
-        taken = x.reshape(x.shape[0], -1)[:, numbers]
-        return taken.reshape(self.groups, self.height, -1)
+        elements = x.reshape(x.shape[0], -1)[:, numbers]
+        return elements.reshape(self.groups, self.height, -1)
 
 
 def at_once(height: int) -> int:
@@ -136,8 +136,8 @@ def _windows_product(site: Site) -> Function:
     def transposed(a: Array, x: Array) -> Array:
         largest = np.zeros((columns.groups, columns.height), np.float32)
         for part in columns.parts():
-            taken = columns.take(x, part)
-            for end in (taken.max(-1), taken.min(-1)):
+            windows = columns.take(x, part)
+            for end in (windows.max(-1), windows.min(-1)):
                 np.maximum(largest, np.abs(end), out=largest)
         shift, inverse = scales(largest[..., None], bits)
         # The scales of a product are those of the whole summed dimension.
@@ -173,12 +173,12 @@ _PER_ROW, _PER_TAKEN, _PER_GROUP = 1_000, 60, 8_000
 def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     left, x = operands
     groups, rows, summed = left.shape
-    taken = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
+    laid_out = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
     # A transposed matrix is laid out twice: for its scales and for its sums.
     if attributes["transposed"]:
-        taken *= 2
+        laid_out *= 2
     lines = groups * (rows + result.shape[-1])
-    elements = PER_OPERAND * left.elements + _PER_TAKEN * taken + _PER_ROW * lines
+    elements = PER_OPERAND * left.elements + _PER_TAKEN * laid_out + _PER_ROW * lines
     height = x.shape[0] * prod(attributes["kernel"])
     parts = -(-prod(attributes["counts"]) // at_once(max(height, groups * rows)))
     elements += PER_RESULT * result.elements + _PER_GROUP * groups * parts

@@ -208,7 +208,7 @@ def test_an_unknown_option_is_no_receiver() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("mlp.py", "/mlp.py -o "), ("nope", "is not there"), ("file", "directory")],
+    [("mlp.py", "/mlp.py -o "), ("nope", "does not exist"), ("file", "directory")],
 )
 def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "mlp.py").touch()
