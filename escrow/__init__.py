@@ -1,1 +1,1 @@
-"""The money of an order: moves over its records as pure functions, and settlement sums with named rounding."""
+"""The money of an order: pure functions that compute its escrow and settlement, each with a documented rounding."""

@@ -1,4 +1,4 @@
-"""Deposits of an order: locked, paid, refunded, each depositor in a row, first in, first out."""
+"""Deposits of an order: amounts locked, paid and refunded, one row per depositor, used first in, first out."""
 
 from dataclasses import replace
 
@@ -16,30 +16,30 @@ def open_escrow(order_id: bytes, depositor: str, amount: int) -> tuple[Escrow, T
 
 
 def locked(escrow: Escrow) -> int:
-    """Return what all depositors together have locked."""
+    """Return the amount (uassay) that all depositors together have locked."""
     return sum(row.locked for row in escrow.depositors)
 
 
 def use(escrow: Escrow, amount: int) -> Escrow:
-    """Return the escrow after ``amount`` of the deposits was paid, first in, first out.
+    """Return the escrow after ``amount`` (uassay) of the deposits was paid, first in, first out.
 
-    ValueError where that much is not locked: sums are made so that it cannot happen.
+    Raise ValueError if less than ``amount`` is locked, which only a bug of the caller can cause.
     """
     rows = []
-    left = money(amount)
+    unpaid = money(amount)
     for row in escrow.depositors:
-        part = min(left, row.locked)
+        part = min(unpaid, row.locked)
         rows.append(replace(row, locked=row.locked - part, paid=row.paid + part))
-        left -= part
-    if left:
-        raise ValueError(f"an escrow lacks {left} of {amount} uassay")
+        unpaid -= part
+    if unpaid:
+        raise ValueError(f"an escrow lacks {unpaid} of {amount} uassay")
     return replace(escrow, depositors=tuple(rows))
 
 
 def withhold(escrow: Escrow, amount: int) -> Escrow:
-    """Return the escrow with ``amount`` more of its deposits kept for the validator; below 0 it is less.
+    """Return the escrow with ``amount`` (uassay) more withheld for the validator; a negative amount releases some.
 
-    ValueError where that is more than is locked, or less than nothing.
+    Raise ValueError if the sum withheld would be negative or above the locked sum.
     """
     withheld = escrow.withheld + amount
     if not 0 <= withheld <= locked(escrow):
@@ -48,7 +48,7 @@ def withhold(escrow: Escrow, amount: int) -> Escrow:
 
 
 def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
-    """Return the empty escrow and the moves of what is locked back to its depositors."""
+    """Return the emptied escrow, and the moves that return the locked amounts to their depositors."""
     source = escrow.order_id.hex()
     moves = tuple(
         Transfer(move=REFUND, source=source, target=row.address, amount=row.locked)
@@ -60,8 +60,9 @@ def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
 
 
 def affordable_price(escrow: Escrow, work: int, price_limit: int, reserved: int = 0) -> int:
-    """Return the highest price per PFLOP, up to the limit, at which the escrow pays ``work`` beside what is reserved.
+    """Return the highest price (uassay per PFLOP) up to ``price_limit`` at which the escrow can pay ``work`` FLOPs.
 
-    Rounded down, so that the price times the work, rounded up, is never more than what is left.
+    ``reserved`` (uassay) of the locked deposits cannot be used. The price is rounded down, so that price times work,
+    rounded up, is never more than the rest of the deposits.
     """
     return min(price_limit, max(0, locked(escrow) - reserved) * PFLOP // work)

@@ -1,6 +1,6 @@
-"""What a verified round pays, how large bonds are, and who gets what is cut from them (protocol section 7).
+"""Payments of a verified round, sizes of bonds, and receivers of the amounts cut from bonds (protocol section 7).
 
-Every quotient is rounded down and says where its remainder goes.
+Each function says how it rounds, and who gets the remainder of a division.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from domain.moves import Transfer
 
 @dataclass(frozen=True, slots=True)
 class Earnings:
-    """Who earns what for one round; the parts add up to ``total``."""
+    """The earnings (uassay) of each party for one round; the parts add up to ``total``."""
 
     total: int
     protocol: int
@@ -22,7 +22,7 @@ class Earnings:
 
 
 def audit_fee(work: int, price: int, audit_bps: int) -> int:
-    """Return the audit fee of a round: basis points of its price, rounded down."""
+    """Return the audit fee (uassay) of a round: ``audit_bps`` of its price, rounded down."""
     return bps_floor(price_floor(work, price), audit_bps)
 
 
@@ -35,12 +35,13 @@ def settle_round(
     providers_bps: int,
     shares: Sequence[tuple[str, int]],
 ) -> Earnings:
-    """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP, its audit fee left out.
+    """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP, without its audit fee.
 
-    ``shares`` are (provider, work) of the accepted shares; work beyond them, the aggregation, is the validator's.
-    Providers get their part by work of what protocol and audit fee leave; what does not divide goes, with all that is
-    left, to the validator. ``total`` is without the audit fee. Of a round that stopped in its first segments there may
-    be no work at all.
+    ``shares`` are (provider, work) of the accepted shares; the rest of the work is the validator's aggregation.
+    Protocol and audit fee are deducted first. Of the remaining amount, ``providers_bps`` are divided among the
+    providers in proportion to the work of their shares. The validator gets the rest, including the remainders of all
+    divisions. ``total`` does not include the audit fee. A round that stopped in its first segments may have no work at
+    all.
     """
     total = price_floor(work, price)
     protocol = bps_floor(total, protocol_bps)
@@ -57,36 +58,37 @@ def settle_round(
 
 
 def share_bond(work: int, price: int) -> int:
-    """Return a share's bond: its value, rounded up."""
+    """Return a share's bond (uassay): the price of its work, rounded up."""
     return price_ceil(work, price)
 
 
 def decline_fee(job_bond: int, bps: int) -> int:
-    """Return what declining costs: basis points of the job bond, rounded down."""
+    """Return the fee (uassay) for declining an order: ``bps`` of the job bond, rounded down."""
     return bps_floor(job_bond, bps)
 
 
 def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
-    """Return what a failed leg costs: the part of the job bond for work that was not done, rounded up.
+    """Return the cut (uassay) for a failed leg: the part of the job bond for rounds that were not closed, rounded up.
 
-    All rounds have the same work, and one that runs has at least one open.
+    All rounds have the same work. A running leg has at least one round that is not closed.
     """
     return ceil_div(job_bond * (rounds - rounds_closed), rounds)
 
 
 def wrong_share(order_id: bytes, bond: int) -> tuple[Transfer, ...]:
-    """Return the move that cuts the bond of a wrong share that was rejected: all of it is burnt.
+    """Return the move that burns the whole bond of a rejected wrong share.
 
-    It never was in a closed round, so nobody's share became void by it, and the consumer paid nothing for it.
+    The share was never in a closed round, so it made no other share void, and the consumer paid nothing for it.
     """
     return (Transfer(move=BURN, source=order_id.hex(), target="", amount=bond),)
 
 
 def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:
-    """Return what a validator owes for a right share that it rejected: to its provider, and to be burnt.
+    """Return the two amounts (uassay) that a validator owes for a right share that it rejected.
 
-    For a mismatch the share's value each, because an honest validator never errs in that. Where it says that the
-    provider was ``silent``, half of it each: nobody can tell who was, so neither gains.
+    The provider gets the first amount; the second is burnt. If the validator rejected the share as a mismatch, each is
+    the share's value, because an honest validator never errs in that. If it rejected the share because the provider was
+    ``silent``, each is half the value: no one can prove which of the two was silent, so neither of them gains.
     """
     value = price_floor(work, price)
     part = value // 2 if silent else value
@@ -94,7 +96,7 @@ def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:
 
 
 def take_from(source: int, owed: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return what ``source`` pays of two claims, the first one before the second, and what is left of them."""
+    """Return the amounts that ``source`` pays of two claims, the first claim first, and the unpaid rest of each."""
     first = min(source, owed[0])
     second = min(source - first, owed[1])
     return (first, second), (owed[0] - first, owed[1] - second)

@@ -48,7 +48,13 @@ def adamw(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleSte
 
 
 def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """LAMB (arXiv 1904.00962): Adam's step, as long as the parameter; the same state and options as AdamW."""
+    """LAMB (arXiv 1904.00962): Adam's step, as long as the parameter; the same state and options as AdamW.
+
+    This is algorithm 2 of the paper's last version: both means are corrected for their start at 0, weight decay is part
+    of the step whose length is taken, and the parameter's length has no bounds. timm's Lamb(..., max_grad_norm=None,
+    always_adapt=True) is the same. The Lamb of pytorch-optimizer is another variant: it divides the learning rate, not
+    the mean, by 1 - beta1**count, so that its first steps are up to ten times as long, and it bounds the length at 10.
+    """
     (beta1, beta2), count = step.options["betas"], step.number + 1
     mean = beta1 * state["mean"] + (1.0 - beta1) * gradient
     square = beta2 * state["square"] + (1.0 - beta2) * gradient**2

@@ -1,1 +1,1 @@
-"""The order book: orders and bids in, fills and reasons out."""
+"""The order book and its auction, which turns orders and bids into fills, and into reasons for unmatched orders."""

@@ -1,7 +1,7 @@
-"""Amounts in ascending order, of which it is asked how many are below another: a sorted list in blocks.
+"""A sorted list of amounts, stored in blocks, that counts the amounts below another one.
 
-A block is short enough that an insertion moves little memory, whatever the number of amounts. A block whose amounts
-all fit 64 bits is an array, in which an amount takes 8 bytes; any other is a list of integers.
+Blocks are short, so that an insertion moves little memory, however many amounts there are. A block whose amounts all
+fit into 64 bits is an array, in which an amount takes 8 bytes. Any other block is a list of integers.
 """
 
 from array import array
@@ -11,9 +11,9 @@ from itertools import accumulate
 from typing import TypeAlias
 
 BLOCK = 1_024
-"""Amounts of a block when it is cut; it is cut in two when it has twice as many."""
+"""Number of amounts in a new block; a block is cut in two when it has twice as many."""
 _WORD_MAX = (1 << 63) - 1
-"""The greatest amount of an array; the least one is one farther from 0."""
+"""The greatest amount that an array can hold; the least one is -2^63."""
 
 Block: TypeAlias = "array[int] | list[int]"
 
@@ -29,7 +29,7 @@ class Amounts:
         self._starts: list[int] = []
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether there are any amounts."""
         return bool(self._blocks)
 
     def add(self, amount: int) -> None:
@@ -50,7 +50,7 @@ class Amounts:
         self._tops[at : at + 1] = block[BLOCK - 1], block[-1]
 
     def remove(self, amount: int) -> None:
-        """Take an amount away that is there."""
+        """Remove an amount, which must be there."""
         self._starts = []
         at = bisect_left(self._tops, amount)
         block = self._blocks[at]
@@ -61,11 +61,11 @@ class Amounts:
             del self._blocks[at], self._tops[at]
 
     def least(self) -> int:
-        """Return the least amount, of some."""
+        """Return the least amount; there must be at least one."""
         return self._blocks[0][0]
 
     def below(self, amount: int) -> int:
-        """Count those that are less than ``amount``."""
+        """Return the number of amounts that are less than ``amount``."""
         if not self._blocks or amount <= self._blocks[0][0]:
             return 0
         if not self._starts:
@@ -77,7 +77,7 @@ class Amounts:
 
 
 def _block(ordered: Sequence[int]) -> Block:
-    """Return ascending amounts as a block."""
+    """Return a block of ascending amounts."""
     return array("q", ordered) if _fits(ordered[0], ordered[-1]) else list(ordered)
 
 

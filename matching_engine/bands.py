@@ -1,10 +1,10 @@
-"""Which bids of a page pass a condition: sets of slots as the bits of integers.
+"""Sets of the bids of a page that pass a condition, stored as the bits of integers.
 
-A page has a slot for each of its bids; an integer with a bit for each slot is a set of bids, and sets are intersected
-by one operation, thousands of bids at a time. The bids that have enough of an amount are a union of bands: a band holds
-the bids whose amounts lie between two bounds, and the bounds are chosen so that no band has many bids, unless all its
-amounts are the same. One band may hold bids on both sides of what an order needs. These are in doubt, and whoever asks
-looks at them one by one.
+A page has a slot for each of its bids. An integer with a bit for each slot is a set of bids, and one operation
+intersects two sets of thousands of bids. The bids with enough of an amount are a union of bands. A band holds the bids
+whose amounts are between two bounds; the bounds are chosen so that no band has many bids, unless all its amounts are
+the same. One band may have bids on both sides of the amount that an order needs. Such bids are in doubt, and the caller
+tests them one by one.
 """
 
 from abc import ABC, abstractmethod
@@ -16,51 +16,51 @@ from operator import itemgetter, or_
 from typing import Any
 
 BAND = 256
-"""Bids of a band when it is cut; it is cut again when it has twice as many."""
+"""Number of bids in a new band; a band is cut again when it has more than twice as many."""
 RANKED_BAND = 64
-"""The same of the amount by which bids are ranked: a search looks at the bids of the best band one by one."""
+"""The same number for the price, by which bids are ranked: a search reads the bids of the best band one by one."""
 STRIDE = 8
-"""Bands of which the sums are kept together."""
+"""Number of bands per stored union of bands."""
 STRIPES = 16
-"""Ranges of groups that a page tells apart."""
+"""Most stripes of a page, each of which is a range of groups."""
 
 Passing = tuple[int, int]
-"""The slots of bids that pass or are in doubt, and of those in doubt."""
+"""Two sets of slots: bids that pass or are in doubt, and bids in doubt."""
 Valued = tuple[Any, int]
-"""What a condition reads of a bid, and the bid's slot."""
+"""The value that a condition reads of a bid, and the bid's slot."""
 
 
 class Slots(ABC):
-    """The slots of a page by what one condition reads of their bids."""
+    """The slots of a page, indexed by the values that one condition reads of their bids."""
 
     @abstractmethod
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Note that the bid in ``slot`` has ``value`` (``there``), or has it no longer."""
+        """Record that the bid in ``slot`` has ``value`` (``there``), or no longer has it."""
 
     @abstractmethod
     def passing(self, want: Any) -> Passing:
-        """Return which pass what an order wants, in the form that the condition's column gives it."""
+        """Return the bids that pass ``want``, which is in the form that the condition's column gives it."""
 
     @abstractmethod
     def part(self, mask: int, value_of: Callable[[int], Any]) -> "Slots":
-        """Return the same of the slots in ``mask`` alone; ``value_of`` gives the value of a slot from now on."""
+        """Return a new index of the slots in ``mask`` only; it uses ``value_of`` to read the value of a slot."""
 
 
 class Bands(Slots):
-    """By an amount, of which an order needs so much or more."""
+    """Slots by an amount that must not be below what an order needs."""
 
     def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], int], *, ranked: bool = False) -> None:
-        """Take pairs of amount and slot; ``value_of`` gives the amount of a slot, by which bids may be ``ranked``."""
+        """Take pairs of amount and slot; ``value_of`` returns the amount of a slot; ``ranked`` is for the price."""
         self._value_of, self._ranked = value_of, ranked
         self._band = RANKED_BAND if ranked else BAND
-        # Band i has amounts above tops[i - 1] and up to tops[i]; the last one has no top.
+        # Band i has the amounts above tops[i - 1] and up to tops[i]; the last band has no top.
         self._tops, self._masks, self._counts = _cut(sorted(pairs), None, self._band)
         self._from: list[int] = []
-        # Orders that come after each other often want the same. Every change of the bands drops this.
+        # The last result, because consecutive orders often want the same. Every change of the bands drops it.
         self._last: tuple[int, Passing] | None = None
 
     def toggle(self, value: int, slot: int, *, there: bool) -> None:
-        """Put the bid into its band, or take it out."""
+        """Add the bid to its band, or remove it."""
         at = bisect_left(self._tops, value)
         self._masks[at] ^= 1 << slot
         self._counts[at] += 1 if there else -1
@@ -69,7 +69,7 @@ class Bands(Slots):
             self._cut_again(at)
 
     def passing(self, want: int) -> Passing:
-        """Return the bands from that of ``want`` on; it is in doubt where it has less, too."""
+        """Return the bids of the band of ``want`` and all higher bands; that band is in doubt if it may have less."""
         if self._last is None or self._last[0] != want:
             self._last = want, self._passing(want)
         return self._last[1]
@@ -86,7 +86,7 @@ class Bands(Slots):
         return found, 0 if surely else self._masks[at]
 
     def _sums(self) -> list[int]:
-        """Return what lies from every so many bands on; of what lies from each on, it would be as many bits again."""
+        """Return the unions of all bands from every ``STRIDE``-th band on; one per band would double the memory."""
         parts = [reduce(or_, self._masks[at : at + STRIDE]) for at in range(0, len(self._masks), STRIDE)]
         return [*accumulate(reversed(parts), or_, initial=0)][::-1]
 
@@ -95,13 +95,13 @@ class Bands(Slots):
         return sum(self._masks)
 
     def highest_first(self, mask: int) -> Iterable[int]:
-        """Yield the slots of ``mask`` band by band, highest amounts first."""
+        """Yield the slots of ``mask`` band by band, the highest amounts first."""
         for band in reversed(self._masks):
             if found := band & mask:
                 yield found
 
     def part(self, mask: int, value_of: Callable[[int], int]) -> "Bands":
-        """Return the bands of the slots in ``mask``; neighbours with few bids become one."""
+        """Return the bands of the slots in ``mask``; merge neighbours with few bids."""
         part = Bands((), value_of, ranked=self._ranked)
         tops, masks, counts = part._tops, [0], [0]
         for at, band in enumerate(self._masks):
@@ -124,7 +124,7 @@ class Bands(Slots):
         pairs = sorted((self._value_of(slot), slot) for slot in slots_of(self._masks[at]))
         tops, masks, counts = _cut(pairs, floor, self._band)
         if tops and tops[-1] == top:
-            # Nothing lies between the two.
+            # No bids are between the last new band and the next old one.
             del tops[-1], masks[-1], counts[-1]
         self._tops[at:at] = tops
         self._masks[at : at + 1] = masks
@@ -132,7 +132,7 @@ class Bands(Slots):
 
 
 def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tuple[list[int], list[int], list[int]]:
-    """Cut ascending pairs into bands of ``band`` bids above ``floor``; an amount that many have gets one of its own."""
+    """Cut ascending pairs into bands of ``band`` bids above ``floor``; an amount of many bids gets a separate band."""
     tops: list[int] = []
     masks, counts = [0], [0]
     for value, run in groupby(pairs, key=itemgetter(0)):
@@ -153,20 +153,23 @@ def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tupl
 
 
 class Stripes(Slots):
-    """By a group and an amount, of which an order needs so much or more in that group, and no more in a higher one."""
+    """Slots by a group and an amount: the least amount that an order needs depends on the group.
+
+    In a higher group an order never needs more.
+    """
 
     def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> None:
-        """Take pairs of (group, amount) and slot; ``value_of`` gives group and amount of a slot."""
+        """Take pairs of (group, amount) and slot; ``value_of`` returns group and amount of a slot."""
         self._value_of = value_of
         ordered = sorted(pairs)
         groups = list(dict.fromkeys(group for (group, _), _ in ordered))
         step = -(-len(groups) // STRIPES) or 1
-        # A stripe has the groups above that of the stripe before, and up to its own.
+        # Each stripe is named by its highest group; it has the groups above the highest one of the previous stripe.
         self._groups = groups[step - 1 :: step]
         if groups and self._groups[-1:] != groups[-1:]:
             self._groups.append(groups[-1])
         within: list[list[Valued]] = [[] for _ in self._groups]
-        # Bids of a lower group than that of their stripe.
+        # Bids of a lower group than the highest one of their stripe.
         self._lower = 0
         for (group, amount), slot in ordered:
             at = bisect_left(self._groups, group)
@@ -175,7 +178,7 @@ class Stripes(Slots):
         self._bands = [Bands(stripe, self._amount_of) for stripe in within]
 
     def toggle(self, value: tuple[int, int], slot: int, *, there: bool) -> None:
-        """Put the bid into its stripe, or take it out."""
+        """Add the bid to its stripe, or remove it."""
         group, amount = value
         at = bisect_left(self._groups, group)
         if at == len(self._groups):
@@ -186,7 +189,7 @@ class Stripes(Slots):
             self._lower |= 1 << slot
 
     def passing(self, want: Callable[[int], int]) -> Passing:
-        """Return the bids with what the highest group of their stripe needs; those of lower groups are in doubt."""
+        """Return the bids with the amount that the highest group of their stripe needs; lower groups are in doubt."""
         found = doubt = 0
         for group, bands in zip(self._groups, self._bands, strict=True):
             passing, doubted = bands.passing(want(group))
@@ -203,7 +206,7 @@ class Stripes(Slots):
         return part
 
     def _widen(self, group: int) -> int:
-        """Make room for a group above all others; return the number of its stripe."""
+        """Add a group above all others; return the number of its stripe."""
         if len(self._groups) < STRIPES:
             self._groups.append(group)
             self._bands.append(Bands((), self._amount_of))
@@ -217,17 +220,17 @@ class Stripes(Slots):
 
 
 class SharedValues(Slots):
-    """By a value that many bids share."""
+    """Slots by a value that many bids share."""
 
     def __init__(self, pairs: Iterable[Valued], doing: Callable[[Any], Iterable[Any]]) -> None:
-        """Take pairs of value and slot; ``doing`` gives the values that do for what an order wants."""
+        """Take pairs of value and slot; ``doing`` returns the values that satisfy what an order wants."""
         self._doing = doing
         self._masks: dict[Any, int] = {}
         for value, slot in pairs:
             self._masks[value] = self._masks.get(value, 0) | 1 << slot
 
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Put the bid to its value, or take it away."""
+        """Add the bid to the set of its value, or remove it."""
         mask = self._masks.get(value, 0) ^ 1 << slot
         if mask:
             self._masks[value] = mask
@@ -235,7 +238,7 @@ class SharedValues(Slots):
             del self._masks[value]
 
     def passing(self, want: Any) -> Passing:
-        """Return the bids whose value does."""
+        """Return the bids whose value satisfies ``want``."""
         found = 0
         for value in self._doing(want):
             found |= self._masks.get(value, 0)
@@ -249,14 +252,14 @@ class SharedValues(Slots):
 
 
 class Doubts(Slots):
-    """By a value that hardly two bids share: all are in doubt."""
+    """Slots by a value that few bids share: all bids are in doubt."""
 
     def __init__(self, pairs: Iterable[Valued]) -> None:
         """Take pairs of value and slot."""
         self._mask = bits_of(slot for _, slot in pairs)
 
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Put the bid in, or take it out."""
+        """Add the bid, or remove it."""
         self._mask ^= 1 << slot
 
     def passing(self, want: Any) -> Passing:

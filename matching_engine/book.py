@@ -1,12 +1,13 @@
-"""The order book: standing bids, by what the conditions read of them.
+"""The order book: all standing bids, indexed by the values that conditions read.
 
-A book is fed with changes and lives as long as its owner likes. For each condition it has a column
-(:mod:`matching_engine.columns`), which counts the bids that fail an order without looking at them. The bids lie in
-pages in order of price (:mod:`matching_engine.pages`), which tell by sets of bits which bids pass. So a change of a bid
-costs a few steps in each column, whatever the size of the book. A histogram costs a bisection for each condition. The
-cheapest bid that satisfies an order is found by intersecting sets, page after page (:mod:`matching_engine.search`).
+A book stays in memory and is updated with each change of a bid. It has a column for each condition
+(:mod:`matching_engine.columns`), which counts the bids that fail an order without reading each of them. The bids are in
+pages in order of price (:mod:`matching_engine.pages`); a page stores the bids that pass a condition as sets of bits. So
+a change of a bid costs a few steps in each column, whatever the size of the book. A histogram costs a bisection for
+each condition. The search intersects these sets, page after page, to find the cheapest bid that satisfies an order
+(:mod:`matching_engine.search`).
 
-An auction counts off what it sells (:class:`Sold`) beside the book, which stays what the state says.
+During an auction :class:`Sold` records the sales. After the auction the book again shows what the state holds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,22 +22,22 @@ from matching_engine.pages import BookPages, Page
 from matching_engine.records import Asked, Fill, Standing
 
 Backing = tuple[bool, int, int, int]
-"""What is one for all bids of a validator: jailed, free bond, free stake, and when it last worsened a bid."""
+"""Values that all bids of a validator share: jailed, free bond, free stake, and the height at which it worsened one."""
 
 COLUMNS_MAX = 64
-"""Orders keep their parameters for life, so that few bases occur; with more, a new auction begins without columns."""
+"""Most columns of a book; a new auction drops all if there are more. Few bases occur: orders keep their parameters."""
 READS_PER_REFRESH = 10
-"""What it takes to bring a bid up to date, and to put it back as it was."""
+"""Reads that an auction counts for updating a bid in the book and restoring it later."""
 
 _READ = (*CONDITIONS, STOOD)
-"""What the book has columns of."""
+"""The conditions for which the book has columns."""
 
 
 class Book:
-    """Standing bids by id."""
+    """All standing bids, by id."""
 
     def __init__(self, standing: Iterable[Standing] = ()) -> None:
-        """Take the bids; ValueError for a bid twice, or a validator with two free amounts."""
+        """Take the bids; raise ValueError if one comes twice, or bids of a validator differ in free bond or stake."""
         rows = list(standing)
         self._of_validator: dict[str, list[bytes]] = {}
         self._columns: dict[tuple[str, int], BookColumn] = {}
@@ -52,9 +53,9 @@ class Book:
     # --- changes -------------------------------------------------------------
 
     def put(self, row: Standing) -> None:
-        """Put a bid in, or in place of what it was.
+        """Add a bid, or replace the bid of the same id.
 
-        Raises ValueError where other bids of the validator have another bond or stake, because it has one of each.
+        Raise ValueError if another bid of the validator has another free bond or stake: a validator has one of each.
         """
         for bid_id in self._of_validator.get(row.bid.validator, ()):
             if bid_id != row.bid.id:
@@ -63,7 +64,7 @@ class Book:
         self.set(row)
 
     def set(self, row: Standing) -> None:
-        """Put a bid in, or in place of what it was, whatever other bids of its validator say."""
+        """Add a bid, or replace the bid of the same id, without comparing it with other bids of its validator."""
         place = self._pages.places.get(row.bid.id)
         if place is None:
             self._of_validator.setdefault(row.bid.validator, []).append(row.bid.id)
@@ -91,7 +92,7 @@ class Book:
                 slots.toggle(now, place.slot, there=True)
 
     def remove(self, bid_id: bytes) -> None:
-        """Take a bid out, if it is there."""
+        """Remove a bid, if it is there."""
         place = self._pages.places.get(bid_id)
         if place is None:
             return
@@ -104,7 +105,7 @@ class Book:
         self._pages.leave(bid_id)
 
     def back(self, validator: str, backing: Backing) -> None:
-        """Set what a validator can give, for all its bids."""
+        """Set the values of ``backing`` in all bids of a validator."""
         jailed, free_bond, free_stake, worsened_height = backing
         for row in self.of_validator(validator):
             self.set(
@@ -118,7 +119,7 @@ class Book:
             )
 
     def trim(self) -> None:
-        """Drop the columns if they are many; nothing may use them meanwhile."""
+        """Drop all columns if there are more than ``COLUMNS_MAX``; no search may be using them."""
         if len(self._columns) > COLUMNS_MAX:
             self._columns, self._columns_for = {}, {}
             for _, page in self._pages.upwards():
@@ -127,11 +128,11 @@ class Book:
     # --- questions -----------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return how many bids stand."""
+        """Return the number of bids."""
         return len(self._pages.places)
 
     def standing(self) -> list[Standing]:
-        """Return all bids by id."""
+        """Return all bids, in order of id."""
         return [self._pages.places[bid_id].row for bid_id in sorted(self._pages.places)]
 
     def of_validator(self, validator: str) -> list[Standing]:
@@ -144,25 +145,25 @@ class Book:
         return self._of_validator.get(validator, ())
 
     def backing(self, validator: str) -> Backing | None:
-        """Return what a validator can give, as :meth:`back` takes it; None where it has no bid."""
+        """Return the backing of a validator, in the form that :meth:`back` takes; None if the validator has no bid."""
         for bid_id in self._of_validator.get(validator, ()):
             row = self._pages.places[bid_id].row
             return row.jailed, row.free_bond, row.free_stake, row.worsened_height
         return None
 
     def row(self, bid_id: bytes) -> Standing:
-        """Return a bid that stands."""
+        """Return a bid, which must be in the book."""
         return self._pages.places[bid_id].row
 
     def histogram(self, order: Asked, clock: int) -> Histogram:
-        """Count the bids that fail on each condition of ``order`` at ``clock`` (seconds)."""
+        """Return the number of bids that fail each condition of ``order`` at ``clock`` (seconds)."""
         return make_histogram(
             (column, condition.want(order, clock))
             for condition, column in zip(CONDITIONS, self.columns(order), strict=False)
         )
 
     def columns(self, order: Asked) -> list[BookColumn]:
-        """Return the columns of all conditions, and at last that of ``STOOD``; the first order that asks makes them."""
+        """Return the columns of all conditions, the last one for ``STOOD``; build them if they are not there yet."""
         bases = tuple([condition.basis(order) for condition in _READ])
         columns = self._columns_for.get(bases)
         if columns is None:
@@ -179,31 +180,32 @@ class Book:
         return column
 
     def upwards(self) -> Iterable[tuple[int, Page]]:
-        """Yield the pages, the cheapest first, each with a price that none of its bids is below."""
+        """Yield the pages, the cheapest first, each with a price at or below the prices of all its bids."""
         return self._pages.upwards()
 
 
 class Sold:
-    """What the fills of an auction took: nothing is sold twice, and the book is as it was when all is over.
+    """The capacity, bond and stake that the fills of an auction used, so that nothing is sold twice.
 
-    A fill takes work off its bid, and job bond and value off every bid of its validator. These bids are brought up to
-    date in the book when that is needed: all of them before bids are counted (:meth:`settle`), and one that no longer
-    does for an order when it is looked at (:meth:`refresh`), so that no other order looks at it in vain.
+    A fill reduces the free capacity of its bid, and the free bond and stake of all bids of its validator. The book is
+    updated only when needed. Before bids are counted, :meth:`settle` updates all of them. A search that finds a bid
+    that no longer fits calls :meth:`refresh`, so that no other search reads it in vain. At the end of the auction
+    :meth:`undo` restores the book.
     """
 
     def __init__(self, book: Book) -> None:
-        """Begin an auction, in which nothing is sold yet."""
+        """Begin an auction without sales."""
         self._book = book
         self.fills: list[Fill] = []
         self._work: dict[bytes, int] = {}
         self._backed: dict[str, tuple[int, int]] = {}
-        # Of each validator from whom a fill took: its bids that were brought up to date since the latest one.
+        # For each validator with a fill: its bids that were updated in the book since its latest fill.
         self._fresh: dict[str, dict[bytes, None]] = {}
         self._before: dict[bytes, Standing] = {}
         self._reads = 0
 
     def take(self, fill: Fill) -> None:
-        """Take off what a fill takes."""
+        """Record a fill."""
         self.fills.append(fill)
         bond, value = self._backed.get(fill.validator, (0, 0))
         value += price_ceil(fill.work, fill.price)
@@ -212,26 +214,27 @@ class Sold:
         self._fresh[fill.validator] = {}
 
     def touches(self, row: Standing) -> bool:
-        """Tell whether a fill took from the bid's validator."""
+        """Return whether the bid's validator has a fill in this auction."""
         return row.bid.validator in self._backed
 
     def current(self, bid_id: bytes) -> Standing:
-        """Return a bid as it stands after the fills."""
+        """Return a bid as it is after the fills so far."""
         row = self._before.get(bid_id) or self._book.row(bid_id)
-        taken = self._backed.get(row.bid.validator)
-        if taken is None:
+        used = self._backed.get(row.bid.validator)
+        if used is None:
             return row
+        bond, value = used
         return Standing(
             bid=row.bid,
             jailed=row.jailed,
             free_capacity=row.free_capacity - self._work.get(bid_id, 0),
-            free_bond=row.free_bond - taken[0],
-            free_stake=row.free_stake - taken[1],
+            free_bond=row.free_bond - bond,
+            free_stake=row.free_stake - value,
             worsened_height=row.worsened_height,
         )
 
     def refresh(self, bid_id: bytes) -> None:
-        """Bring a bid up to date in the book."""
+        """Update a bid in the book, if its validator had a fill since the last update."""
         before = self._book.row(bid_id)
         fresh = self._fresh.get(before.bid.validator)
         if fresh is None or bid_id in fresh:
@@ -243,25 +246,25 @@ class Sold:
         self._book.set(current)
 
     def settle(self) -> None:
-        """Bring all bids up to date in the book."""
+        """Update in the book all bids of validators with a fill."""
         for validator in self._fresh:
             for bid_id in self._book.ids_of(validator):
                 self.refresh(bid_id)
         self._fresh = {}
 
     def take_reads(self) -> int:
-        """Return the reads since the last call: bids that were brought up to date (:mod:`matching_engine.search`)."""
+        """Return the reads for updated bids since the last call (see :mod:`matching_engine.search`), and reset them."""
         reads, self._reads = self._reads, 0
         return reads
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Restore the book to its content before the auction."""
         for row in self._before.values():
             self._book.set(row)
 
 
 def make_histogram(wishes: Iterable[tuple[BookColumn, Any]]) -> Histogram:
-    """Count the bids that fail on each column for what is wanted of it."""
+    """Return the number of bids that fail the required value of each column, without zeros."""
     counts = [(column.name, column.failing(want)) for column, want in wishes]
     return tuple([(name, count) for name, count in counts if count])
 
@@ -272,4 +275,4 @@ def _free(row: Standing) -> tuple[int, int]:
 
 def _check_backing(row: Standing, free: tuple[int, int]) -> None:
     if _free(row) != free:
-        raise ValueError(f"{row.bid.validator} has one bond and one stake, but two free amounts")
+        raise ValueError(f"bids of {row.bid.validator} differ in free bond or free stake; a validator has one of each")

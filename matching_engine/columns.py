@@ -1,7 +1,7 @@
-"""Columns: what one condition reads of all bids, counted over the book, and found within a page.
+"""Columns: the values that one condition reads of all bids.
 
-There is a class for each kind of condition. A column says how many bids fail what an order wants, and makes the sets of
-slots of a page (:mod:`matching_engine.bands`).
+There is a class for each kind of condition. A column counts the bids of the book that fail what an order wants, and
+makes the sets of slots of a page (:mod:`matching_engine.bands`).
 """
 
 from abc import ABC, abstractmethod
@@ -14,41 +14,41 @@ from matching_engine.conditions import PRICE, AtLeast, AtLeastFor, Condition, No
 from matching_engine.records import Standing
 
 DOING_MAX = 64
-"""Different wishes of orders for which a column remembers the values that do."""
+"""Most different wishes for which a column caches the values that satisfy them."""
 COUNTED_MAX = 64
-"""A column with more values is not counted to find out which condition most bids fail."""
+"""Most different values that may be read to count the failing bids of a wish; with more, the count is taken as 1."""
 
 
 class Wish(NamedTuple):
-    """What an order wants of a column, and how many bids failed when the search began."""
+    """The value that an order wants of a column, and the number of bids that failed when the search began."""
 
     column: "BookColumn"
     want: Any
     failing: int
 
     def does(self, row: Standing) -> bool:
-        """Tell whether a bid has what is wanted."""
+        """Return whether a bid satisfies the wish."""
         column = self.column
         return column.condition.test(self.want)(column.has(row))
 
 
 class BookColumn(ABC):
-    """What a condition reads of every bid that stands, for one basis."""
+    """The values that a condition reads of all bids in the book, for one basis."""
 
     def __init__(self, condition: Condition, basis: int) -> None:
-        """Hold no bids yet."""
+        """Start without bids."""
         self.condition = condition
         self.name = condition.name
         self._has, self._basis = condition.has, basis
-        # Orders that come after each other often want the same. Every change of the column's bids drops this.
+        # The last wish, because consecutive orders often want the same. Every change of the column's bids drops it.
         self._last: Wish | None = None
 
     def has(self, row: Standing) -> Any:
-        """Return what the condition reads of a bid."""
+        """Return the value that the condition reads of a bid."""
         return self._has(row, self._basis)
 
     def wish(self, want: Any) -> Wish:
-        """Return the wish for ``want``, counted over the bids that stand now."""
+        """Return the wish for ``want``, with the number of bids in the book that fail it now."""
         last = self._last
         if last is None or last.want != want:
             counted = self.reading(want) <= COUNTED_MAX
@@ -56,38 +56,38 @@ class BookColumn(ABC):
         return last
 
     def add(self, value: Any) -> None:
-        """Count a bid with this value."""
+        """Add a bid with this value to the counts."""
         self._last = None
         self._add(value)
 
     def remove(self, value: Any) -> None:
-        """Count it no longer."""
+        """Remove a bid with this value from the counts."""
         self._last = None
         self._remove(value)
 
     @abstractmethod
     def _add(self, value: Any) -> None:
-        """Count a bid with this value."""
+        """Add a bid with this value to the counts."""
 
     @abstractmethod
     def _remove(self, value: Any) -> None:
-        """Count it no longer."""
+        """Remove a bid with this value from the counts."""
 
     @abstractmethod
     def failing(self, want: Any) -> int:
-        """Count the bids that fail."""
+        """Return the number of bids that fail ``want``."""
 
     @abstractmethod
     def reading(self, want: Any) -> int:
-        """Return how many different values are looked at to count, where it is not a fixed number."""
+        """Return the number of different values that :meth:`failing` reads; 0 if it does not depend on the bids."""
 
     @abstractmethod
     def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:
-        """Return the slots of a page by their values."""
+        """Return the slots of a page, indexed by their values."""
 
 
 class _OfAmounts(BookColumn):
-    """By an amount."""
+    """The column of a condition on an amount."""
 
     def __init__(self, condition: AtLeast, basis: int, rows: Iterable[Standing]) -> None:
         super().__init__(condition, basis)
@@ -110,7 +110,7 @@ class _OfAmounts(BookColumn):
 
 
 class _OfGroups(BookColumn):
-    """By an amount within a group."""
+    """The column of a condition on an amount within a group."""
 
     def __init__(self, condition: AtLeastFor, basis: int, rows: Iterable[Standing]) -> None:
         super().__init__(condition, basis)
@@ -139,7 +139,7 @@ class _OfGroups(BookColumn):
         if not self._groups:
             return 0
         if self._bounds is None:
-            # The lowest group, in which most is needed, and what all bids have at least.
+            # The lowest group, in which an order needs most, and the least amount of all bids.
             least = min([amounts.least() for amounts in self._groups.values()])
             self._bounds = min(self._groups), least
         lowest, least = self._bounds
@@ -155,7 +155,7 @@ class _OfGroups(BookColumn):
 
 
 class _OfValues(BookColumn):
-    """By a value that many share. Which values do is worked out once for all orders that want the same."""
+    """The column of a value that many bids share; it caches which values satisfy a wish."""
 
     def __init__(self, condition: OneOf, basis: int, rows: Iterable[Standing]) -> None:
         super().__init__(condition, basis)
@@ -185,7 +185,7 @@ class _OfValues(BookColumn):
         return self._all - sum(map(self._bids.__getitem__, self.doing(want)))
 
     def doing(self, want: Any) -> tuple[Any, ...]:
-        """Return the values that do."""
+        """Return the values in the column that satisfy ``want``."""
         if want not in self._doing:
             if len(self._doing) >= DOING_MAX:
                 self._doing = {}
@@ -201,7 +201,7 @@ class _OfValues(BookColumn):
 
 
 class _OfNames(BookColumn):
-    """By a name, of which an order excludes a few. In a page its bids are looked at one by one."""
+    """The column of a name, of which an order excludes a few; the bids of a page are tested one by one."""
 
     def __init__(self, condition: NoneOf, basis: int, rows: Iterable[Standing]) -> None:
         super().__init__(condition, basis)
@@ -228,7 +228,7 @@ class _OfNames(BookColumn):
 
 
 def make_column(condition: Condition, basis: int, rows: Iterable[Standing]) -> BookColumn:
-    """Return the column of a condition and a basis, with these bids."""
+    """Return the column of a condition and a basis, with the bids of ``rows``."""
     match condition:
         case AtLeast():
             return _OfAmounts(condition, basis, rows)
@@ -238,4 +238,4 @@ def make_column(condition: Condition, basis: int, rows: Iterable[Standing]) -> B
             return _OfValues(condition, basis, rows)
         case NoneOf():
             return _OfNames(condition, basis, rows)
-    raise TypeError(f"{condition.name} is of no kind that has a column")
+    raise TypeError(f"there is no column class for {condition.name}, a {type(condition).__name__}")

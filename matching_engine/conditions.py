@@ -1,8 +1,8 @@
 """The conditions of the order book: one row for each, under the name that consumers read.
 
-From this table come the auction's tests, the counts of an unmatched order's histogram, the options of ``assay quote``,
-``order submit`` and ``bid place``, and the table in ``docs/protocol.md``. A row reads one value of a standing bid and
-says which values do for an order. So the book can keep bids by that value, and count without looking at each.
+The auction's tests, the histogram of an unmatched order, the options of ``assay quote``, ``order submit`` and
+``bid place``, and the table in ``docs/protocol.md`` all come from this table. A row reads one value of a standing bid
+and says which values satisfy an order. So the book can index bids by that value, and count without reading each bid.
 """
 
 from abc import ABC, abstractmethod
@@ -17,11 +17,11 @@ from domain.market.records import Conditions
 from matching_engine.records import Asked, Standing
 
 UNBOUNDED = 1 << 512
-"""More than any amount."""
+"""A number above every amount."""
 
 
 class OptionKind(Enum):
-    """What the value of an option is, which decides how people write it."""
+    """The kind of an option's value, which decides how a user writes it."""
 
     TEXT = "text"
     TAGS = "tags"
@@ -35,10 +35,10 @@ class OptionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How people state a field of ``Conditions`` or ``Offer``: by an option with its name, or with ``word``.
+    """The command-line option for a field of ``Conditions`` or ``Offer``, named ``word`` or else like the field.
 
-    ``default`` is written as people would write it; without one the record's own stands. The default of a list of tiers
-    is what the table of tiers has first.
+    ``default`` is written as a user would write it; without it the record's own default applies. The default for a list
+    of tiers is the first tier in the table of tiers.
     """
 
     field: str
@@ -60,16 +60,17 @@ def _nothing(_: Asked) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(ABC):
-    """What a bid must satisfy to take an order.
+    """A condition that a bid must satisfy to take an order.
 
-    ``passes`` says it to people: "the bid passes if …"; ``fails`` completes "one bid …" and "several bids …" for bids
-    that do not pass; ``helps`` what a consumer can do whom it keeps from a match.
-    ``has`` reads the value of a standing bid that decides. ``basis`` is what of an order that value depends on as well,
-    for nearly all conditions nothing: the book keeps a column for each basis that occurs. ``asks`` and ``offers`` are
-    the options for the two sides.
+    Three texts are for users. ``passes`` completes "a bid passes if …". ``fails`` completes "one bid …" and "several
+    bids …" for bids that do not pass. ``helps`` is the advice for a consumer whose order fails this condition.
 
-    ``own`` says that what is wanted depends on the order's size, price or time, so that few orders want the same; for
-    the others ``Asked.common`` decides, and the clock. ``taken`` says that a fill takes from the value.
+    ``has`` reads the value of a standing bid that the condition tests. ``basis`` returns the parameter of the order on
+    which that value also depends; it is 0 for nearly all conditions. The book keeps a column for each basis that
+    occurs. ``asks`` and ``offers`` are the options for orders and bids.
+
+    ``own`` is true if the required value depends on the order's size, price or time, so that few orders require the
+    same. Otherwise it depends only on ``Asked.common`` and the clock. ``taken`` is true if a fill reduces the value.
     """
 
     name: str
@@ -85,16 +86,16 @@ class Condition(ABC):
 
     @abstractmethod
     def want(self, order: Asked, clock: int) -> Any:
-        """Return what ``order`` wants of the value at ``clock`` (seconds)."""
+        """Return what ``order`` requires of the value at ``clock`` (seconds)."""
 
     @abstractmethod
     def test(self, want: Any) -> Callable[[Any], bool]:
-        """Return the test whether a value does for what an order wants."""
+        """Return the function that tests whether a value satisfies ``want``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtLeast(Condition):
-    """The value is an amount, of which an order needs so much or more; what must not be exceeded is counted below 0."""
+    """A condition on an amount that must not be below what the order needs; upper bounds use negated amounts."""
 
     needs: Callable[[Asked, int], int]
 
@@ -109,9 +110,9 @@ class AtLeast(Condition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtLeastFor(Condition):
-    """The value is a group and an amount, of which an order needs so much or more in that group.
+    """A condition on a group and an amount: the least amount that an order needs depends on the group.
 
-    Groups are numbers, and an order never needs more in a higher one.
+    Groups are numbers. In a higher group an order never needs more.
     """
 
     needs: Callable[[Asked, int], Callable[[int], int]]
@@ -121,13 +122,13 @@ class AtLeastFor(Condition):
         return self.needs(order, clock)
 
     def test(self, want: Callable[[int], int]) -> Callable[[tuple[int, int]], bool]:
-        """Return the test of a group and an amount."""
+        """Return the test of a (group, amount) pair."""
         return lambda value: want(value[0]) <= value[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneOf(Condition):
-    """The value is one of several, of which some do for what the order wants; many bids have the same.
+    """A condition on a value that many bids share; ``does`` returns whether a value satisfies what the order wants.
 
     An order that wants nothing (an empty value) takes any.
     """
@@ -146,7 +147,7 @@ class OneOf(Condition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoneOf(Condition):
-    """The value is a name, and an order excludes a few names; hardly two bids may have the same."""
+    """A condition on a name, of which an order excludes a few; few bids have the same name."""
 
     names: Callable[[Asked], tuple[Any, ...]]
 
@@ -164,20 +165,20 @@ def _anything(_: Any) -> bool:
 
 
 def _stays_inside(allowed: tuple[str, ...], regions: tuple[str, ...]) -> bool:
-    """Tell whether every region of a bid is allowed.
+    """Return whether every region of a bid is allowed.
 
-    A bid sells its cluster as a whole, and its validator may use any part of it: one region outside is enough for the
-    work to leave, and a bid that names none promises nothing.
+    A bid sells its cluster as a whole, and its validator may use any part of it. So with one region that is not allowed
+    the work may leave the allowed ones. A bid without regions promises nothing.
     """
     return bool(regions) and all(region in allowed for region in regions)
 
 
 def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
-    """Return, for so many slots at once, the least FLOP/s of a slot with which the order is done in time.
+    """Return the function from slots at once to the least FLOP/s of a slot with which the order ends in time.
 
-    Before the deadline have to fit: the time to accept, of which the trial depends on the speed; each round's critical
-    work / slot speed, in seconds rounded up (protocol section 2); and the verification of the last round. A speed of 0
-    never does.
+    Three things have to fit before the deadline: accepting, in which the time of the trial depends on the speed; the
+    rounds, each of which takes critical work / slot speed, rounded up to seconds (protocol section 2); and the
+    verification of the last round. A speed of 0 is never enough.
     """
     seconds = order.seconds_left - order.accept_seconds - order.verify_seconds
     trial, rounds = order.trial_work, order.rounds
@@ -192,11 +193,15 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
 
     def least(turns: int) -> int:
         work = critical_work(turns, 1, order.share_work, order.outer_work)
-        if seconds < (trial > 0) + rounds * (work > 0):
+        least_seconds = rounds if work else 0
+        if trial:
+            least_seconds += 1
+        if seconds < least_seconds:
             return UNBOUNDED
         if not work:
             return ceil_div(trial, seconds) if trial else 1
-        # The longer a round may take, the slower it may be, and the faster the trial must be: they meet here.
+        # With more seconds for each round, rounds may be slower, but the trial must be faster. The least speed is where
+        # the two limits meet.
         whole = work * seconds // (trial + rounds * work)
         speeds = [ceil_div(work, whole)] if whole else []
         for_trial = seconds - rounds * (whole + 1)
@@ -208,7 +213,7 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
 
 
 def _least_trial_speed(order: Asked, _: int) -> int:
-    """Return the least FLOP/s of a slot with which payload and trial are over within the longest time to accept."""
+    """Return the least FLOP/s of a slot with which payload and trial fit into the longest time to accept."""
     seconds = order.accept_max - order.accept_seconds
     if seconds < 0 or (seconds == 0 and order.trial_work):
         return UNBOUNDED
@@ -216,22 +221,22 @@ def _least_trial_speed(order: Asked, _: int) -> int:
 
 
 def _most_work_for(value: int, price: int) -> int:
-    """Return the FLOPs that cost at most ``value`` (``uassay``), the price of work being rounded up."""
+    """Return the most FLOPs that cost at most ``value`` (``uassay``); the cost of work is rounded up."""
     return value * PFLOP // price if price else UNBOUNDED
 
 
 def backed_work(free_stake: int, price: int) -> int:
-    """Return the FLOPs that a free stake (``uassay``) backs at a price: those that cost at most so much."""
+    """Return the most FLOPs that a free stake (``uassay``) backs at a price: their cost is at most the stake."""
     return _most_work_for(free_stake, price)
 
 
 def _most_bond(standing: Standing) -> int:
-    """Return the largest job bond (``uassay``) that the validator has, and that the bid is for."""
+    """Return the largest job bond (``uassay``) that the validator can pay and the bid allows."""
     return min(standing.free_bond, standing.bid.offer.max_job_bond or UNBOUNDED)
 
 
 def _bonded(standing: Standing, bps: int) -> int:
-    """Return the FLOPs for which there is a job bond of ``bps`` of their price, rounded up twice."""
+    """Return the most FLOPs for which the validator can pay a job bond of ``bps`` of their cost, rounded up twice."""
     if not bps:
         return UNBOUNDED
     return _most_work_for(_most_bond(standing) * BPS // bps, standing.bid.offer.price)
@@ -270,18 +275,18 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="firm",
-        passes="its validator took back or worsened no bid since the block before the order's",
+        passes="its validator has not withdrawn or worsened a bid since the block before the order's",
         fails=(
             "has a validator that has just worsened or withdrawn a bid",
             "have validators that have just worsened or withdrawn a bid",
         ),
-        helps="cancel, look at the new bids, and order again",
+        helps="cancel the order, look at the new bids, and order again",
         has=lambda standing, _: -standing.worsened_height,
         needs=lambda order, _: 1 - order.opened_height,
     ),
     AtLeast(
         name="price",
-        passes="its price is not above the limit, nor above what the escrow can pay",
+        passes="its price is not above the limit, and not above what the escrow can pay",
         fails=("asks more", "ask more"),
         helps="raise the price limit",
         has=lambda standing, _: -standing.bid.offer.price,
@@ -309,13 +314,13 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="memory",
-        passes="a device has at least the memory",
+        passes="each of its devices has at least the memory that the order asks for",
         fails=("has less memory", "have less memory"),
-        helps="ask for less memory, or wait for a bid with what the job needs",
+        helps="ask for less memory, or wait for a bid with the memory that the job needs",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
-        asks=(Option("memory", OptionKind.SIZE, "At least so many bytes a device.  [what the job needs]"),),
-        offers=(Option(field="memory", kind=OptionKind.SIZE, help="Bytes a device.", default="1GiB"),),
+        asks=(Option("memory", OptionKind.SIZE, "Least memory per device, in bytes.  [what the job needs]"),),
+        offers=(Option(field="memory", kind=OptionKind.SIZE, help="Memory per device, in bytes.", default="1GiB"),),
     ),
     OneOf(
         name="regions",
@@ -325,8 +330,8 @@ CONDITIONS: tuple[Condition, ...] = (
         has=lambda standing, _: standing.bid.offer.regions,
         wants=lambda order: order.conditions.regions,
         does=_stays_inside,
-        asks=(Option("regions", OptionKind.TAGS, "Comma-separated; work must stay in them."),),
-        offers=(Option("regions", OptionKind.TAGS, "Comma-separated region tags."),),
+        asks=(Option("regions", OptionKind.TAGS, "Regions that the work must not leave, comma-separated."),),
+        offers=(Option("regions", OptionKind.TAGS, "Regions of the cluster, comma-separated."),),
     ),
     OneOf(
         name="tier",
@@ -334,14 +339,14 @@ CONDITIONS: tuple[Condition, ...] = (
         fails=("verifies in other tiers", "verify in other tiers"),
         helps="allow more tiers, or name none",
         has=lambda standing, _: standing.bid.offer.tiers,
-        # An order that names none takes any, but a bid may offer none.
+        # An order without tiers takes any tier, but a bid without tiers still fails.
         wants=lambda order: Conditions(tiers=order.conditions.tiers),
         does=lambda wanted, tiers: wanted.choose_tier(tiers) != "",
         asks=(
             Option(
                 "tiers",
                 OptionKind.TIER,
-                "How strictly to verify; repeat it to allow several, the preferred one first.",
+                "Verification tier; repeat the option to allow several, the preferred one first.",
                 word="tier",
             ),
         ),
@@ -355,37 +360,37 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="min_work",
-        passes="the order has at least its least work",
-        fails=("takes larger jobs only", "take larger jobs only"),
+        passes="the order has at least the bid's minimum work",
+        fails=("takes only larger jobs", "take only larger jobs"),
         helps="order a larger job",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
         own=True,
-        offers=(Option(field="min_work", kind=OptionKind.WORK, help="FLOPs of an order.", default=1),),
+        offers=(Option(field="min_work", kind=OptionKind.WORK, help="Least FLOPs of an order.", default=1),),
     ),
     AtLeast(
         name="max_work",
-        passes="the order has at most its greatest work, if it names one",
-        fails=("takes smaller jobs only", "take smaller jobs only"),
+        passes="the order has at most the bid's maximum work, if the bid names one",
+        fails=("takes only smaller jobs", "take only smaller jobs"),
         helps="order a smaller job",
         has=lambda standing, _: standing.bid.offer.max_work or UNBOUNDED,
         needs=lambda order, _: order.work,
         own=True,
-        offers=(Option("max_work", OptionKind.WORK, "FLOPs of an order.  [the capacity]"),),
+        offers=(Option("max_work", OptionKind.WORK, "Most FLOPs of an order.  [the capacity]"),),
     ),
     AtLeast(
         name="max_payload",
-        passes="payload and data are at most its largest, if it names one",
+        passes="payload and data are at most the bid's maximum, if the bid names one",
         fails=("takes less data", "take less data"),
         helps="order a job with less data",
         has=lambda standing, _: standing.bid.offer.max_payload or UNBOUNDED,
         needs=lambda order, _: order.payload_bytes,
         own=True,
-        offers=(Option("max_payload", OptionKind.SIZE, "Bytes of payload and data of an order.  [any]"),),
+        offers=(Option("max_payload", OptionKind.SIZE, "Most bytes of payload and data of an order.  [any]"),),
     ),
     AtLeast(
         name="accept",
-        passes="payload and data arrive, and a trial at its slot speed is over, within `accept_max`",
+        passes="payload and data can arrive, and a trial at its slot speed can end, within `accept_max`",
         fails=("is too slow for the data and the trial", "are too slow for the data and the trial"),
         helps="order a job with less data, or shorter segments",
         has=lambda standing, _: standing.bid.offer.slot_speed,
@@ -394,10 +399,10 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeastFor(
         name="deadline",
-        passes="the time to accept, its rounds at its slot speed with its slots at once, and the last round's "
-        "window, or every stage of its panel, fit before the deadline",
+        passes="the time to accept, the rounds at the bid's slot speed and slots, and the last round's window or, "
+        "if longer, all stages of its panel fit before the deadline",
         fails=("is too slow for the deadline", "are too slow for the deadline"),
-        helps="give it a longer deadline",
+        helps="give the order a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
         needs=_least_slot_speed,
         own=True,
@@ -408,9 +413,9 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="capacity",
-        passes="enough of its capacity is not sold",
+        passes="its unsold capacity is at least the order's work",
         fails=("has too little capacity left", "have too little capacity left"),
-        helps="wait until capacity comes free, or order a smaller job",
+        helps="wait until capacity is free, or order a smaller job",
         has=lambda standing, _: standing.free_capacity,
         needs=lambda order, _: order.work,
         own=True,
@@ -418,7 +423,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="stake",
-        passes="its validator's stake, beyond what backs its running orders, is at least the work's price",
+        passes="its validator's stake, without the part that backs running orders, is at least the work's price",
         fails=("has too little stake behind it", "have too little stake behind them"),
         helps="order a smaller job, or wait for a bid with more stake or a lower price",
         has=lambda standing, _: backed_work(standing.free_stake, standing.bid.offer.price),
@@ -428,31 +433,31 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="bond",
-        passes="its validator's bond account, and its largest job bond, cover the job bond at its price",
+        passes="its validator's bond account and the bid's largest job bond both cover the job bond at its price",
         fails=("has too small a bond", "have too small a bond"),
-        helps="wait until bonds come free, or order a smaller job",
+        helps="wait until bonds are returned, or order a smaller job",
         has=_bonded,
         basis=lambda order: order.job_bond_bps,
         needs=lambda order, _: order.work,
         own=True,
         taken=True,
-        offers=(Option("max_job_bond", OptionKind.AMOUNT, "uassay to risk for an order.  [any]"),),
+        offers=(Option("max_job_bond", OptionKind.AMOUNT, "Most uassay of job bond for an order.  [any]"),),
     ),
     AtLeast(
         name="least_bond",
-        passes="both cover the least job bond, which is that of half the order's price limit, and `payload_fee`",
+        passes="both also cover the least job bond: that at half the order's price limit, and at least `payload_fee`",
         fails=(
             "has too small a bond for the price limit",
             "have too small a bond for the price limit",
         ),
-        helps="lower the price limit, or wait until bonds come free",
+        helps="lower the price limit, or wait until bonds are returned",
         has=lambda standing, _: _most_bond(standing),
         needs=lambda order, _: order.job_bond(0),
         own=True,
         taken=True,
     ),
 )
-"""In the order of histograms. The names are stable, because scripts and consumers read them."""
+"""All conditions in the order of histograms. Scripts and consumers read the names, so the names must not change."""
 
 PRICE = next(condition for condition in CONDITIONS if condition.name == "price")
 """The condition by which bids are ranked."""
@@ -465,4 +470,4 @@ STOOD = AtLeast(
     has=lambda standing, _: -standing.bid.placed_height,
     needs=lambda order, _: 1 - order.opened_height,
 )
-"""What comes first: an order is for other bids only if none of these satisfies it. No histogram counts it."""
+"""The condition for bids that come first: an order takes another bid only if no such bid fits. Histograms omit it."""

@@ -1,11 +1,12 @@
-"""The auction of a block: orders and bids in, fills and reasons out (design section 4).
+"""The auction of a block: from orders and bids to fills, and to reasons for unmatched orders (design section 4).
 
-All bids of the block are in the book first. Then orders, older blocks first and within a block by a hash with the seed,
-each take the cheapest bid that satisfies all their conditions. Bids that stood before the order's block come first, so
-that nobody who saw the order goes below a rival's price; one that was placed or changed since serves it where none of
-those does. Among equal prices each validator has one ticket, the hash of seed, order and validator, however many bids
-it has. What a fill takes is gone for the orders after it. The seed is the **previous** block's beacon:
-whoever orders a block's transactions gains nothing by it, and the result does not depend on the order of the arguments.
+The book holds all bids of the block before the auction begins. Orders of older blocks come first; the orders of one
+block are sorted by a hash with the seed. Each order takes the cheapest bid that satisfies all its conditions. Bids that
+stood before the order's block come first, so that a validator that saw the order cannot undercut a rival. A bid that
+was placed or changed later is taken only if none of the earlier bids fits. Among equal prices the lowest ticket wins. A
+validator has one ticket, the hash of seed, order and validator, however many bids it has. Capacity, bond and stake that
+a fill takes are not available to later orders. The seed is the **previous** block's beacon, so a proposer gains nothing
+by the order of its block's transactions. The result does not depend on the order of the arguments.
 """
 
 from collections import Counter
@@ -25,10 +26,11 @@ from matching_engine.search import Commons, Search
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What a batch did. Each order of the batch is in exactly one of the three.
+    """The results of an auction. Each order of the batch is in exactly one of the three fields.
 
-    ``fills`` are in the order of the auction, which is the order to apply them in. ``unmatched`` are order ids with the
-    reasons, in the order of the auction. ``carried`` are the orders for which no room was left, oldest first.
+    ``fills`` are in the order of the auction, in which they must be applied. ``unmatched`` are order ids with the
+    reasons, in the order of the auction. ``carried`` are the ids of orders that the auction did not reach before its
+    limits, oldest first.
     """
 
     fills: tuple[Fill, ...]
@@ -38,7 +40,7 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMatch:
-    """What would match now: bids that satisfy the order, best first, and why the others do not."""
+    """The result of a quote: bids that satisfy the order, best first, and why the others do not."""
 
     candidates: tuple[Bid, ...]
     histogram: Histogram
@@ -46,9 +48,9 @@ class SimulatedMatch:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """How much an auction may read beyond what every order takes (:mod:`matching_engine.search`).
+    """The limit of reads in one auction, beyond those that every order needs (:mod:`matching_engine.search`).
 
-    It ends when ``most`` is reached. Orders in ``waited`` leave half of that to the others.
+    The auction ends at ``most`` reads. Orders in ``waited`` together may use at most half of them.
     """
 
     most: int = UNBOUNDED
@@ -66,20 +68,22 @@ def match(
     fills_max: int,
     reads: Reads = ANY_READS,
 ) -> Matched:
-    """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have found a bid.
+    """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have a bid.
 
-    ``seed`` is the previous block's beacon. An unmatched order's histogram shows the book at its turn; when the auction
-    is over, the book is as it was before. ValueError for an order that comes twice: a bug of the caller.
+    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids as they were when the
+    auction reached that order. After the auction the book is as it was before. Raise ValueError if an order comes
+    twice, which is a bug of the caller.
     """
     queue = sorted(orders, key=lambda order: (order.opened_height, _order_rank(seed, order)))
     if len({order.order_id for order in queue}) != len(queue):
         raise ValueError("an order is in the batch twice")
     book.trim()
-    sold, commons = Sold(book), Commons(book, clock)
+    sold = Sold(book)
+    commons = Commons(book, clock)
     numbers: dict[tuple[Any, ...], int] = {}
-    # A number for each different thing that is asked: numbers are compared sooner than what they stand for.
+    # Orders that ask for the same get the same number: numbers are faster to compare than the tuples themselves.
     asks = [numbers.setdefault(_asked(order), len(numbers)) for order in queue]
-    left = Counter(asks)
+    waiting = Counter(asks)
     searches: dict[int, Search] = {}
     unmatched: list[tuple[bytes, Histogram]] = []
     carried: list[bytes] = []
@@ -96,12 +100,12 @@ def match(
             unmatched.append((order.order_id, search.histogram()))
         else:
             sold.take(_fill(order, best.bid))
-        taken = search.take_reads() + sold.take_reads()
-        read += taken
+        reads_of_order = search.take_reads() + sold.take_reads()
+        read += reads_of_order
         if waited:
-            read_by_waited += taken
-        left[asked] -= 1
-        if left[asked]:
+            read_by_waited += reads_of_order
+        waiting[asked] -= 1
+        if waiting[asked]:
             searches[asked] = search
         else:
             search.end()
@@ -113,9 +117,10 @@ def match(
 
 
 def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
-    """Return what :func:`match` would choose from if ``order`` came alone: the first candidate.
+    """Return the candidates for ``order``; :func:`match` would choose the first one if the order came alone.
 
-    The order's id enters the hash for equal prices: a quote before submission stands for its price.
+    The order's id decides between validators of equal price. A quote before submission has another id, so only its
+    price is reliable.
     """
     book.trim()
     search = Search(Commons(book, clock), Sold(book), order)
@@ -132,7 +137,7 @@ def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
 
 
 _asked = attrgetter(*(field.name for field in fields(Asked) if field.name != "order_id"))
-"""What an order asks for: orders that ask the same share a search."""
+"""Function that returns all fields of an order but its id; orders for which they are equal share a search."""
 
 
 def _order_rank(seed: bytes, order: Asked) -> bytes:
@@ -148,14 +153,13 @@ def _ticket(seed: bytes, order: Asked, validator: str) -> bytes:
 
 
 def _fill(order: Asked, bid: Bid) -> Fill:
-    price, tier = bid.offer.price, order.conditions.choose_tier(bid.offer.tiers)
-    bond = order.job_bond(price)
+    price = bid.offer.price
     return Fill(
         order_id=order.order_id,
         bid_id=bid.id,
         validator=bid.validator,
         work=order.work,
         price=price,
-        job_bond=bond,
-        tier=tier,
+        job_bond=order.job_bond(price),
+        tier=order.conditions.choose_tier(bid.offer.tiers),
     )

@@ -1,8 +1,8 @@
 """Pages: the book in order of price, thousands of bids at a time.
 
-A page has the bids between two prices, each in a slot of its own. For every column that an order asked for, it has the
-sets of slots (:mod:`matching_engine.bands`) that tell which bids pass. So an order reads page after page, the cheapest
-first, and a change of a bid touches one page or two. A full page is cut in two, and one with few bids is dissolved.
+A page has the bids between two prices, each in its own slot. For every column that an order has used, the page has sets
+of slots (:mod:`matching_engine.bands`) that show which bids pass. A search reads page after page, the cheapest first. A
+change of a bid affects one or two pages. A full page is cut in two, and a page with few bids is dissolved.
 """
 
 from bisect import bisect_right
@@ -14,48 +14,48 @@ from matching_engine.columns import BookColumn
 from matching_engine.records import Standing
 
 PAGE = 8_192
-"""Slots of a page."""
+"""Number of slots of a page."""
 PAGE_LEAST = PAGE // 16
-"""A page with fewer bids is dissolved, if it is not the only one."""
+"""Least number of bids on a page: a page with fewer is dissolved, unless it is the only one."""
 
 _NUMBERS = tuple(range(PAGE))
-"""One object for each number of a slot, in place of one for each bid."""
+"""One integer object per slot number, which all pages share to save memory."""
 
 Key = tuple[int, bytes]
-"""Price and id of a bid: by price, and no two bids have the same."""
+"""The price and the id of a bid, so that keys are sorted by price and unique."""
 
 
 def key_of(row: Standing) -> Key:
-    """Return the place of a bid in the order of pages."""
+    """Return the key by which pages sort a bid."""
     return row.bid.offer.price, row.bid.id
 
 
 class BookPosition:
-    """A bid in the book: what stands there, and in which slot of which page."""
+    """A bid in the book, with its page and slot."""
 
     __slots__ = ("page", "row", "slot")
 
     def __init__(self, row: Standing, page: "Page", slot: int) -> None:
-        """Lie in ``slot`` of ``page``."""
+        """Put the bid into ``slot`` of ``page``."""
         self.row = row
         self.page = page
         self.slot = slot
 
 
 class Page:
-    """Bids between two prices."""
+    """A page: the bids between two prices."""
 
     __slots__ = ("bids", "free", "places", "slots")
 
     def __init__(self) -> None:
-        """Have no bids."""
+        """Start without bids."""
         self.places: list[BookPosition | None] = []
         self.free: list[int] = []
         self.bids = 0
         self.slots: dict[BookColumn, Slots] = {}
 
     def __len__(self) -> int:
-        """Return how many bids it has."""
+        """Return the number of bids."""
         return len(self.places) - len(self.free)
 
     def row(self, slot: int) -> Standing:
@@ -66,7 +66,7 @@ class Page:
         return place.row
 
     def slots_by(self, column: BookColumn) -> Slots:
-        """Return the slots by what a column reads; they are made when they are asked for first."""
+        """Return the slots indexed by a column's values; build the index on first use."""
         found = self.slots.get(column)
         if found is None:
             pairs = [(column.has(self.row(slot)), slot) for slot in slots_of(self.bids)]
@@ -75,11 +75,11 @@ class Page:
         return found
 
     def reader(self, column: BookColumn) -> Callable[[int], Any]:
-        """Return the function from a slot to what a column reads of its bid."""
+        """Return the function from a slot to the value that a column reads of its bid."""
         return lambda slot: column.has(self.row(slot))
 
     def enter(self, row: Standing) -> BookPosition:
-        """Give a bid a slot."""
+        """Put a bid into a free slot."""
         if self.free:
             place = BookPosition(row, self, self.free.pop())
             self.places[place.slot] = place
@@ -104,13 +104,13 @@ class BookPages:
     """All pages, in order of price."""
 
     def __init__(self, rows: Iterable[Standing] = ()) -> None:
-        """Lay out the bids, with room on every page."""
+        """Distribute the bids over pages, each with free slots."""
         ordered = sorted(rows, key=key_of)
         step = PAGE * 3 // 4
         self._lows: list[Key] = []
         self._pages: list[Page] = []
         self.places: dict[bytes, BookPosition] = {}
-        """Where each bid lies, by its id."""
+        """The position of each bid, by its id."""
         for at in range(0, len(ordered), step):
             page = Page()
             self._lows.append(key_of(ordered[at]))
@@ -119,11 +119,11 @@ class BookPages:
                 self.places[row.bid.id] = page.enter(row)
 
     def upwards(self) -> Iterator[tuple[int, Page]]:
-        """Yield the pages, the cheapest first, each with a price that none of its bids is below."""
+        """Yield the pages, the cheapest first, each with a price at or below the prices of all its bids."""
         return ((low, page) for (low, _), page in zip(self._lows, self._pages, strict=True))
 
     def keeps(self, place: BookPosition, row: Standing) -> bool:
-        """Tell whether a bid stays on its page when it becomes ``row``."""
+        """Return whether a bid stays on its page when it becomes ``row``; if so, adjust the page's lowest key."""
         key = key_of(row)
         at = self._at(key)
         if self._pages[at] is not place.page:
@@ -132,7 +132,7 @@ class BookPages:
         return True
 
     def enter(self, row: Standing) -> None:
-        """Put a bid on its page."""
+        """Add a bid to its page."""
         key = key_of(row)
         if not self._pages:
             self._lows.append(key)
@@ -145,7 +145,7 @@ class BookPages:
             self._cut(at)
 
     def leave(self, bid_id: bytes) -> None:
-        """Take a bid from its page."""
+        """Remove a bid from its page."""
         place = self.places.pop(bid_id)
         page = place.page
         at = self._at(key_of(place.row))
@@ -159,7 +159,7 @@ class BookPages:
         return max(0, bisect_right(self._lows, key) - 1)
 
     def _cut(self, at: int) -> None:
-        """Cut a page in two, each with half of the bids; they stay in slots with the same numbers."""
+        """Cut a page in two, each with half of the bids; the bids keep their slot numbers."""
         page = self._pages[at]
         keys = sorted(key_of(page.row(slot)) for slot in slots_of(page.bids))
         middle = keys[len(keys) // 2]

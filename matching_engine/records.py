@@ -1,4 +1,4 @@
-"""What the auction sees of orders and bids, and what it decides."""
+"""Orders and bids as the auction reads them, and the fills that it decides."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from domain.market.records import Bid, Conditions
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An open order as the auction sees it.
+    """An open order as the auction reads it.
 
-    One bid takes all of its work: in each of ``rounds`` the shares of ``slots`` slots, of ``share_work`` FLOPs each,
-    and an aggregation of ``outer_work`` FLOPs. ``price_limit`` (``uassay`` per PFLOP) is the order's limit, or what its
-    escrow can still pay if that is less. ``excluded`` are the operators that declined or failed it. ``seconds_left``
-    run to its deadline on the chain clock, of which the last round's window and its audit take up to
-    ``verify_seconds``. ``opened_height`` is that of the block that opened it last.
+    One bid takes all work of the order. Each of the ``rounds`` has ``slots`` shares of ``share_work`` FLOPs and one
+    aggregation of ``outer_work`` FLOPs. ``price_limit`` (``uassay`` per PFLOP) is the order's limit, or the price that
+    its escrow can still pay if that is lower. ``excluded`` are the operators that declined or failed the order.
+    ``seconds_left`` is the time to the deadline on the chain clock; the window and the audit of the last round take up
+    to ``verify_seconds`` of it. ``opened_height`` is the height of the block that opened the order last.
 
-    What it takes to accept it: ``payload_bytes`` arrive within ``accept_seconds``, a trial has ``trial_work`` FLOPs,
-    and both together may take ``accept_max`` seconds. ``job_bond_bps`` and ``payload_fee`` (``uassay``) say how much
-    the winner puts up; parameters that the order keeps for life.
+    Before a validator can accept the order, ``payload_bytes`` have to arrive within ``accept_seconds``, and a trial of
+    ``trial_work`` FLOPs has to run. Both together may take ``accept_max`` seconds. ``job_bond_bps`` and ``payload_fee``
+    (``uassay``) determine the winner's job bond; they are parameters that never change for this order.
     """
 
     order_id: bytes
@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def common(self) -> tuple[Conditions, tuple[str, ...], int, int]:
-        """What many orders have alike: all that does not depend on the order's size, price or time."""
+        """The part that many orders have in common: it does not depend on the order's size, price or time."""
         return self.conditions, self.excluded, self.opened_height, self.job_bond_bps
 
     @property
@@ -51,10 +51,11 @@ class Asked:
         return self.rounds * (self.slots * self.share_work + self.outer_work)
 
     def job_bond(self, price: int) -> int:
-        """Return the bond (``uassay``) that a validator puts up who takes the order at ``price``.
+        """Return the bond (``uassay``) of a validator that takes the order at ``price``.
 
-        Basis points of the work's price, at half the order's limit if that is more: an absurdly low bid risks as much
-        as an honest one. At least the fee that both sides lose over a payload. It is rounded up, as all that is locked.
+        The bond is ``job_bond_bps`` of the work's price, rounded up like every locked amount. If half the price limit
+        is above ``price``, it replaces ``price``, so that an absurdly low bid risks as much as an honest one. The bond
+        is at least ``payload_fee``, which both sides lose if the payload does not arrive.
         """
         least = max(price, ceil_div(self.price_limit, 2))
         return max(self.payload_fee, price_bps(self.work, least, self.job_bond_bps))
@@ -62,11 +63,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A standing bid with what its validator can still give.
+    """A standing bid, with the capacity, bond and stake that its validator has free.
 
-    ``free_capacity`` is what of the bid is not sold (FLOPs). ``free_bond`` (``uassay`` in the validator's bond
-    account), ``free_stake`` (``uassay`` of its stake beyond what it runs is worth) and ``worsened_height`` (of the last
-    block in which it took back or worsened a bid) are one for all its bids.
+    ``free_capacity`` is the unsold part of the bid (FLOPs). The other amounts are the same for all bids of a validator.
+    ``free_bond`` is the content of its bond account (``uassay``). ``free_stake`` is its stake (``uassay``) less the
+    value of its running orders. ``worsened_height`` is the last block in which the validator withdrew or worsened a
+    bid.
     """
 
     bid: Bid
@@ -79,9 +81,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """An order that is sold to a bid at the bid's price (``uassay`` per PFLOP), and the job bond that moves with it.
+    """The sale of an order to a bid at the bid's price (``uassay`` per PFLOP), with the job bond that is locked for it.
 
-    ``tier`` is the first of the order's list that the bid offers.
+    ``tier`` is the first tier in the order's list that the bid offers.
     """
 
     order_id: bytes
@@ -94,5 +96,8 @@ class Fill:
 
 
 def price_bps(work: int, price: int, bps: int) -> int:
-    """Return ``bps`` of what ``work`` FLOPs cost at ``price`` (``uassay`` per PFLOP); both steps round up."""
+    """Return ``bps`` of the cost (``uassay``) of ``work`` FLOPs at ``price`` (``uassay`` per PFLOP).
+
+    The cost and the result are both rounded up.
+    """
     return ceil_div(price_ceil(work, price) * bps, BPS)

@@ -1,12 +1,12 @@
 """The search for the cheapest bids that satisfy an order, page after page.
 
-On a page the sets of bids that pass each condition are intersected, the condition first that most bids fail. What is
-left passes them all, but for bids in doubt, and bids of validators from whom a fill of this auction took: these are
-tested one by one. A fill only takes away, so a bid that was passed over never comes back, and orders that ask the same
-go on with one search where the one before stopped.
+On each page the search intersects the sets of bids that pass each condition, beginning with the condition that most
+bids fail. The remaining bids pass all conditions, except two groups that are tested one by one: bids in doubt, and bids
+of validators with a fill in this auction. A fill only reduces amounts, so a bid that failed never passes later. So
+orders that ask for the same share a search, and each one continues where the previous one stopped.
 
-``reads`` count what a search looks at beyond what every search does. They depend on bids and orders alone, not on how
-the bids came to lie on their pages: the number is the same on every node.
+``reads`` count the work of a search beyond that of every search. They depend only on bids and orders, not on the
+distribution of bids over pages. So the number is the same on every node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,40 +21,40 @@ from matching_engine.pages import Page
 from matching_engine.records import Asked, Standing
 
 BIDS_PER_READ = 8_192
-"""Bids, in order of price, that an intersection passes in the time of one read."""
+"""Number of bids, in order of price, that an intersection processes in the time of one read."""
 VALUES_PER_READ = 4
-"""Different values of a column that are compared with what an order wants in that time."""
+"""Number of different values of a column that are compared with a wish in the time of one read."""
 FEW = 64
-"""So many bids of a page are sorted by price, and doubts about them removed; more are read band by band."""
+"""Most bids of a page that are sorted by price at once, with their doubts resolved; more are read band by band."""
 
 COMMONS_MAX = 64
-"""An auction remembers so many different things that orders want in common; with more it begins anew."""
+"""Most entries in an auction's cache of wishes that orders have in common; a full cache is emptied."""
 
 _PRICE = CONDITIONS.index(PRICE)
 _OWN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.own])
 _TAKEN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.taken])
 
 Candidates = list[tuple[bytes, bool]]
-"""Bids of one price by id, and whether they are in doubt."""
+"""Ids of bids of one price, each with whether the bid is in doubt."""
 Doubted = tuple[Wish, int]
-"""The bids of a page about which a condition leaves a doubt."""
+"""A wish, and the bids of a page that are in doubt for it."""
 
 
 class Common:
-    """What many orders of an auction want alike, and which bids pass that.
+    """The wishes that many orders of an auction have in common, and the bids that pass them.
 
-    An auction changes bids in nothing but what fills take, and no condition that orders have in common reads that. So
-    all this stays true until the auction ends.
+    During an auction, only fills change bids, and no condition that orders have in common reads a value that a fill
+    changes. So the results stay valid until the auction ends.
     """
 
     def __init__(self, book: Book, order: Asked, clock: int) -> None:
-        """Take what ``order`` wants at ``clock`` (seconds)."""
+        """Take the wishes of ``order`` at ``clock`` (seconds)."""
         self.columns = book.columns(order)
         self.wishes = [
             column.wish(condition.want(order, clock))
             for condition, column in zip(CONDITIONS, self.columns, strict=False)
         ]
-        """Of all conditions, those of the order's own among them."""
+        """The wishes of all conditions, including those that depend on this order alone."""
         common = [wish for wish in self.wishes if not wish.column.condition.own]
         self.values = sum([wish.column.reading(wish.want) for wish in common])
         self.failing = max([wish.failing for wish in common])
@@ -63,7 +63,7 @@ class Common:
         self._passing: dict[Page, tuple[int, list[Doubted]]] = {}
 
     def passing(self, page: Page) -> tuple[int, list[Doubted]]:
-        """Return which bids of a page pass or are in doubt, and the doubts."""
+        """Return the bids of a page that pass or are in doubt, and the doubts."""
         found = self._passing.get(page)
         if found is None:
             found = self._passing[page] = _intersect(page, page.bids, self._narrow)
@@ -71,15 +71,15 @@ class Common:
 
 
 class Commons:
-    """What the orders of an auction at ``clock`` (seconds) want in common."""
+    """A cache of the wishes that orders of an auction at ``clock`` (seconds) have in common."""
 
     def __init__(self, book: Book, clock: int) -> None:
-        """Remember nothing yet."""
+        """Start with an empty cache."""
         self.book, self.clock = book, clock
         self._commons: dict[tuple[Any, ...], Common] = {}
 
     def of(self, order: Asked) -> Common:
-        """Return what ``order`` has in common with others."""
+        """Return the common wishes of ``order`` and orders like it."""
         key = order.common
         common = self._commons.get(key)
         if common is None:
@@ -90,10 +90,10 @@ class Commons:
 
 
 class Search:
-    """The bids that satisfy an order, price by price: first those that stood before it, then the others."""
+    """A search for the bids that satisfy an order, price by price: first bids older than the order, then the others."""
 
     def __init__(self, commons: Commons, sold: Sold, order: Asked) -> None:
-        """Prepare to search."""
+        """Prepare the search; it reads no page yet."""
         self._book, self._sold = commons.book, sold
         common = self._common = commons.of(order)
         wishes = self._wishes = list(common.wishes)
@@ -106,7 +106,7 @@ class Search:
         self._price = wishes[_PRICE]
         self._narrow = _narrow([wishes[number] for number in _OWN if number != _PRICE])
         self._stood = common.stood
-        # Bids of the price that was reached, as they stand, by validator, and each validator's by id.
+        # The bids of the current price after the fills so far, by validator; each validator's bids are in order of id.
         self._group: dict[str, list[Standing]] = {}
         self._fills_seen = 0
         self._histogram: Histogram = ()
@@ -115,7 +115,7 @@ class Search:
         self._rest = [self._walk(later=True)] if self._stood.failing else []
 
     def best(self, ticket: Callable[[str], bytes]) -> Standing | None:
-        """Return the bid that takes the order; between validators of the same price the lowest ``ticket`` decides."""
+        """Return the bid that takes the order, or None; among validators of equal price the lowest ``ticket`` wins."""
         self._drop_sold()
         while not self._group:
             candidates = next(self._walking, None)
@@ -139,7 +139,7 @@ class Search:
         return [row for group in groups for rows in group.values() for row in rows]
 
     def histogram(self) -> Histogram:
-        """Return how many bids fail on which condition after the fills so far."""
+        """Return the number of bids that fail each condition after the fills so far."""
         if self._counted != len(self._sold.fills):
             self._counted = len(self._sold.fills)
             self._sold.settle()
@@ -147,12 +147,12 @@ class Search:
         return self._histogram
 
     def take_reads(self) -> int:
-        """Return the reads since the last call."""
+        """Return the reads since the last call, and reset them."""
         reads, self._reads = self._reads, 0
         return reads
 
     def end(self) -> None:
-        """Let go of what refers to the search itself, so that its memory is free at once."""
+        """Drop the generators, which refer to the search, so that its memory is freed at once."""
         self._walking, self._rest = iter(()), []
 
     # --- bids one by one -----------------------------------------------------
@@ -171,9 +171,9 @@ class Search:
         return group
 
     def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> Standing | None:
-        """Return a bid as it stands after the fills, if it fits.
+        """Return a bid as it is after the fills, or None if it no longer fits.
 
-        A bid that they made unfit is brought up to date in the book, so that no other search looks at it in vain.
+        Update a bid that no longer fits in the book, so that no other search reads it in vain.
         """
         row = self._sold.current(bid_id)
         if self._fits(row, doubt=doubt):
@@ -183,7 +183,7 @@ class Search:
         return None
 
     def _fits(self, row: Standing, *, doubt: bool) -> bool:
-        """Test all conditions of a bid in doubt; of another, those on which a fill can have made it fail."""
+        """Return whether a bid fits: test all conditions if it is in doubt, otherwise only those that fills affect."""
         wishes = self._wishes if doubt else [self._wishes[number] for number in _TAKEN]
         for wish in wishes:  # noqa: SIM110 -- a generator costs as much as the tests
             if not wish.does(row):
@@ -191,7 +191,7 @@ class Search:
         return True
 
     def _drop_sold(self) -> None:
-        """Drop the bids that the latest fills made unfit."""
+        """Drop the bids that no longer fit after the latest fills."""
         fills = self._sold.fills
         if self._group:
             for number in range(self._fills_seen, len(fills)):
@@ -205,7 +205,7 @@ class Search:
     # --- the walk ------------------------------------------------------------
 
     def _walk(self, *, later: bool) -> Iterator[Candidates]:
-        """Yield the candidates of each price, the lowest first, and count what is read on the way."""
+        """Yield the candidates of each price, the lowest first, and count the reads."""
         failing = max([self._common.failing, *[wish.failing for wish in self._narrow]])
         passing = len(self._book) - failing
         if later:
@@ -230,14 +230,14 @@ class Search:
         self._charge(self._price.want, passing, reads)
 
     def _charge(self, want: int, passing: int, before: int) -> int:
-        """Count what was read up to a price; at most one read for each bid that could have been found."""
+        """Count the reads up to a price, at most one for each bid that can pass; return the reads counted so far."""
         passed = len(self._book) - self._price.column.failing(want)
         reads = min(passed // BIDS_PER_READ, passing)
         self._reads += reads - before
         return reads
 
     def _upwards(self, *, later: bool) -> Iterator[tuple[int, list[tuple[int, bytes, bool]]]]:
-        """Yield candidates (price, id, doubt) by ascending price, some at a time after a price that none is below."""
+        """Yield (low, candidates) by ascending price; candidates are (price, id, doubt), none cheaper than ``low``."""
         for low, page in self._book.upwards():
             if -low < self._price.want:
                 return
@@ -254,14 +254,14 @@ class Search:
                     yield bids[0][0], bids
 
     def _cheapest_first(self, page: Page, mask: int) -> Iterable[int]:
-        """Return the bids of ``mask`` in parts by ascending price; of few bids, all at once."""
+        """Return the bids of ``mask`` in parts by ascending price; at most ``FEW`` bids are one part."""
         if mask.bit_count() <= FEW:
             return (mask,)
         by_price = page.slots_by(self._price.column)
         return by_price.highest_first(mask) if isinstance(by_price, Bands) else (mask,)
 
     def _passing(self, page: Page, *, later: bool) -> tuple[int, int]:
-        """Return which bids of a page pass all conditions but the price, and which of them are in doubt."""
+        """Return the bids of a page that pass all conditions except the price, and those of them that are in doubt."""
         found, common_doubts = self._common.passing(page)
         unsure = 0
         if self._stood.failing:
@@ -282,12 +282,12 @@ class Search:
 
 
 def _narrow(wishes: Iterable[Wish]) -> list[Wish]:
-    """Return the wishes for which some bids fail, first that for which most do."""
+    """Return the wishes that at least one bid fails, in descending order of the number of failing bids."""
     return sorted([wish for wish in wishes if wish.failing], key=lambda wish: -wish.failing)
 
 
 def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, list[Doubted]]:
-    """Return which of these bids of a page pass the wishes or are in doubt, and the doubts."""
+    """Return those of the bids ``found`` of a page that pass the wishes or are in doubt, and the doubts."""
     doubts: list[Doubted] = []
     for wish in wishes:
         if not found:
@@ -300,7 +300,7 @@ def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, lis
 
 
 def _failing_of(wish: Wish, page: Page, bids: int) -> int:
-    """Return which of these bids fail, looking at each."""
+    """Return those of ``bids`` that fail a wish, testing each of them."""
     failing = 0
     for slot in slots_of(bids):
         if not wish.does(page.row(slot)):

@@ -102,6 +102,30 @@ def _metric(name: str) -> Make:
     return _of("pytorch_metric_learning.losses", make, VECTORS, loss)
 
 
+def _pairs(make: Callable[[Any], nn.Module]) -> Make:
+    """Return a network under a loss of pytorch-metric-learning whose pairs are two noisy views of each row."""
+
+    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        assert isinstance(model, WithLoss)
+        x = batch["x"].repeat(2, 1)
+        labels = torch.arange(len(batch["x"])).repeat(2)
+        found: torch.Tensor = model.loss(model.body(x + 0.1 * torch.randn_like(x)), labels)
+        return found
+
+    return _of(
+        "pytorch_metric_learning.losses",
+        lambda losses: WithLoss(nn.Linear(16, 8), make(losses)),
+        VECTORS,
+        loss,
+    )
+
+
+def _triplets(losses: Any) -> nn.Module:
+    mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
+    made: nn.Module = losses.TripletMarginLoss(margin=1, reducer=mean)
+    return made
+
+
 def _two_views(name: str, **options: Any) -> Make:
     """Return a network under a loss of lightly that compares two noisy views of a row."""
 
@@ -275,6 +299,17 @@ PACKAGES: tuple[Row, ...] = (
     ),
     ("pytorch-metric-learning NormalizedSoftmaxLoss", _metric("NormalizedSoftmaxLoss")),
     ("pytorch-metric-learning SoftTripleLoss", _metric("SoftTripleLoss")),
+    ("pytorch-metric-learning ArcFaceLoss", _metric("ArcFaceLoss")),
+    ("pytorch-metric-learning CosFaceLoss", _metric("CosFaceLoss")),
+    ("pytorch-metric-learning NTXentLoss, two views", _pairs(lambda losses: losses.NTXentLoss())),
+    (
+        "pytorch-metric-learning MultiSimilarityLoss, two views",
+        _pairs(lambda losses: losses.MultiSimilarityLoss()),
+    ),
+    (
+        "pytorch-metric-learning TripletMarginLoss, two views",
+        _pairs(_triplets),
+    ),
     ("lightly NTXentLoss", _two_views("NTXentLoss")),
     ("lightly BarlowTwinsLoss", _two_views("BarlowTwinsLoss")),
     ("lightly VICRegLoss", _two_views("VICRegLoss")),

@@ -88,6 +88,32 @@ def _supervised_contrast(model: nn.Module, batch: Batch) -> torch.Tensor:
     return -((same * logs).sum(1) / same.sum(1).clamp(min=1)).mean()
 
 
+def _triplets(model: nn.Module, batch: Batch) -> torch.Tensor:
+    z, y = F.normalize(model(batch["x"])), batch["y"]
+    far = torch.cdist(z, z)
+    is_same = y[:, None] == y
+    is_pair = is_same & ~torch.eye(len(z), dtype=torch.bool)
+    is_triplet = is_pair[:, :, None] & ~is_same[:, None, :]
+    loss = F.relu(far[:, :, None] - far[:, None, :] + 0.2) * is_triplet
+    return loss.sum() / (loss > 0).sum().clamp(min=1)
+
+
+def _margin_of_true(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """A margin by a mask of labels, as many heads for faces have it."""
+    scores = model(batch["x"]).tanh().clone()
+    is_true = torch.zeros_like(scores).scatter_(1, batch["y"].view(-1, 1).long(), 1.0) == 1
+    scores[is_true] = (torch.acos(scores[is_true].clamp(-0.99, 0.99)) + 0.2).cos()
+    return F.cross_entropy(8 * scores, batch["y"])
+
+
+def _others_of_each(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """The scores of all classes but the true one, as distillation and hard negatives have them."""
+    scores: torch.Tensor = model(batch["x"])
+    is_true = F.one_hot(batch["y"], CLASSES).bool()
+    others = scores[~is_true].view(len(scores), -1)
+    return (others.logsumexp(1) - scores[is_true]).mean()
+
+
 def _all_but_self(model: nn.Module, batch: Batch) -> torch.Tensor:
     z: torch.Tensor = F.normalize(model(batch["x"]), dim=1)
     other = ~torch.eye(len(z), dtype=torch.bool)
@@ -468,6 +494,9 @@ PEOPLE: tuple[Row, ...] = (
     ("ArcFace, scatter_ with reduce", job(lambda: ArcHead(True), VECTORS, _arc)),
     ("focal loss, alpha of a class", _losses(_focal, _scores)),
     ("supervised contrastive loss, two views", _losses(_supervised_contrast)),
+    ("triplets of the labels of a batch", _losses(_triplets, batch=8)),
+    ("a margin at the true class by a mask", _losses(_margin_of_true, _scores)),
+    ("all classes but the true one by a mask", _losses(_others_of_each, _scores)),
     ("SimCLR: all but oneself by a mask", _losses(_all_but_self)),
     ("masked_select by a fixed mask", _losses(_selected_pairs)),
     ("pairs by triu_indices", _losses(_upper_pairs)),

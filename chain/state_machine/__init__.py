@@ -1,1 +1,1 @@
-"""The replicated state machine: blocks in, state and events out."""
+"""The replicated state machine, which turns blocks into changes of the state and events."""

@@ -1,8 +1,8 @@
-"""A component as a value: everything that the story of a block, queries and tests need to know about it.
+"""The definition of a component as a value: everything that block processing, queries and tests need from it.
 
-Each component's folder has one file ``component.py`` with the constant ``COMPONENT``;
-:mod:`chain.state_machine.components` lists them in their order, each standing on those before it. What a component says
-to others (messages, events, queries) lies in the folder of ``domain`` of the same name.
+Each component's folder has one file ``component.py`` with the constant ``COMPONENT``.
+:mod:`chain.state_machine.components` lists these constants; a component uses only those before it in the list. Its
+messages, events and queries are in the folder of the same name in ``domain``.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,13 +33,13 @@ class Ante(Protocol):
         check_signature: bool = True,
         simulate: bool = False,
     ) -> TxOrigin:
-        """Take the fee and advance the sequence, or refuse; return the sender."""
+        """Take the fee, advance the sequence and return the sender; raise Refusal if the transaction is not valid."""
 
 
 Answer = Callable[[Overlay, Any], Any]
-"""A pure function of a state and a request."""
+"""A pure function that answers a request from a state."""
 GenesisPart = Callable[[Overlay, Genesis], tuple[ValidatorUpdate, ...]]
-"""Writes a component's part of the first state and returns the consensus powers that it gives."""
+"""A function that writes a component's part of the first state and returns the consensus powers from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +49,22 @@ class Component:
     name: str
     tables: tuple[Space, ...] = ()
     handlers: tuple[Handler[Any, Any], ...] = ()
-    # What its entries of the queue do.
+    # The actions of its queue entries.
     effects: tuple[Effect, ...] = ()
-    # What its lots draw.
+    # The draws from its lots.
     draws: tuple[Draw, ...] = ()
-    # Functions behind hooks of components below, and of the story (:mod:`chain.state_machine.steps`).
+    # Functions for hooks of earlier components, and for the steps of a block (:mod:`chain.state_machine.steps`).
     hooks: tuple[Subscription, ...] = ()
-    # By the class of the request.
+    # Functions that answer queries, by the class of the request.
     answers: Mapping[type, Answer] = field(default_factory=dict)
     invariants: Invariants = field(default_factory=Invariants)
     genesis: GenesisPart | None = None
-    # The share of a block's gas for due work (percent) that its own steps take, beside the lanes of the queue.
+    # Percent of a block's gas for due work (``due_gas``) that its own steps may use; lanes of the queue have other
+    # shares.
     due_percent: int = 0
-    # What its work weighs, by the name of the constant.
+    # The gas weights of its work, by the name of the constant.
     gas: Mapping[str, int] = field(default_factory=dict)
-    # Brings what the version before left in the state into the form of this one.
+    # Converts the state from the form of the previous version of the rules to this one.
     migrate: Callable[[Overlay], None] | None = None
-    # The check that every transaction passes before its messages; exactly one component has it.
+    # The check that every transaction passes before its messages; exactly one component has one.
     ante: Ante | None = None

@@ -1,4 +1,4 @@
-"""The components of the chain in one tuple, each standing on those before it."""
+"""The components of the chain in one tuple; each uses only components before it."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.ledger.component import COMPONENT as LEDGER

@@ -1,4 +1,4 @@
-"""What handlers and end-of-block work are given: the state, the block, the running rules, and where events go."""
+"""The context of handlers and end-of-block work: the state, the block, the running rules, and the list of events."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,38 +19,38 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the chain stands after a block: ``time_ns`` is the latest header time, ``clock_ns`` the chain clock."""
+    """The head of the chain after a block: ``time_ns`` is the latest header time, ``clock_ns`` the chain clock."""
 
     chain_id: str
     denom: str
     height: int
     time_ns: int
     clock_ns: int
-    # Of the last block. With the height it tells which state this is; nothing is drawn from it.
+    # Hash of the last block. Height and hash together identify the state; nothing is drawn from the hash.
     last_hash: bytes
-    # Behind the last block: what the next one signs uniquely, and the seed of its auction.
+    # Beacon after the last block. The next proposer makes a unique signature of it; it is the seed of the next auction.
     beacon: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The versions of the rules, each with the first height at which it holds."""
+    """The versions of the rules, each with the first height at which it applies."""
 
     rules: tuple[RulesFrom, ...]
 
     def version_at(self, height: int) -> int:
-        """Return the version that holds at a height; the first one holds before it, too."""
-        held = [entry.version for entry in self.rules if entry.height <= height]
-        return held[-1] if held else self.rules[0].version
+        """Return the version that applies at a height; before the first listed height, the first version applies."""
+        versions = [entry.version for entry in self.rules if entry.height <= height]
+        return versions[-1] if versions else self.rules[0].version
 
 
 class ParamsTable(Space):
-    """A record for each component's parameters, under the component's name."""
+    """The parameters of all components: one record for each, under the component's name."""
 
     def get(self, store: Overlay) -> Params:
-        """Return all parameters; a component that came with later rules and wrote none has its defaults."""
-        found = {name: store.record(cls, self.key(name)) for name, cls in RECORDS.items()}
-        return make_params({name: record for name, record in found.items() if record is not None})
+        """Return all parameters; a component of later rules that has not written its parameters has its defaults."""
+        records = {name: store.record(cls, self.key(name)) for name, cls in RECORDS.items()}
+        return make_params({name: record for name, record in records.items() if record is not None})
 
     def set(self, store: Overlay, params: Params) -> None:
         """Store all parameters."""
@@ -73,14 +73,14 @@ class BlockInfo:
     height: int
     clock: int
     params: Params
-    # Of the block before, which with the height tells what state this block begins with.
+    # Hash of the previous block. Height and hash together identify the state in which this block begins.
     previous_hash: bytes
-    # Behind the block before: it does not depend on this block.
+    # Beacon after the previous block; it does not depend on this block.
     previous_beacon: bytes
 
 
 class TxOrigin(NamedTuple):
-    """Who sent the transaction that is being applied, with which sequence, and the gas that it needs at least."""
+    """The sender and sequence of the transaction that is being applied, and the least gas that it needs."""
 
     address: str
     sequence: int
@@ -88,36 +88,36 @@ class TxOrigin(NamedTuple):
 
 
 class NodeMemory:
-    """Values that a node keeps between blocks beside the state, one per class.
+    """Values outside the state that a node keeps between blocks, one per class.
 
-    They save reading and change nothing else: a block on an empty memory has the same results.
+    They only save reads: with an empty memory a block has the same results.
     """
 
-    def __init__(self, *kept: object) -> None:
-        """Keep these values; any other one is made when it is asked for."""
-        self._kept: dict[type, Any] = {type(value): value for value in kept}
+    def __init__(self, *values: object) -> None:
+        """Keep these values; values of other classes are made on first use."""
+        self._values: dict[type, Any] = {type(value): value for value in values}
 
     def of(self, kind: type[M]) -> M:
-        """Return the value of a class, which is made without arguments if there is none."""
-        if kind not in self._kept:
-            self._kept[kind] = kind()
-        value: M = self._kept[kind]
+        """Return the value of a class; make it without arguments if there is none."""
+        if kind not in self._values:
+            self._values[kind] = kind()
+        value: M = self._values[kind]
         return value
 
 
 class LotSubject(Protocol):
-    """A record that says what a lot draws; each kind of them has a purpose of its own."""
+    """A record that says what a lot draws; each class of such records has its own purpose."""
 
     PURPOSE: ClassVar[str]
 
     @property
     def id(self) -> bytes:
-        """What the seed and the key of the lot are bound to."""
+        """The identifier to which the seed and the key of the lot are bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What draws with the beacon of a lot about subjects of one class, and the gas that it weighs."""
+    """The function that draws with the beacon of a lot, for subjects of one class, and the gas that it takes."""
 
     subject: type[LotSubject]
     apply: "Callable[[Context, Any, bytes], None]"
@@ -125,27 +125,27 @@ class Draw:
 
 
 class Running(Protocol):
-    """The rules that a block runs under, as a component sees them (:class:`chain.state_machine.rules.Rules`)."""
+    """The interface to the rules of a block that components use (:class:`chain.state_machine.rules.Rules`)."""
 
     @property
     def version(self) -> int:
-        """The number of the rules."""
+        """The version of the rules."""
 
     @property
     def kinds(self) -> Mapping[int, Due]:
-        """Every kind of entry of the queue, by its number."""
+        """All kinds of queue entries, by number."""
 
     @property
     def draws(self) -> Mapping[str, Draw]:
-        """Every draw, by the purpose of its lots."""
+        """All draws, by the purpose of their lots."""
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
-        """Return the functions that components above put behind a hook, in the order of the components."""
+        """Return the functions that later components subscribed to a hook, in the order of the components."""
 
 
 @dataclass(slots=True)
 class Context:
-    """The way of handlers to the state. ``store`` is the transaction's overlay inside a transaction."""
+    """The access of handlers to the state. Inside a transaction, ``store`` is the overlay of the transaction."""
 
     store: Overlay
     block: BlockInfo
@@ -156,34 +156,34 @@ class Context:
     events: list[Event] = field(default_factory=list)
     sender: TxOrigin | None = None
     message_index: int = -1
-    # For the mempool: nobody reads events, and nothing is committed.
+    # True for a check of the mempool: its events are not read, and its changes are not committed.
     is_check: bool = False
-    # Of the transaction that is being applied.
+    # Gas of the transaction that is being applied.
     gas_limit: int = 0
     gas_used: int = 0
-    # Gas that due work of this block has used, by lane of the queue or name of a component.
+    # Gas that due work has used in this block, by lane of the queue or name of a component.
     due_gas: dict[str, int] = field(default_factory=dict)
     responses: list[tuple[str, bytes]] = field(default_factory=list)
-    # The beacon of this block; empty where it has none of its own.
+    # The beacon that this block revealed; empty if it revealed none.
     revealed: bytes = b""
 
     @property
     def clock(self) -> int:
-        """Seconds of the chain clock."""
+        """The chain clock in seconds."""
         return self.block.clock
 
     @property
     def height(self) -> int:
-        """Height of the block."""
+        """The height of the block."""
         return self.block.height
 
     def emit(self, change: Change) -> None:
-        """Add a numbered event: one change of the state."""
+        """Add a numbered event for one change of the state."""
         self.events.append(to_event(change, self.next_event))
         self.next_event += 1
 
     def note(self, kind: str, *attributes: tuple[str, str]) -> None:
-        """Add an event without a number, as Cosmos clients expect it."""
+        """Add an event without a number, in the form that Cosmos clients expect."""
         if self.message_index >= 0:
             attributes = (*attributes, ("msg_index", str(self.message_index)))
         self.events.append(Event(kind, attributes))
@@ -195,9 +195,9 @@ class Context:
     def new_id(self, kind: str) -> bytes:
         """Return the id of the order or bid that the current message creates.
 
-        It comes from the sender's sequence, never from a counter in the order of transactions.
+        The id is made from the sender's sequence, so it does not depend on the order of transactions.
         """
         if self.sender is None:
-            raise LookupError("ids come from transactions")
+            raise LookupError("only messages of a transaction can create ids")
         sender = self.sender
         return message_id(kind, self.block.chain_id, sender.address, sender.sequence, self.message_index)

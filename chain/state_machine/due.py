@@ -1,11 +1,12 @@
-"""What happens by itself: the entries of the queue whose time has come.
+"""Due work: the entries of the queue whose time has come.
 
-An entry may be out of date, because what it was about went on; each effect looks at the record again. None can refuse.
+An entry may be out of date, because its record has changed since. So each effect reads the record again. No effect can
+refuse.
 
-A block has gas for what is due (``due_gas``), apart from what transactions declare. Lots and each lane of the queue
-have shares of their own, so that a flood in one holds up no other; a lane takes its entries strictly in their order.
-One that is heavier than what is left of its share waits for the next block; the first one of a block runs however heavy
-it is, so that nothing waits for ever. What could grow without end is due in steps, with the step in the entry.
+A block has gas for due work (``due_gas``), separate from the gas that transactions declare. Lots and each lane of the
+queue have their own shares of it, so that a flood in one does not delay the others. A lane runs its entries strictly in
+their order. An entry that needs more gas than its lane has left waits for the next block. The first entry of a lane in
+a block always runs, so that none waits forever. Work of unlimited size is split into steps, with the step in the entry.
 """
 
 from chain.state_machine.context import Context
@@ -14,11 +15,11 @@ from chain.state_machine.kinds import LANES
 from chain.state_machine.queue import cancel, get_due, is_scheduled
 from chain.state_machine.rules import Rules
 
-_AT_ONCE = 64  # entries that are read together
+_AT_ONCE = 64  # number of entries that are read together
 
 
 def apply_due(ctx: Context, rules: Rules) -> None:
-    """Apply what is due, as far as each lane's share of the block's gas goes; a block may call it several times."""
+    """Apply the entries that are due, up to each lane's share of the block's gas; a block may call it several times."""
     for lane in LANES:
         _apply_lane(ctx, rules, lane)
 
@@ -27,7 +28,7 @@ def _apply_lane(ctx: Context, rules: Rules, lane: int) -> None:
     while entries := get_due(ctx, lane, _AT_ONCE):
         for entry in entries:
             effect = rules.effects[entry.kind]
-            # One before it may have cancelled it.
+            # An earlier entry may have cancelled this one.
             if not is_scheduled(ctx, entry.time, effect.due, *entry.parts):
                 continue
             weight = DUE_GAS + (effect.weight(ctx, entry) if effect.weight is not None else 0)

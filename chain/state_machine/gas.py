@@ -1,9 +1,9 @@
-"""Gas: what a transaction weighs, in units of about 5 ns of one core.
+"""Gas: the work of a transaction, in units of about 5 ns of one core.
 
-Most of it shows in the transaction alone (:func:`gas_of`): bytes, messages, and the items that a message says of
-itself. What a message does beyond that to what it finds in the state is said beside its handler (``weight``) and taken
-before its effects. What follows from it later is no matter of its gas: it goes into the queue, which has a budget of
-its own (:mod:`chain.state_machine.due`). So a block is bounded by adding up what transactions declare, running none.
+Most of the gas depends on the transaction alone (:func:`gas_of`): its bytes, messages, and the items that a message
+declares. If a message needs more gas because of the state, its handler computes that (``weight``), and it is taken
+before the message is applied. Later work that a message causes costs it no gas: such work goes into the queue, which
+has its own budget (:mod:`chain.state_machine.due`). So the sum of the declared gas limits bounds the work of a block.
 """
 
 from chain.state_machine.context import Context
@@ -14,7 +14,7 @@ from domain.messages import Message
 from domain.node.params import NodeParams
 from domain.tx import Tx
 
-# The weights; those of components are in their own gas.py. docs/reference/gas.md shows each with its comment.
+# The weights. Those of a component are in its own gas.py. docs/reference/gas.md shows each with its comment.
 
 # A transaction: decoding, the signature, the account and the fee.
 TX_GAS = 30_000
@@ -22,21 +22,21 @@ TX_GAS = 30_000
 BYTE_GAS = 10
 # A message.
 MESSAGE_GAS = 20_000
-# An item that a message declares, such as one more signature; see the messages below.
+# An item that a message declares, such as one more signature. The table of messages below shows the items.
 ITEM_GAS = WEIGHTS["signature"]
 # An entry of the queue: a few records, events and their keys in the tree.
 DUE_GAS = 30_000
 LANE_PERCENT = (35, 20, 10)
-"""What each lane of the queue has of ``due_gas``; steps of components have the rest (``Component.due_percent``)."""
+"""Percent of ``due_gas`` for each lane of the queue; steps of components have the rest (``Component.due_percent``)."""
 
 
 def gas_of(tx: Tx) -> int:
-    """Return the gas that a transaction needs whatever it finds."""
+    """Return the gas that a transaction needs in any state."""
     return TX_GAS + tx.size * BYTE_GAS + sum(map(message_gas, tx.messages))
 
 
 def message_gas(message: Message) -> int:
-    """Return the gas of one message, whatever it finds."""
+    """Return the gas that a message needs in any state."""
     items = message.GAS_EXTRA
     for name, weight in message.GAS_ITEMS.items():
         items += weight * len(getattr(message, name))
@@ -44,9 +44,9 @@ def message_gas(message: Message) -> int:
 
 
 def check_gas(tx: Tx) -> int:
-    """Check that a transaction declares what it needs at least, and no more than one may have; return what it needs."""
+    """Return the least gas that a transaction needs; refuse it if its gas limit is lower, or above ``GAS_MAX``."""
     if not 0 <= tx.gas_limit <= GAS_MAX:
-        raise Refusal(BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"at most {GAS_MAX}")
+        raise Refusal(BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"set it to at most {GAS_MAX}")
     gas = gas_of(tx)
     if gas > tx.gas_limit:
         raise out_of_gas("ante", tx.gas_limit, gas)
@@ -54,16 +54,16 @@ def check_gas(tx: Tx) -> int:
 
 
 def use_gas(ctx: Context, gas: int, where: str) -> None:
-    """Count gas that the state asks for; the transaction fails, and pays, where it declared less."""
+    """Count gas that depends on the state; refuse the transaction, which still pays its fee, if its limit is passed."""
     ctx.gas_used += gas
     if ctx.gas_used > ctx.gas_limit:
         raise out_of_gas(where, ctx.gas_limit, ctx.gas_used)
 
 
 def take_due_gas(ctx: Context, part: str, percent: int, weight: int) -> bool:
-    """Take gas from a part's share of the block's ``due_gas``, and return whether there was enough.
+    """Take gas from a part's share of the block's ``due_gas``; return whether there was enough.
 
-    The first taking of a block always has enough, so that nothing waits for ever.
+    The first call in a block always succeeds, so that no work waits forever.
     """
     used = ctx.due_gas.get(part, 0)
     if used and used + weight > ctx.block.params.of(NodeParams).due_gas * percent // 100:
@@ -73,6 +73,6 @@ def take_due_gas(ctx: Context, part: str, percent: int, weight: int) -> bool:
 
 
 def out_of_gas(where: str, wanted: int, used: int) -> Refusal:
-    """Return the refusal of a transaction that declared too little, in the words that Cosmos clients know."""
+    """Return the refusal of a transaction whose gas limit is too low, in the words that Cosmos clients expect."""
     reason = f"out of gas in location: {where}; gasWanted: {wanted}, gasUsed: {used}: out of gas"
     return Refusal(OUT_OF_GAS, "fee.gas_limit", reason, f"set it to at least {used}")

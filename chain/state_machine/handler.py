@@ -1,12 +1,13 @@
-"""What the handler of a message is: two functions or more, always in the same rhythm.
+"""The handler of a message: two or more functions, always called in the same order.
 
-``check_stateless`` looks at the message alone: at the bounds of its fields (:mod:`domain.bounds`), unless its reader
-did, and then at what ``check_fields`` has to say about several fields together, if there is one. ``check_state`` looks
-at the message and the state, and returns what it found; ``apply`` changes the state and emits events, and cannot
-refuse. A stateless check also runs before a transaction enters the mempool; it must therefore not depend on anything
-that may change until the block. ``weight`` is the gas that ``apply`` costs beyond what the message says of itself,
-because of what was found (:mod:`chain.state_machine.gas`); it is taken between the two.
-Each component lists its handlers in ``HANDLERS`` of its ``handlers``, a file or a folder by subject.
+``check_stateless`` reads only the message. It checks the bounds of the fields (:mod:`domain.bounds`), unless the
+decoder did, and then calls ``check_fields``, if there is one, for rules about several fields together. ``check_state``
+checks the message against the state, and returns the records that it read. ``weight`` returns the gas that ``apply``
+needs because of these records, beyond the gas of the message itself (:mod:`chain.state_machine.gas`); it is taken
+before ``apply``. ``apply`` changes the state and emits events; it cannot refuse.
+
+A stateless check also runs before a transaction enters the mempool. So it must not depend on anything that may change
+before the block. Each component lists its handlers in ``HANDLERS`` of its ``handlers``, a file or a folder by subject.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[M, F]):
-    """The steps of a message; what ``check_state`` found is given to ``apply``."""
+    """The functions for one type of message; ``weight`` and ``apply`` get the result of ``check_state``."""
 
     message: type[M]
     check_state: Callable[[Context, M], F]
@@ -31,7 +32,10 @@ class Handler(Generic[M, F]):
     weight: Callable[[Context, M, F], int] | None = None
 
     def check_stateless(self, message: M, is_bounded: bool) -> None:
-        """Refuse a message that is out of bounds or contradicts itself; ``is_bounded``: its bounds were looked at."""
+        """Refuse a message that is out of bounds or contradicts itself.
+
+        ``is_bounded`` means that the bounds of its fields were checked before.
+        """
         if not is_bounded:
             check(message)
         if self.check_fields is not None:

@@ -1,8 +1,8 @@
-"""A hook: the place where a component lets those above it take part, without knowing them.
+"""Hooks: a component calls functions of later components through a hook, without importing them.
 
-A component declares a hook as a constant and calls it. A component above names the hook in its ``Component`` value with
-the function to call. The running rules hold the subscribers, in the order of the components, so that nothing is
-registered when a module is imported, and two versions of the rules can have different subscribers.
+A component declares a hook as a constant and calls it. A later component lists the hook and the function to call in its
+``Component`` value. The running rules hold the subscribers, in the order of the components. So importing a module
+registers nothing, and two versions of the rules can have different subscribers.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ R = TypeVar("R")
 
 
 class Hook(Generic[P, R]):
-    """A named question or notice to the components above; ``P`` are its arguments, ``R`` is one answer."""
+    """A named hook; ``P`` are its arguments, ``R`` is the answer of one subscriber."""
 
     def __init__(self, name: str) -> None:
-        """``name`` is the name of the hook in texts."""
+        """Name the hook; ``name`` is shown in texts."""
         self.name = name
 
     def __call__(self, ctx: Context, *args: P.args, **kwargs: P.kwargs) -> list[R]:
@@ -33,7 +33,7 @@ class Hook(Generic[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A function behind a hook; :meth:`Hook.to` makes one and checks that the types fit."""
+    """A function that a hook calls; :meth:`Hook.to` makes a subscription, so that type checkers compare the types."""
 
     hook: Hook[..., Any]
     function: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What a component says must always hold, as a value."""
+"""Invariants of a component: conditions that must always hold, as a value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from chain.state_machine.tables import Table
 
 
 class InvariantBroken(Exception):
-    """Something that must always hold does not: a bug, which stops the chain."""
+    """A broken invariant: a bug, which stops the chain."""
 
 
 def ensure(holds: bool, what: str) -> None:
-    """Raise InvariantBroken with ``what`` unless it holds."""
+    """Raise InvariantBroken with the text ``what`` unless ``holds``."""
     if not holds:
         raise InvariantBroken(what)
 
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """What must hold of each record of a table; it can only break when something about that record changes."""
+    """Invariants of each record of a table; only a change of that record or of related ones can break them."""
 
     table: Table[Any]
     checks: tuple[Callable[[Overlay, Any], None], ...]
@@ -29,8 +29,10 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class Invariants:
-    """The invariants of a component: what every block checks, and what every block of every test checks as well."""
+    """The invariants of a component: every block checks ``block``; in tests every block also checks the others."""
 
     block: tuple[Callable[[Overlay], None], ...] = ()
+    # Invariants of the whole state.
     whole: tuple[Callable[[Overlay, Running], None], ...] = ()
+    # Invariants of single records.
     each: tuple[Each, ...] = ()

@@ -1,7 +1,7 @@
-"""What must always hold (protocol section 8): conservation in every block, all of it in every block of every test.
+"""The checks of invariants (protocol section 8): every block checks conservation; in tests every block checks all.
 
-Some of it is about the whole state, and the rest about one record each, most often an order: what is about an order can
-only break when something of that order changes.
+Some invariants concern the whole state. The others concern one record each, most often an order; those of an order can
+only break when the order or a record of it changes.
 """
 
 from typing import Any
@@ -12,14 +12,14 @@ from chain.state_machine.tables import Table
 
 
 def check_block(store: Overlay, rules: Rules) -> None:
-    """Check what every block has to check, whatever it costs; InvariantBroken stops the chain."""
+    """Check the invariants that every block must check, whatever they cost; InvariantBroken stops the chain."""
     for component in rules.components:
         for check in component.invariants.block:
             check(store)
 
 
 def check_all(reader: Reader, rules: Rules = RULES) -> None:
-    """Check every invariant over the whole state; InvariantBroken names the first that does not hold."""
+    """Check every invariant for the whole state; InvariantBroken names the first that does not hold."""
     store = Overlay(reader)
     for component in rules.components:
         for each in component.invariants.each:
@@ -30,7 +30,7 @@ def check_all(reader: Reader, rules: Rules = RULES) -> None:
 
 
 def check_whole(store: Overlay, rules: Rules = RULES) -> None:
-    """Check what holds of the state as a whole."""
+    """Check the invariants of every block, and those of the state as a whole."""
     check_block(store, rules)
     for component in rules.components:
         for check in component.invariants.whole:
@@ -38,7 +38,7 @@ def check_whole(store: Overlay, rules: Rules = RULES) -> None:
 
 
 def check_record(store: Overlay, table: Table[Any], record: Any, rules: Rules = RULES) -> None:
-    """Check what holds of each record of a table."""
+    """Check the invariants of one record of a table."""
     for component in rules.components:
         for each in component.invariants.each:
             if each.table is table:

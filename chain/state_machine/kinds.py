@@ -1,16 +1,17 @@
-"""A kind of entry of the queue, as a value: the component that schedules such entries declares it beside its tables."""
+"""Kinds of queue entries; the component that schedules entries of a kind declares the kind beside its tables."""
 
 from dataclasses import dataclass
 
 LANES = (0, 1, 2)
-"""Duties (lots, draws, windows) first, then orders, then housekeeping."""
+"""The lanes of the queue: duties (lots, draws, windows) first, then orders, then housekeeping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A kind of entry; ``number`` is in the key of each entry and never changes.
+    """A kind of queue entry; ``number`` is in the key of each entry and never changes.
 
-    ``of_order``: the first part of an entry is the id of an order, which the entry keeps from being forgotten.
+    ``of_order`` means that the first part of an entry is the id of an order, which must not be deleted before the
+    entry.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Before a block: whether a transaction may wait for one, and what it would do."""
+"""Checks before a block: whether a transaction may enter the mempool, and what a simulated transaction would do."""
 
 from functools import lru_cache
 
@@ -15,22 +15,22 @@ from domain.tx import Tx
 
 
 class Mempool:
-    """What waits on top of one committed state: only fees and sequences, in an overlay that is never committed."""
+    """Transaction checks on top of one committed state; an overlay holds their fees and sequences, never committed."""
 
     def __init__(self, base: Reader, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> None:
-        """Start with nothing that waits; ``base`` may be empty until the first transaction is checked."""
+        """Start without transactions; ``base`` may be empty until the first transaction is checked."""
         self._overlay = Overlay(base)
         self._crypto = crypto
         self._rulebook = rulebook
-        # Made with the first transaction, and the same for all: the ante keeps nothing of a check in it.
+        # Made for the first transaction and used for all of them, because the ante stores nothing in it.
         self._ctx: Context | None = None
         self._rules: Rules | None = None
 
     def check_tx(self, tx: Tx, *, min_gas_price_millionths: int, recheck: bool = False) -> TxResult:
-        """Check a transaction: the ante on the overlay, and every message without state.
+        """Check a transaction: run the ante on the overlay, and the stateless check of every message.
 
         The sequence advances in the overlay, so that a second transaction of the same account can follow. A recheck
-        leaves out the signature.
+        does not check the signature again.
         """
         ctx, rules = self._begin()
         try:
@@ -64,12 +64,12 @@ class Mempool:
 
 @lru_cache(maxsize=4096)
 def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
-    """Return what is said of an accepted transaction; most are told apart by nothing else, and that is little."""
+    """Return the result for an accepted transaction; it is cached, because most results have few different values."""
     return TxResult(code=0, codespace="", log="", gas_wanted=gas_wanted, gas_used=gas_used, events=())
 
 
 class _Trusting:
-    """The crypto of a simulation: every signature is right, because the transaction is not signed yet."""
+    """The crypto of a simulation: it accepts every signature, because the transaction is not signed yet."""
 
     def signature(self, key: bytes, message: bytes, signature: bytes) -> bool:
         """Accept any signature."""
@@ -81,10 +81,10 @@ class _Trusting:
 
 
 def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult:
-    """Try a transaction without signature, fee and sequence, and drop what it changes.
+    """Run a transaction without signature, fee and sequence, and drop its changes.
 
-    It may use as much gas as any transaction. What it uses is not much less on other nodes, or a block later: what a
-    sender does not decide goes into the queue.
+    It may use up to ``GAS_MAX``. The gas it uses differs little on other nodes or one block later, because work that
+    the sender does not determine goes into the queue.
     """
     overlay = Overlay(base)
     first_event = NEXT_EVENT.get(overlay)
@@ -118,12 +118,15 @@ def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult
 
 
 def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
-    """Return the rules of the next block on a committed state, which is migrated for them as that block will do it."""
+    """Return the rules of the next block, after migrating the committed state in ``overlay`` to them.
+
+    The second value says whether the rules are new in that block.
+    """
     return rulebook.enter(overlay, HEAD.must(overlay).height + 1)
 
 
 def next_block(overlay: Overlay) -> BlockInfo:
-    """Return what is known of the next block on a committed state, as if it began now."""
+    """Return the block info of the next block on a committed state, as if no time had passed since the last block."""
     head, params = HEAD.must(overlay), PARAMS.get(overlay)
     clock = head.clock_ns // NS
     return BlockInfo(

@@ -1,4 +1,4 @@
-"""Answers to queries: pure functions of a state. Lists are in key order and cut at a limit."""
+"""Answers to queries, by pure functions of a state. Lists are in key order and cut at a limit."""
 
 from chain.state_machine.context import HEAD
 from chain.state_machine.rules import RULEBOOK, Rulebook
@@ -10,15 +10,16 @@ from domain.queries import Query
 
 
 def answer(reader: Reader, request: Query[R], rulebook: Rulebook = RULEBOOK) -> R:
-    """Answer a request (all but events, which lie beside the state), by the rules that left the state as it is.
+    """Return the answer to a request, by the rules of the block that wrote the state.
 
-    A Refusal names what is not there, or the path of a field that is out of its bounds.
+    Requests for events are not answered here, because events are not part of the state. A Refusal names the record that
+    does not exist, or the path of a field that is out of bounds.
     """
     store = Overlay(reader)
-    found = rulebook.at(store, HEAD.must(store).height).answers.get(type(request))
-    if found is None:
+    answer_of = rulebook.at(store, HEAD.must(store).height).answers.get(type(request))
+    if answer_of is None:
         name = type(request).__name__
-        raise Refusal(UNKNOWN_REQUEST, "request", f"{name} is not answered here", "ask the node")
+        raise Refusal(UNKNOWN_REQUEST, "request", f"the state has no answer to {name}", "send the request to a node")
     check(request)
-    response: R = found(store, request)
+    response: R = answer_of(store, request)
     return response

@@ -1,10 +1,10 @@
-"""The queue of everything that happens by itself, ordered by lane and then by time on the chain clock.
+"""The queue of scheduled work, ordered by lane and then by time on the chain clock.
 
-Duties (lots, draws, windows) come before orders, and these before housekeeping, so that an order never ends
-before what was due for it is booked. A block takes as many entries as its gas has room for; the rest is carried over.
-That is harmless, because whoever handles a message looks at its deadlines itself.
+Duties (lots, draws, windows) come before orders, and orders before housekeeping, so that an order never ends before
+its due work is done. A block runs as many entries as its gas allows; later blocks run the rest. A delay is harmless,
+because the handler of a message checks the deadlines itself.
 
-What a message sets off beyond its own effects is due at once: it runs at the end of the block, or in those after it.
+Work that a message causes beyond its own effects is due at once: it runs at the end of the block, or in later blocks.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,35 +17,35 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import KeySet, Part, number_of
 from domain.keys import RoundKey
 
-# Lane, time, kind, and what the entry concerns.
+# Key: lane, time, kind, and the parts of the entry (the ids and numbers that it concerns).
 DEADLINES = KeySet(0x48, "deadline")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An entry of the queue; ``kind`` is the number of its :class:`Due`, and ``parts`` are as in the key."""
+    """An entry of the queue; ``kind`` is the number of its :class:`Due`, ``parts`` are the last parts of its key."""
 
     kind: int
     time: int
     parts: tuple[bytes, ...]
 
     def number(self, at: int) -> int:
-        """Return the part at ``at`` as an integer."""
+        """Return part ``at`` as an integer."""
         return number_of(self.parts[at])
 
     @property
     def round_key(self) -> RoundKey:
-        """The round that the parts name."""
+        """The round that the first three parts name: order, leg, round."""
         return RoundKey(self.parts[0], self.number(1), self.number(2))
 
     def text(self, at: int) -> str:
-        """Return the part at ``at`` as a text."""
+        """Return part ``at`` as a text."""
         return self.parts[at].decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The action of one kind of entry, and the gas that it weighs beyond what every entry does."""
+    """The action of one kind of entry; ``weight`` returns the gas beyond that of every entry (``DUE_GAS``)."""
 
     due: Due
     apply: Callable[[Context, QueueEntry], None]
@@ -53,12 +53,12 @@ class Effect:
 
 
 def schedule(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
-    """Put an entry into the queue; the same entry twice is one."""
+    """Put an entry into the queue; an entry that is already there stays single."""
     DEADLINES.mark(ctx.store, kind.lane, time, kind.number, *parts)
 
 
 def cancel(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
-    """Take an entry out of the queue, if it is there."""
+    """Remove an entry from the queue, if it is there."""
     DEADLINES.delete(ctx.store, kind.lane, time, kind.number, *parts)
 
 
@@ -75,5 +75,5 @@ def get_due(ctx: Context, lane: int, limit: int) -> list[QueueEntry]:
 
 
 def is_scheduled(ctx: Context, time: int, kind: Due, *parts: Part) -> bool:
-    """Tell whether an entry is in the queue."""
+    """Return whether an entry is in the queue."""
     return DEADLINES.has(ctx.store, kind.lane, time, kind.number, *parts)

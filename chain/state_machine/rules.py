@@ -1,8 +1,8 @@
-"""The rules of the chain, and which version of them holds at a height.
+"""The rules of the chain, and the choice of the version that applies at a height.
 
-A version is made of components, whose tables are folded together once, for every message to come. The genesis lists
-from which height on which version holds (``Genesis.rules``); the state keeps the list. A node whose software lacks the
-version of the next block stops before that block, with a sentence that says so.
+A version is made of components; their handlers, tables and other parts are merged once. The genesis lists the versions
+and the height from which each applies (``Genesis.rules``); the state keeps this list. A node whose software lacks the
+version of the next block stops before that block and reports it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ V = TypeVar("V")
 
 
 class Rules:
-    """One version of the rules. Making it folds the tables of all components and refuses those that do not fit."""
+    """One version of the rules: the merged parts of its components."""
 
     def __init__(
         self,
@@ -37,34 +37,34 @@ class Rules:
         components: tuple[Component, ...],
         migrate: Callable[[Overlay], None] | None = None,
     ) -> None:
-        """Fold ``components``, which come in the order in which they stand on each other.
+        """Merge ``components``; each may use only those before it.
 
-        ``migrate`` changes the state before the components do, at the height from which this version holds; it is for
-        what belongs to no component any longer.
+        At the height from which this version applies, ``migrate`` changes the state before the components' own
+        migrations. It is for records that no longer belong to any component.
 
-        Raises ValueError where two of them claim the same name, table, message, kind of entry, lot or query.
+        Raise ValueError if two components claim the same name, table, message, kind of entry, lot or query.
         """
         self.version = version
         self.components = components
         self._migrate = migrate
-        _fold("component", ((c.name, c) for c in components))
-        self.tables: Mapping[int, Space] = _fold(
+        _merge("component", ((c.name, c) for c in components))
+        self.tables: Mapping[int, Space] = _merge(
             "table", ((table.prefix, table) for c in components for table in c.tables)
         )
-        self.handlers: Mapping[type, Handler[Any, Any]] = _fold(
+        self.handlers: Mapping[type, Handler[Any, Any]] = _merge(
             "message", ((handler.message, handler) for c in components for handler in c.handlers)
         )
-        self.effects: Mapping[int, Effect] = _fold(
+        self.effects: Mapping[int, Effect] = _merge(
             "kind of entry",
             ((effect.due.number, effect) for c in components for effect in c.effects),
         )
         self.kinds: Mapping[int, Due] = MappingProxyType(
             {number: effect.due for number, effect in self.effects.items()}
         )
-        self.draws: Mapping[str, Draw] = _fold(
+        self.draws: Mapping[str, Draw] = _merge(
             "lot", ((draw.subject.PURPOSE, draw) for c in components for draw in c.draws)
         )
-        self.answers: Mapping[type, Answer] = _fold("query", chain(*(c.answers.items() for c in components)))
+        self.answers: Mapping[type, Answer] = _merge("query", chain(*(c.answers.items() for c in components)))
         self._hooks: dict[object, tuple[Callable[..., Any], ...]] = {}
         for component in components:
             for subscription in component.hooks:
@@ -72,14 +72,14 @@ class Rules:
                 self._hooks[subscription.hook] = (*before, subscription.function)
         antes = [c.ante for c in components if c.ante is not None]
         if len(antes) != 1:
-            raise ValueError(f"{len(antes)} components check transactions; exactly one has to")
+            raise ValueError(f"{len(antes)} components have an ante; exactly one must have one")
         self.ante = antes[0]
         percent = sum(LANE_PERCENT) + sum(c.due_percent for c in components)
         if percent > 100:
-            raise ValueError(f"lanes and components share {percent} % of the gas for due work")
+            raise ValueError(f"lanes and components together have {percent} % of the gas for due work; at most 100 %")
 
     def migrate(self, store: Overlay) -> None:
-        """Bring a state that the version before left into the form of this one."""
+        """Convert a state of the previous version to the form of this version."""
         if self._migrate is not None:
             self._migrate(store)
         for component in self.components:
@@ -87,23 +87,23 @@ class Rules:
                 component.migrate(store)
 
     def get_handler(self, message: Message) -> Handler[Any, Any]:
-        """Return the handler of a message; a Refusal if these rules have none, though the software knows the message.
+        """Return the handler of a message; raise Refusal if this version of the rules has none.
 
-        The code is that of a message that nobody knows: nodes with and without the newer version must agree.
+        The code is the one for an unknown message, so that nodes with and without the newer version agree.
         """
         handler = self.handlers.get(type(message))
         if handler is None:
             reason = f"{message.URL} is not a message of version {self.version} of the rules"
-            raise Refusal(UNKNOWN_REQUEST, "body.messages", reason, "wait for the height that brings it")
+            raise Refusal(UNKNOWN_REQUEST, "body.messages", reason, "send it after the chain changes to newer rules")
         return handler
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
-        """Return the functions behind a hook, in the order of the components."""
+        """Return the functions that are subscribed to a hook, in the order of the components."""
         return self._hooks.get(hook, ())
 
 
-def _fold(what: str, pairs: Iterable[tuple[K, V]]) -> Mapping[K, V]:
-    """Return the pairs as a table; ValueError for a key that comes twice."""
+def _merge(what: str, pairs: Iterable[tuple[K, V]]) -> Mapping[K, V]:
+    """Return the pairs as a mapping; raise ValueError for a key that comes twice."""
     table: dict[K, V] = {}
     for key, value in pairs:
         if key in table:
@@ -114,15 +114,15 @@ def _fold(what: str, pairs: Iterable[tuple[K, V]]) -> Mapping[K, V]:
 
 
 class RulesMissing(Expected):
-    """The software of this node lacks the version of the rules that the next block needs."""
+    """An error of a node whose software lacks the version of the rules that a block needs."""
 
     def __init__(self, height: int, version: int, known: Iterable[int]) -> None:
-        """Say which version is missing from which height on, and which ones there are."""
+        """Report the missing ``version``, the first ``height`` that needs it, and the ``known`` versions."""
         has = ", ".join(map(str, sorted(known)))
         super().__init__(
-            f"block {height} needs version {version} of the rules, and this software has {has}",
-            f"install a release of assay with version {version} of the rules and start the node again: "
-            "it goes on from the block that it has",
+            f"block {height} needs version {version} of the rules, but this software only has {has}",
+            f"install a release of assay with version {version} of the rules and start the node again; "
+            "it continues from its last block",
             field=f"rules from height {height}",
         )
 
@@ -131,50 +131,51 @@ class Rulebook:
     """The versions of the rules that a node's software has, chosen by the height of a block."""
 
     def __init__(self, *versions: Rules) -> None:
-        """Take the versions, the oldest first; ValueError if their numbers do not rise."""
+        """Take the versions, the oldest first; raise ValueError if their numbers do not increase."""
         numbers = [rules.version for rules in versions]
         if not numbers or numbers != sorted(set(numbers)):
-            raise ValueError(f"versions of the rules have to rise: {numbers}")
+            raise ValueError(f"versions of the rules must increase: {numbers}")
         self._versions: Mapping[int, Rules] = MappingProxyType(dict(zip(numbers, versions, strict=True)))
 
     def at(self, store: Overlay, height: int) -> Rules:
-        """Return the rules of a height by the list in the state; RulesMissing if the software lacks them."""
+        """Return the rules for a height, by the list in the state; raise RulesMissing if the software lacks them."""
         return self._need(SCHEDULE.must(store).version_at(height), height)
 
     def at_genesis(self, genesis: Genesis) -> Rules:
-        """Return the rules of block 1, or refuse a genesis whose list is not one.
+        """Return the rules of block 1; refuse a genesis whose list of rules is not valid.
 
-        A version that is missing here may come with a later release, if it is not the first.
+        The software must have the first version; later versions may come with later releases.
         """
         heights = [entry.height for entry in genesis.rules]
         versions = [entry.version for entry in genesis.rules]
-        check_genesis(heights[0] == 1, "rules[0].height", "is not 1: block 1 has no rules")
+        check_genesis(heights[0] == 1, "rules[0].height", "must be 1, because block 1 needs rules")
         for index, (before, entry) in enumerate(pairwise(genesis.rules), 1):
             rises = entry.height > before.height
-            reason = f"{entry.height} does not follow {before.height}: heights have to rise"
+            reason = f"{entry.height} must be greater than {before.height}: heights must increase"
             check_genesis(rises, f"rules[{index}].height", reason)
             rises = entry.version > before.version
-            reason = f"{entry.version} does not follow {before.version}: versions have to rise"
+            reason = f"{entry.version} must be greater than {before.version}: versions must increase"
             check_genesis(rises, f"rules[{index}].version", reason)
         known = versions[0] in self._versions
         has = ", ".join(map(str, self._versions))
-        check_genesis(known, "rules[0].version", f"{versions[0]} is unknown; this software has {has}")
+        check_genesis(known, "rules[0].version", f"this software lacks version {versions[0]}; it has {has}")
         return self._versions[versions[0]]
 
     def get_missing(self, store: Overlay, height: int) -> RulesMissing | None:
-        """Return the first change of the rules from ``height`` on that this software cannot follow."""
+        """Return an error for the first version from ``height`` on that this software lacks; None if it has all."""
         for entry in SCHEDULE.must(store).rules:
             if entry.height >= height and entry.version not in self._versions:
                 return RulesMissing(entry.height, entry.version, self._versions)
         return None
 
     def enter(self, store: Overlay, height: int) -> tuple[Rules, bool]:
-        """Return the rules of a block that begins, and whether they hold for the first time.
+        """Return the rules of a block that begins, and whether they are new in this block.
 
-        Then the state has been migrated, through each version in between.
+        If they are new, migrate the state, through each version in between.
         """
         schedule = SCHEDULE.must(store)
-        before, version = schedule.version_at(height - 1), schedule.version_at(height)
+        before = schedule.version_at(height - 1)
+        version = schedule.version_at(height)
         rules = self._need(version, height)
         for step in range(before + 1, version + 1):
             if step in self._versions:

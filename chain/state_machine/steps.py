@@ -1,16 +1,16 @@
-"""The steps of a block that components subscribe to, in the order in which the story calls them."""
+"""The hooks of a block to which components subscribe, in the order in which a block calls them."""
 
 from chain.state_machine.hook import Hook
 from domain.block import Block, TxResult, ValidatorUpdate
 
 REVEAL: Hook[[Block], TxResult | None] = Hook("reveal")
-"""The block's first item, before anything else; at most one component answers with a result."""
+"""Called first, with the block, to apply its beacon item; at most one component answers with a result."""
 
 BEGIN: Hook[[], None] = Hook("begin")
-"""Before the entries that are due and the transactions."""
+"""Called before due entries and transactions."""
 
 END: Hook[[], None] = Hook("end")
-"""After the transactions and what they made due."""
+"""Called after the transactions and the entries that became due by them."""
 
 POWERS: Hook[[], tuple[ValidatorUpdate, ...]] = Hook("powers")
-"""After everything else: the changes of consensus power."""
+"""Called last; the answers are the changes of consensus power."""

@@ -1,8 +1,8 @@
-"""The state as a map from keys to values, with overlays that can be dropped.
+"""The state as a map from keys to values, and overlays of changes that can be dropped.
 
-An overlay holds changes over a reader and nests: a block over the committed state, a transaction over the block. It
-keeps records as objects and encodes them once, when :meth:`Overlay.changes` is asked for, so that a balance that moves
-a thousand times in a block is encoded once. Records are frozen, hence safe to share between overlays.
+An overlay holds changes to a state that it reads. Overlays nest: a block's overlay is over the committed state, and a
+transaction's is over the block's. An overlay keeps records as objects, and :meth:`Overlay.changes` encodes each once.
+So a balance that changes a thousand times in a block is encoded once. Records are frozen, so overlays can share them.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -15,26 +15,26 @@ T = TypeVar("T")
 
 
 class Reader(Protocol):
-    """What the state machine needs of a stored state."""
+    """The interface to a stored state."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value at ``key``, or None."""
         ...
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values under ``prefix``, ascending; behind ``after`` where it is given."""
+        """Yield keys and values under ``prefix``, ascending; only keys greater than ``after`` if it is not empty."""
         ...
 
 
 class _Missing:
-    """Says that an overlay does not know a key."""
+    """The type of the marker for a key that an overlay has not changed or read."""
 
 
 _MISSING: Final = _Missing()
 
 
 class Overlay:
-    """Changes over a reader. Values are records, integers or bytes; None marks a deleted key."""
+    """Changes to the state of a reader. Values are records, integers or bytes; None marks a deleted key."""
 
     __slots__ = ("_base", "_keys", "_parent", "_read", "_sorted", "_values")
 
@@ -43,7 +43,8 @@ class Overlay:
         self._base = base
         self._parent = base if isinstance(base, Overlay) else None
         self._values: dict[bytes, Any] = {}
-        # Changed keys by first byte, for scans, and how many of them are sorted: a scan sorts what came since.
+        # Changed keys by first byte, for scans, and how many of them are sorted. A scan sorts keys that were added
+        # since.
         self._keys: dict[int, list[bytes]] = {}
         self._sorted: dict[int, int] = {}
         # Decoded records of the base.
@@ -84,7 +85,7 @@ class Overlay:
         self._values[key] = value
 
     def delete(self, key: bytes) -> None:
-        """Remove ``key``; a key that is not there stays away."""
+        """Remove ``key``, if it is there."""
         self.put(key, None)
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -116,7 +117,7 @@ class Overlay:
             yield from self._parent.changed_keys(prefix)
 
     def merge_into_parent(self) -> None:
-        """Put the changes into the overlay below, which must be one."""
+        """Move the changes to the overlay below; raise TypeError if the reader below is not an overlay."""
         if self._parent is None:
             raise TypeError("there is no overlay below to merge into")
         for key, value in self._values.items():
@@ -130,14 +131,14 @@ class Overlay:
         self._sorted = {}
 
     def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Return what is below with the own changes over it. The own changes are those of the start."""
+        """Return keys and values of the state below, with the changes so far applied; later changes do not show."""
         below: Iterator[tuple[bytes, Any]] = (
             self._parent._merged(prefix, after) if self._parent is not None else self._base.scan(prefix, after)
         )
         own = self._own_keys(prefix, after)
-        return self._laid_over(below, own) if own else below
+        return self._overlaid(below, own) if own else below
 
-    def _laid_over(self, below: Iterator[tuple[bytes, Any]], own: list[bytes]) -> Iterator[tuple[bytes, Any]]:
+    def _overlaid(self, below: Iterator[tuple[bytes, Any]], own: list[bytes]) -> Iterator[tuple[bytes, Any]]:
         values = self._values
         at = 0
         for key, value in below:
@@ -156,19 +157,19 @@ class Overlay:
                 yield key, values[key]
 
     def _own_keys(self, prefix: bytes, after: bytes) -> list[bytes]:
-        """Return the changed keys of a scan, ascending; nearly sorted lists are sorted in linear time."""
-        found = self._keys.get(prefix[0])
-        if found is None:
+        """Return the changed keys of a scan, ascending; sorting is fast, because the keys are nearly sorted."""
+        keys = self._keys.get(prefix[0])
+        if keys is None:
             return []
-        if self._sorted.get(prefix[0]) != len(found):
-            found.sort()
-            self._sorted[prefix[0]] = len(found)
-        start = bisect_right(found, after) if after >= prefix else bisect_left(found, prefix)
-        return found[start : _end(found, prefix, start)]
+        if self._sorted.get(prefix[0]) != len(keys):
+            keys.sort()
+            self._sorted[prefix[0]] = len(keys)
+        start = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
+        return keys[start : _end(keys, prefix, start)]
 
 
 def _end(keys: list[bytes], prefix: bytes, start: int) -> int:
-    """Return where the keys under a prefix end; those from ``start`` on do not lie before it."""
+    """Return the index behind the last key under ``prefix``; ``start`` is the index of the first such key."""
     stem = prefix.rstrip(b"\xff")
     return bisect_left(keys, stem[:-1] + bytes([stem[-1] + 1]), start) if stem else len(keys)
 
@@ -186,7 +187,7 @@ class MemoryStore:
         return self._values.get(key)
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values under ``prefix``, ascending; the store must not change meanwhile."""
+        """Yield keys and values under ``prefix``, ascending; the store must not change during the scan."""
         at = bisect_right(self._sorted, max(after, prefix))
         if after < prefix and prefix in self._values:
             yield prefix, self._values[prefix]

@@ -1,8 +1,9 @@
-"""The state as tables: a record, a number or a mark under a prefix byte and parts that each carry their length.
+"""The state as tables of records, numbers and marks.
 
-Integers are eight bytes big-endian, so that keys sort as the numbers do. A part has at most 255 bytes. No key is a
-prefix of another one of its kind with the same number of parts, and a shorter list of parts is a prefix to scan.
-Every component declares its tables with their prefixes beside the records that only it reads.
+A key is a prefix byte, which names the table, and parts, each with its length before it. Integers are eight bytes
+big-endian, so that keys sort as the numbers do. A part has at most 255 bytes. In a table, no key is a prefix of another
+key with the same number of parts. A shorter list of parts is a prefix for scans. Each component declares its tables and
+their prefixes beside the records that only it reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,14 +24,14 @@ PRESENT = b"1"
 """The value of a key that only marks something."""
 
 LIMIT_DEFAULT = 100
-"""Entries that a query lists where it asks for no number."""
+"""Number of entries that a query lists if it does not ask for a number."""
 
 REMEMBERED = 65_536
-"""Keys that are remembered of a table that every transfer touches; making one costs as much as the rest."""
+"""Number of keys to cache for a table that every transfer uses: making a key costs as much as the rest of an access."""
 
 
 def make_key(prefix: int, *parts: Part) -> bytes:
-    """Return the key of ``parts``; ValueError for one above 255 bytes, which is a bug."""
+    """Return the key of ``parts``; raise ValueError for a part above 255 bytes, which is a bug."""
     out = bytearray([prefix])
     for part in parts:
         if isinstance(part, int):
@@ -59,35 +60,35 @@ def number_of(part: bytes) -> int:
 
 
 def get_limit(limit: int) -> int:
-    """Return how many entries a query lists that asks for ``limit`` (0: the default)."""
+    """Return the number of entries to list for a query that asks for ``limit`` (0: the default)."""
     return min(limit or LIMIT_DEFAULT, QUERY_LIMIT_MAX)
 
 
-def take(found: Iterable[R], limit: int) -> tuple[R, ...]:
-    """Return the first ``limit`` of what was found."""
-    return tuple(islice(found, limit))
+def take(items: Iterable[R], limit: int) -> tuple[R, ...]:
+    """Return the first ``limit`` items."""
+    return tuple(islice(items, limit))
 
 
 class Space:
     """All keys of one prefix byte, which never changes."""
 
     def __init__(self, prefix: int, name: str, *, remembered: bool = False) -> None:
-        """``name`` is what one entry is called in texts; ``remembered`` is for what every transfer touches."""
+        """Set the prefix; ``name`` is the word for one entry in texts; ``remembered`` caches keys."""
         self.prefix = prefix
         self.name = name
-        made = partial(make_key, prefix)
-        self.key: Callable[..., bytes] = lru_cache(REMEMBERED)(made) if remembered else made
+        key_of = partial(make_key, prefix)
+        self.key: Callable[..., bytes] = lru_cache(REMEMBERED)(key_of) if remembered else key_of
 
     def has(self, store: Overlay, *parts: Part) -> bool:
-        """Tell whether there is an entry."""
+        """Return whether there is an entry."""
         return store.get(self.key(*parts)) is not None
 
     def delete(self, store: Overlay, *parts: Part) -> None:
-        """Remove an entry; one that is not there stays away."""
+        """Remove an entry, if it is there."""
         store.delete(self.key(*parts))
 
     def keys(self, store: Overlay, *parts: Part, after: Iterable[Part] = ()) -> Iterator[tuple[bytes, ...]]:
-        """Yield the parts of the keys that start with ``parts``, ascending, behind the key of ``after``."""
+        """Yield the parts of the keys that start with ``parts`` and come after the key of ``after``, ascending."""
         for key in store.scan_keys(self.key(*parts), self._behind(after)):
             yield parts_of(key)
 
@@ -108,7 +109,7 @@ class Table(Space, Generic[R]):
         *,
         remembered: bool = False,
     ) -> None:
-        """``parts`` takes the key from a record; without it the record does not say where it lies."""
+        """Set the class of the records; ``parts`` returns the parts of a record's key, None if a record has no key."""
         super().__init__(prefix, name, remembered=remembered)
         self._cls = cls
         self._parts = parts
@@ -118,35 +119,36 @@ class Table(Space, Generic[R]):
         return store.record(self._cls, self.key(*parts))
 
     def need(self, store: Overlay, *parts: Part) -> R:
-        """Return the record that a message names; Refusal(NOT_FOUND) where there is none."""
+        """Return the record that a message names; raise Refusal(NOT_FOUND) if it does not exist."""
         record = store.record(self._cls, self.key(*parts))
         if record is None:
-            raise Refusal(NOT_FOUND, self.name, f"there is no such {self.name}", "check its name")
+            remedy = f"use the id or address of an existing {self.name}; the chain also removes old records"
+            raise Refusal(NOT_FOUND, self.name, f"there is no such {self.name}", remedy)
         return record
 
     def must(self, store: Overlay, *parts: Part) -> R:
-        """Return the record that the state itself names; its absence is a bug."""
+        """Return the record that the state itself names; raise LookupError if it is missing, which is a bug."""
         record = store.record(self._cls, self.key(*parts))
         if record is None:
-            raise LookupError(f"the state names a {self.name} that is not there: {parts}")
+            raise LookupError(f"the state names a {self.name} that does not exist: {parts}")
         return record
 
     def put(self, store: Overlay, record: R) -> None:
-        """Store the record under the key that it says."""
+        """Store the record under the key that its fields give."""
         store.put(self.key(*self._parts_of(record)), record)
 
     def put_at(self, store: Overlay, record: R, *parts: Part) -> None:
-        """Store a record that does not say where it lies."""
+        """Store a record whose fields do not give its key."""
         if self._parts is not None:
-            raise LookupError(f"a {self.name} says itself where it lies")
+            raise LookupError(f"the fields of a {self.name} give its key; use put")
         store.put(self.key(*parts), record)
 
     def update(self, store: Overlay, *parts: Part, **changes: Any) -> R:
-        """Change fields of the record as it is now, and return it; it must be there, and its key stays."""
+        """Change fields of the stored record, and return it; it must exist, and its key must not change."""
         record: Any = self.must(store, *parts)
         changed: R = replace(record, **changes)
         if tuple(self._parts_of(changed)) != parts:
-            raise LookupError(f"a change would move the {self.name} {parts}")
+            raise LookupError(f"the change would give another key to the {self.name} {parts}")
         store.put(self.key(*parts), changed)
         return changed
 
@@ -157,9 +159,12 @@ class Table(Space, Generic[R]):
         after: Iterable[Part] = (),
         limit: int | None = None,
     ) -> list[R]:
-        """Return the records whose keys start with ``parts``, in key order, behind the key of ``after``."""
-        found = store.scan_records(self._cls, self.key(*parts), self._behind(after))
-        return [record for _, record in islice(found, limit)]
+        """Return the records whose keys start with ``parts`` and are greater than the key of ``after``, in key order.
+
+        ``limit`` is the greatest number of records; None returns all.
+        """
+        records = store.scan_records(self._cls, self.key(*parts), self._behind(after))
+        return [record for _, record in islice(records, limit)]
 
     def iterate(self, store: Overlay, *parts: Part) -> Iterator[R]:
         """Yield the records whose keys start with ``parts``, in key order."""
@@ -168,12 +173,12 @@ class Table(Space, Generic[R]):
 
     def _parts_of(self, record: R) -> Iterable[Part]:
         if self._parts is None:
-            raise LookupError(f"a {self.name} does not say where it lies")
+            raise LookupError(f"the fields of a {self.name} do not give its key; use put_at")
         return self._parts(record)
 
 
 class Numbers(Space):
-    """Integers; one that is not there is 0."""
+    """A table of integers; an absent integer is 0."""
 
     def get(self, store: Overlay, *parts: Part) -> int:
         """Return the number."""
@@ -184,13 +189,13 @@ class Numbers(Space):
         store.put(self.key(*parts), value)
 
     def scan(self, store: Overlay, *parts: Part) -> Iterator[tuple[tuple[bytes, ...], int]]:
-        """Yield the parts of the keys that start with ``parts``, ascending, with their numbers."""
+        """Yield the parts and the number of each key that starts with ``parts``, ascending."""
         for key, value in store.scan_records(int, self.key(*parts)):
             yield parts_of(key), value
 
 
 class BytesTable(Space):
-    """Plain bytes."""
+    """A table of plain bytes."""
 
     def get(self, store: Overlay, *parts: Part) -> bytes | None:
         """Return the bytes, or None."""
@@ -202,7 +207,7 @@ class BytesTable(Space):
 
 
 class KeySet(Space):
-    """Keys that only mark something."""
+    """A set of keys without values."""
 
     def mark(self, store: Overlay, *parts: Part) -> None:
         """Set the mark."""

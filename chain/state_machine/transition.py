@@ -1,8 +1,8 @@
-"""The story of a block, to be read from top to bottom: begin, each transaction, end.
+"""The processing of a block, from top to bottom: begin, each transaction, end.
 
-A Refusal is somebody's mistake: the transaction gets its code, and its changes are dropped. Anything else that is
-raised is a bug and stops the block. What happens at the beginning and the end of a block cannot refuse. Nothing here
-is stored: the changes stay in the overlay until the caller commits them.
+A Refusal is a mistake of a transaction's sender: the transaction gets its code, and its changes are dropped. Any other
+exception is a bug and stops the block. The steps at the beginning and the end of a block cannot refuse. This module
+stores nothing: the changes stay in the overlay until the caller commits them.
 """
 
 from dataclasses import replace
@@ -45,10 +45,7 @@ from domain.tx import Tx
 def init_chain(
     overlay: Overlay, genesis: Genesis, time_ns: int, rulebook: Rulebook = RULEBOOK
 ) -> tuple[ValidatorUpdate, ...]:
-    """Write the first state and return the validators of the first block.
-
-    Raises Refusal for a genesis that does not hold.
-    """
+    """Write the first state and return the validators of the first block; raise Refusal for an invalid genesis."""
     check(genesis)
     rules = rulebook.at_genesis(genesis)
     SCHEDULE.put(overlay, Schedule(genesis.rules))
@@ -69,7 +66,7 @@ def init_chain(
     NEXT_EVENT.set(overlay, 1)
     parts = [c.genesis(overlay, genesis) for c in rules.components if c.genesis is not None]
     powers = tuple(update for part in parts for update in part)
-    check_genesis(powers != (), "validators", "have no power: stake more")
+    check_genesis(powers != (), "validators", "none has consensus power: give at least one a larger stake")
     return powers
 
 
@@ -80,9 +77,9 @@ def apply_block(
     memory: NodeMemory | None = None,
     rulebook: Rulebook = RULEBOOK,
 ) -> BlockResult:
-    """Apply a decided block to ``overlay``, by the rules of its height; where they change, the state is migrated first.
+    """Apply a decided block to ``overlay``, by the rules of its height; if they are new, migrate the state first.
 
-    A ``memory`` of earlier blocks saves reading, and changes nothing else.
+    A ``memory`` of earlier blocks saves reads and changes nothing else.
     """
     rules, are_new = rulebook.enter(overlay, block.height)
     ctx = advance_clock(overlay, block, crypto, memory or NodeMemory(), rules)
@@ -99,11 +96,12 @@ def apply_block(
 
 
 def advance_clock(overlay: Overlay, block: Block, crypto: Crypto, memory: NodeMemory, rules: Rules) -> Context:
-    """Advance the chain clock by the time since the last block, but never by more than its largest step.
+    """Advance the chain clock by the time since the last block, but by at most ``clock_step_max``; return the context.
 
-    So a chain that stood still fails nobody. A header time behind the last one counts as no time at all.
+    So a halt of the chain does not make anyone miss a deadline. A header time before the last one counts as no time.
     """
-    head, params = HEAD.must(overlay), PARAMS.get(overlay)
+    head = HEAD.must(overlay)
+    params = PARAMS.get(overlay)
     passed = max(0, block.time_ns - head.time_ns)
     clock_ns = head.clock_ns + min(passed, params.of(NodeParams).clock_step_max * NS)
     time_ns = max(block.time_ns, head.time_ns)
@@ -137,7 +135,7 @@ def advance_clock(overlay: Overlay, block: Block, crypto: Crypto, memory: NodeMe
 
 
 def begin_block(ctx: Context, rules: Rules) -> None:
-    """Take the components' first steps, and do what is due."""
+    """Run the components' first steps, and the due entries."""
     BEGIN(ctx)
     apply_due(ctx, rules)
 
@@ -146,13 +144,13 @@ def begin_block(ctx: Context, rules: Rules) -> None:
 
 
 def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
-    """Apply a transaction: the ante first, then all messages or none."""
-    if isinstance(tx, Refusal):  # it could not be decoded
+    """Apply a transaction: run the ante, then apply all messages or none."""
+    if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
     try:
         for message in tx.messages:
             rules.get_handler(message)
-    except Refusal as refusal:  # software without the newer rules cannot decode it
+    except Refusal as refusal:  # the result on nodes without the newer rules, which cannot decode it
         return refused(refusal, 0, 0, ())
     block_store, block_events = ctx.store, ctx.events
     ctx.events = []
@@ -165,7 +163,7 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
         ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
         try:
             apply_messages(ctx, rules, tx, sender)
-        except Refusal as refusal:  # fee and sequence stay charged
+        except Refusal as refusal:  # the fee stays paid and the sequence stays used
             ctx.next_event = first_event
             return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
         ctx.store.merge_into_parent()
@@ -179,42 +177,45 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
             events=events,
             responses=tuple(ctx.responses),
         )
-    except Refusal as refusal:  # of the transaction alone, or by the ante: nothing was written
+    except Refusal as refusal:  # refused by a stateless check or the ante: nothing was written
         return refused(refusal, tx.gas_limit, 0, ())
     finally:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
 
 
 def check_stateless(rules: Rules, tx: Tx) -> None:
-    """Refuse what the messages alone show to be wrong; it costs nothing, as what cannot be decoded costs nothing."""
+    """Refuse a transaction if a stateless check of a message fails.
+
+    Such a transaction pays no fee, like one that cannot be decoded.
+    """
     for message in tx.messages:
         rules.get_handler(message).check_stateless(message, tx.is_bounded)
 
 
 def check_proposed(tx: Tx, rules: Rules) -> None:
-    """Refuse what a proposal must not hold, whatever the state is.
+    """Refuse a transaction that must not be in a proposal, whatever the state is.
 
-    CheckTx refuses it too. So no honest proposer takes it, nobody votes for who does, and nobody has to pay for it.
+    CheckTx refuses it too. So no honest proposer includes it, and no honest validator votes for a proposal with it.
     """
     check_gas(tx)
     check_stateless(rules, tx)
 
 
 def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: TxOrigin) -> None:
-    """Apply the messages in order: check against state, apply."""
+    """Apply the messages in order: check each against the state, then apply it."""
     ctx.sender = sender
     for index, message in enumerate(tx.messages):
         ctx.message_index = index
         handler = rules.get_handler(message)
-        found = handler.check_state(ctx, message)
+        records = handler.check_state(ctx, message)
         if handler.weight is not None:
-            use_gas(ctx, handler.weight(ctx, message, found), message.URL)
+            use_gas(ctx, handler.weight(ctx, message, records), message.URL)
         ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
-        handler.apply(ctx, message, found)
+        handler.apply(ctx, message, records)
 
 
 def refused(refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]) -> TxResult:
-    """Return the result of a transaction that was refused; ``events`` are those of what it paid."""
+    """Return the result of a refused transaction; ``events`` are those of its fee."""
     code = refusal.code
     return TxResult(
         code=code.number,
@@ -230,9 +231,9 @@ def refused(refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Even
 
 
 def end_block(ctx: Context, rules: Rules) -> tuple[ValidatorUpdate, ...]:
-    """Do what the block's transactions made due, take the components' last steps, count the coins.
+    """Run the entries that the transactions made due and the components' last steps, and check the invariants.
 
-    Return the changes of power.
+    Return the changes of consensus power.
     """
     apply_due(ctx, rules)
     END(ctx)

@@ -433,11 +433,11 @@ def test_a_restart_of_consensus_replays_what_its_dead_predecessor_did_not_see_th
         ({"accounts": (GenesisAccount("assay1rich", ()),)}, "accounts[0].address"),
         ({"accounts": GENESIS.accounts[:2] + GENESIS.accounts[1:]}, "accounts[2].address"),
         ({"validators": (replace(GENESIS.validators[0], operator="op"),)}, "validators[0]"),
-        ({"validators": GENESIS.validators * 2}, "comes twice"),
+        ({"validators": GENESIS.validators * 2}, "is in the list twice"),
         ({"validators": (replace(GENESIS.validators[0], stake=0),)}, "validators[0].stake"),
         ({"validators": (replace(GENESIS.validators[0], stake=2**63),)}, "validators[0].stake"),
         ({"validators": (replace(GENESIS.validators[0], cons_key=b"k"),)}, "cons_key"),
-        ({"validators": ()}, "have no power"),
+        ({"validators": ()}, "none has consensus power"),
     ],
 )
 def test_a_genesis_that_cannot_be_stops_the_node(app: App, changes: dict[str, Any], reason: str) -> None:

@@ -143,7 +143,7 @@ def test_a_node_without_the_version_stops_and_says_what_to_install(
             node.connection.receive("commit")
         (stopped,) = node.fatal
         assert isinstance(stopped, RulesMissing)
-        assert "block 3 needs version 2 of the rules, and this software has 1" in str(stopped)
+        assert "block 3 needs version 2 of the rules, but this software only has 1" in str(stopped)
         assert "install a release of assay with version 2" in str(stopped)
     with pytest.raises(RulesMissing, match="block 3 needs version 2"):
         Node(tmp_path, ONLY_FIRST)
@@ -155,7 +155,7 @@ def test_a_node_without_the_version_stops_and_says_what_to_install(
 
 
 def test_no_chain_starts_from_rules_that_the_software_lacks() -> None:
-    with pytest.raises(Refusal, match=r"rules\[0\].version: 9 is unknown; this software has 1"):
+    with pytest.raises(Refusal, match=r"rules\[0\].version: this software lacks version 9; it has 1"):
         check_genesis(replace(genesis(), rules=(RulesFrom(1, 9),)), GENESIS_TIME_NS)
-    with pytest.raises(Refusal, match=r"rules\[1\].height: 1 does not follow 1"):
+    with pytest.raises(Refusal, match=r"rules\[1\].height: 1 must be greater than 1"):
         check_genesis(switching(genesis(), 1), GENESIS_TIME_NS)

@@ -38,8 +38,8 @@ ROOTS = frozenset(
 )
 OPENINGS = {
     # A hash of what was shown, which has to be the one that was committed to: the same in every tier.
-    ("chain/state_machine/proof/handlers/close_round.py", "made != claim.commitment"),
-    ("chain/state_machine/proof/handlers/seats.py", "made != seat.commitment"),
+    ("chain/state_machine/proof/handlers/close_round.py", "commitment != claim.commitment"),
+    ("chain/state_machine/proof/handlers/seats.py", "commitment != seat.commitment"),
     ("validator/decide/traces.py", "made != claim.commitment"),
     ("validator/decide/seats.py", "duty.commitment != sealed.commitment"),
     (

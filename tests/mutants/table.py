@@ -148,7 +148,7 @@ MUTANTS = (
         "beacon-key-comes-back",
         "who gives its key up has the one before again, and so a choice",
         "chain/state_machine/registry/beacon.py",
-        "not (counted and",
+        "not (was_valid and",
         "not (False and",
         (_BEACON,),
     ),
@@ -284,8 +284,8 @@ MUTANTS = (
         "hold-for-ever",
         "a hold that its owner does not take off never ends",
         "chain/state_machine/market/holds.py",
-        "    if found is not None and ctx.clock >= found.until:\n",
-        "    if found is None:\n",
+        "    if due is not None and ctx.clock >= due.until:\n",
+        "    if due is None:\n",
         ("tests/unit/chain/state_machine/market/test_holds.py",),
     ),
     Mutant(
@@ -471,16 +471,16 @@ MUTANTS = (
         "old-orders-first",
         "old orders that nobody wants take every try",
         "chain/state_machine/market/auction.py",
-        "kept = limit // 2 if limit > 1 else ctx.height % 2",
-        "kept = 0",
+        "reserved = limit // 2 if limit > 1 else ctx.height % 2",
+        "reserved = 0",
         (f"{_AUCTION}::test_old_orders_that_no_bid_serves_do_not_hold_up_a_new_one",),
     ),
     Mutant(
         "one-try",
         "where a block has one try, no new order is tried while old ones are",
         "chain/state_machine/market/auction.py",
-        "kept = limit // 2 if limit > 1 else ctx.height % 2",
-        "kept = limit // 2",
+        "reserved = limit // 2 if limit > 1 else ctx.height % 2",
+        "reserved = limit // 2",
         (f"{_AUCTION}::test_where_a_block_has_one_try_new_and_old_orders_take_turns",),
     ),
     Mutant(
@@ -584,8 +584,8 @@ MUTANTS = (
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
         "chain/state_machine/legs/money.py",
-        "source, paid = order.id.hex(), min(cut, lost)",
-        "source, paid = order.id.hex(), cut",
+        "paid = min(cut, lost)",
+        "paid = cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
     ),
     Mutant(
@@ -601,12 +601,12 @@ MUTANTS = (
         "a proven order is closed at its deadline",
         "chain/state_machine/market/orders.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
-        "        return\n    if stands_still",
+        "        return\n    if is_paused",
         "if order.state is OrderState.PROVEN:\n"
         "        end_order(ctx, order, CloseReason.DEADLINE)\n"
         "        return\n"
         "    if order.state is OrderState.CLOSED or is_ending(ctx, order):\n"
-        "        return\n    if stands_still",
+        "        return\n    if is_paused",
         (
             "tests/unit/chain/state_machine/proof/test_settlement.py"
             "::test_a_proven_order_runs_out_its_windows_whatever_its_deadline",
@@ -675,16 +675,16 @@ MUTANTS = (
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
         "chain/state_machine/legs/slots.py",
-        "    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
-        "    left = None\n",
+        "    last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
+        "    last_root = None\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
     ),
     Mutant(
         "roots-unchecked",
         "a round is closed with roots that nobody committed to",
         "chain/state_machine/proof/handlers/close_round.py",
-        "    if made != claim.commitment:\n",
-        "    if made != made:\n",
+        "    if commitment != claim.commitment:\n",
+        "    if commitment != commitment:\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
@@ -920,8 +920,8 @@ MUTANTS = (
         "part-to-oneself",
         "a validator that is going to stop pays its own people out of its part",
         "chain/state_machine/legs/money.py",
-        "    of_bond = min(taken, row.amount if row else 0)\n",
-        "    taken = 0\n    of_bond = min(taken, row.amount if row else 0)\n",
+        "    from_bond = min(owed, row.amount if row else 0)\n",
+        "    owed = 0\n    from_bond = min(owed, row.amount if row else 0)\n",
         (f"{REJECTIONS[0]}::test_a_validator_cannot_pay_itself_out_of_its_part_and_stop",),
     ),
     Mutant(
@@ -1824,8 +1824,8 @@ MUTANTS = (
         "tier-is-equality",
         "rejected shares are compared by equality, whatever the tier",
         "chain/state_machine/proof/rejections.py",
-        "if not tier_of(leg).is_same_share(claim.commitment, made):",
-        "if claim.commitment != made:",
+        "if not tier_of(leg).is_same_share(claim.commitment, right):",
+        "if claim.commitment != right:",
         (f"{_OTHER_TIER}::test_a_rejected_share_is_compared_as_the_tier_says",),
     ),
     Mutant(
@@ -2425,8 +2425,8 @@ MUTANTS = (
         "admit-by-asking",
         "who asks to join is in the cluster at once, so that rivals become parties",
         "chain/state_machine/registry/handlers.py",
-        "    PROVIDERS.put(ctx.store, asking)\n",
-        "    PROVIDERS.put(ctx.store, asking)\n    admit(ctx, asking)\n",
+        "    PROVIDERS.put(ctx.store, applicant)\n",
+        "    PROVIDERS.put(ctx.store, applicant)\n    admit(ctx, applicant)\n",
         ("tests/unit/chain/state_machine/proof/test_panels.py", _REGISTRY),
     ),
     Mutant(

@@ -1,7 +1,7 @@
-"""What every transaction must satisfy before its messages run: size, signer, fee, sequence, signature.
+"""The ante: checks of every transaction before its messages run (size, signer, fee, sequence, signature).
 
-All checks come before the first write, so that a transaction that fails here leaves no trace and costs nothing;
-one that passes pays its fee and uses up its sequence, whatever its messages do. The texts of refusals are those that
+All checks come before the first write, so that a transaction that fails here changes nothing and costs nothing. One
+that passes pays its fee and uses up its sequence, even if its messages fail later. The refusals have the texts that
 Cosmos clients look for.
 """
 
@@ -43,10 +43,10 @@ def apply_ante(
     check_signature: bool = True,
     simulate: bool = False,
 ) -> TxOrigin:
-    """Check a transaction, take its fee and advance its sequence; return who sent it.
+    """Check a transaction, take its fee and advance the sequence; return its sender.
 
-    ``check_signature`` is off where the same bytes were checked before (a recheck). A simulation has no fee, gas limit
-    or valid signature, and its sequence may be left at 0.
+    ``check_signature`` is False if the same bytes were checked before (a recheck). A simulation has no fee, gas limit
+    or valid signature, and its sequence may be 0.
     """
     gas = check_form(ctx, tx, simulate)
     signer = check_signer(tx)
@@ -55,7 +55,7 @@ def apply_ante(
     balance = BALANCES.get(ctx.store, account.address, ctx.block.denom) if fee else 0
     if balance < fee:
         reason = f"the account has less than {fee}{ctx.block.denom}: insufficient funds"
-        raise Refusal(INSUFFICIENT_FUNDS, "fee", reason, "add coins first")
+        raise Refusal(INSUFFICIENT_FUNDS, "fee", reason, "send coins to the account first")
     if check_signature and not simulate:
         verify_signature(ctx, tx, signer, account)
     if fee:
@@ -78,53 +78,55 @@ def apply_ante(
 def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
     """Check sizes, timeout and gas limit, and return the gas that the transaction needs."""
     if tx.size > TX_BYTES_MAX:
-        raise Refusal(TX_TOO_LARGE, "tx", f"has {tx.size} bytes", f"at most {TX_BYTES_MAX}")
+        raise Refusal(TX_TOO_LARGE, "tx", f"has {tx.size} bytes", f"send at most {TX_BYTES_MAX} bytes")
     if not 0 < len(tx.messages) <= MESSAGES_MAX:
         reason = f"has {len(tx.messages)} messages"
-        raise Refusal(INVALID_REQUEST, "body.messages", reason, f"send 1 to {MESSAGES_MAX}")
+        raise Refusal(INVALID_REQUEST, "body.messages", reason, f"send 1 to {MESSAGES_MAX} messages")
     if tx.memo and len(tx.memo.encode()) > MEMO_BYTES_MAX:
-        raise Refusal(MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes")
+        raise Refusal(MEMO_TOO_LARGE, "body.memo", "is too long", f"use at most {MEMO_BYTES_MAX} bytes")
     if tx.timeout_height and ctx.height > tx.timeout_height:
-        reason = f"height {ctx.height} is behind the timeout height {tx.timeout_height}"
-        raise Refusal(TX_TIMEOUT, "body.timeout_height", reason, "sign it again")
+        reason = f"the chain is at height {ctx.height}, after the timeout height {tx.timeout_height}"
+        raise Refusal(
+            TX_TIMEOUT, "body.timeout_height", reason, "sign the transaction again with a later timeout height"
+        )
     return gas_of(tx) if simulate else check_gas(tx)
 
 
 def check_signer(tx: Tx) -> SignerInfo:
-    """Check that exactly one signer stands for all messages, and return it with its address."""
+    """Return the signer; refuse a transaction whose messages do not all need this one signer."""
     if len(tx.signers) != 1:
-        raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "send exactly one")
+        raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "sign with exactly one key")
     signer = tx.signers[0]
     needed = signer_of(tx.messages[0])
     for message in tx.messages:
         if signer_of(message) != needed:
-            reason = "messages need different signers"
+            reason = "the messages need different signers"
             raise Refusal(UNAUTHORIZED, "signers", reason, "send them in separate transactions")
     if signer.address and signer.address != needed:
         reason = f"pubKey does not match signer address {needed}: unauthorized"
-        raise Refusal(UNAUTHORIZED, f"messages.{tx.messages[0].SIGNER}", reason, "sign with its key")
+        raise Refusal(UNAUTHORIZED, f"messages.{tx.messages[0].SIGNER}", reason, "sign with the key of this address")
     if tx.fee_payer not in ("", needed):
-        raise Refusal(UNAUTHORIZED, "fee.payer", "is not the signer", "leave it out")
+        raise Refusal(UNAUTHORIZED, "fee.payer", "is not the signer", "leave the field empty")
     return signer
 
 
 def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
-    """Check the fee against the larger of the chain's and the node's gas price, and return it."""
+    """Return the fee; refuse it if it does not pay the gas limit at the gas price of the chain and of this node."""
     denom = ctx.block.denom
     if tx.fee and (len(tx.fee) > 1 or tx.fee[0].denom != denom or tx.fee[0].amount < 0):
-        raise Refusal(INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom)
+        raise Refusal(INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay the fee in " + denom)
     fee = tx.fee[0].amount if tx.fee else 0
     consensus = ctx.block.params.of(LedgerParams).min_gas_price_millionths
     price = max(min_gas_price_millionths, consensus)
     required = ceil_div(tx.gas_limit * price, MILLION)
     if fee < required:
         reason = f"insufficient fees; got: {fee}{denom} required: {required}{denom}: insufficient fee"
-        raise Refusal(INSUFFICIENT_FEE, "fee.amount", reason, "pay more or ask for less gas")
+        raise Refusal(INSUFFICIENT_FEE, "fee.amount", reason, "pay a higher fee, or set a lower gas limit")
     return fee
 
 
 def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> Account:
-    """Check that the account exists, has this key, and is at this sequence."""
+    """Return the signer's account; refuse the transaction if the account is missing, or key or sequence differ."""
     address = signer_of(tx.messages[0])
     account = ACCOUNTS.get(ctx.store, address)
     if account is None:
@@ -132,12 +134,12 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
         raise Refusal(UNKNOWN_ADDRESS, "signers", reason, "send coins to it first")
     if not signer.pub_key and not account.pub_key:
         reason = "the account has never signed"
-        raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the key into the transaction")
+        raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the public key into the transaction")
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
         reason = "differs from the account's key"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "sign with the account's key")
     if not 0 <= signer.sequence < SEQUENCE_MAX:
-        raise Refusal(INVALID_SEQUENCE, "signers.sequence", "is out of range", "ask for the account's")
+        raise Refusal(INVALID_SEQUENCE, "signers.sequence", "is out of range", "use the account's current sequence")
     if signer.sequence != account.sequence and not simulate:
         reason = (
             f"account sequence mismatch, expected {account.sequence}, got {signer.sequence}: incorrect account sequence"
@@ -154,7 +156,7 @@ def verify_signature(ctx: Context, tx: Tx, signer: SignerInfo, account: Account)
             f"signature verification failed; please verify account number ({account.number}), sequence "
             f"({account.sequence}) and chain-id ({ctx.block.chain_id}): unauthorized"
         )
-        raise Refusal(UNAUTHORIZED, "signatures", reason, "sign again")
+        raise Refusal(UNAUTHORIZED, "signatures", reason, "sign the transaction again with these values")
 
 
 def note_tx(ctx: Context, account: Account, fee: int) -> None:

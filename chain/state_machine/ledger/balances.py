@@ -1,8 +1,8 @@
-"""The ledger: the only place that changes balances, bond accounts and the count of a pot, and it only moves coins.
+"""The ledger: the only module that changes balances, bond accounts and the counts of pots. It only moves coins.
 
-Beside the records, each pot has a count of its own that every move changes. A count below zero stops the block, and
-the counts must add up to the supply after every block: a second, independent count of every coin. Nobody has a key for
-the address of a pot: events show it, and plain transfers must not use it.
+Beside the records, each pot has its own count, which every move changes. A count below zero stops the block. After
+every block the counts must add up to the supply, so each coin is counted twice, independently. No one has a key for the
+address of a pot. Events show this address, and plain transfers must not use it.
 """
 
 from dataclasses import replace
@@ -38,11 +38,11 @@ from domain.vocabulary import POTS as ALL_POTS
 
 
 class LedgerBroken(Exception):
-    """A move that the rules exclude: a bug, which stops the block."""
+    """An error for a move that the rules forbid: a bug, which stops the block."""
 
 
 def ensure_account(store: Overlay, address: str) -> Account:
-    """Return the account of ``address``, which is made with the next number where there is none."""
+    """Return the account of ``address``; make one with the next number if there is none."""
     account = ACCOUNTS.get(store, address)
     if account is None:
         number = NEXT_ACCOUNT.get(store)
@@ -53,15 +53,15 @@ def ensure_account(store: Overlay, address: str) -> Account:
 
 
 def check_funds(ctx: Context, address: str, amount: int) -> None:
-    """Refuse where ``address`` has less than ``amount``; the text ends as Cosmos clients know it."""
+    """Refuse if ``address`` has less than ``amount``; the reason ends with the words that Cosmos clients expect."""
     denom = ctx.block.denom
     balance = BALANCES.get(ctx.store, address, denom)
     if balance < amount:
         raise Refusal(
             INSUFFICIENT_FUNDS,
             "amount",
-            f"the account has {_coins(balance, denom)}, and this takes {_coins(amount, denom)}: insufficient funds",
-            "send less, or add coins first",
+            f"the account has {_coins(balance, denom)}, but {_coins(amount, denom)} are needed: insufficient funds",
+            "use a smaller amount, or send coins to the account first",
         )
 
 
@@ -70,8 +70,9 @@ def _coins(amount: int, denom: str) -> str:
 
 
 def transfer(ctx: Context, sender: str, recipient: str, amount: int) -> None:
-    """Move coins between accounts. Both counts are the same pot, so nothing else changes."""
-    store, denom = ctx.store, ctx.block.denom
+    """Move coins between accounts; the counts of pots do not change, because both are in the pot of accounts."""
+    store = ctx.store
+    denom = ctx.block.denom
     ensure_account(store, recipient)
     _add(store, BALANCES, -amount, sender, denom)
     _add(store, BALANCES, amount, recipient, denom)
@@ -79,7 +80,7 @@ def transfer(ctx: Context, sender: str, recipient: str, amount: int) -> None:
 
 
 def apply_transfer(ctx: Context, transfer: Transfer) -> None:
-    """Move coins from one pot to another; nothing happens for an amount of 0."""
+    """Move coins from one pot to another; do nothing for an amount of 0."""
     amount = transfer.amount
     if amount == 0:
         return
@@ -101,8 +102,8 @@ def apply_transfer(ctx: Context, transfer: Transfer) -> None:
 
 
 def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
-    """Move a fee out of an account that has ``balance``, which is enough."""
-    # The counts of a mempool's overlay are never read.
+    """Take a fee from an account, whose ``balance`` must be at least the fee."""
+    # In the overlay of the mempool no one reads the counts.
     if ctx.is_check:
         BALANCES.set(ctx.store, balance - fee, address, ctx.block.denom)
     else:
@@ -110,7 +111,7 @@ def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
 
 
 def on_withdrawal(ctx: Context, entry: QueueEntry) -> None:
-    """Pay out what waited long enough of a bond account's withdrawals."""
+    """Pay out the withdrawals of a bond account whose waiting time is over."""
     owner = entry.text(0)
     account = get_bond_account(ctx.store, owner)
     ready = sum(w.amount for w in account.withdrawals if w.release_at <= ctx.clock)
@@ -123,13 +124,13 @@ def on_withdrawal(ctx: Context, entry: QueueEntry) -> None:
 
 
 def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
-    """Count coins of the genesis in their pot and in the supply."""
+    """Add coins of the genesis to the counts of their pot and of the supply."""
     _add(store, POTS, amount, pot.name)
     _add(store, SUPPLY, amount)
 
 
 def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
-    """Change the record of ``owner`` in ``pot``. Those of other components are changed by who makes the move."""
+    """Change the record of ``owner`` in ``pot``, if it is of the ledger; otherwise the caller changes the record."""
     store = ctx.store
     if pot is ACCOUNTS_POT:
         if amount > 0:
@@ -146,7 +147,7 @@ def _add(store: Overlay, numbers: Numbers, amount: int, *parts: str) -> None:
     key = numbers.key(*parts)
     value = (store.record(int, key) or 0) + amount
     if value < 0:
-        raise LedgerBroken(f"the {numbers.name} of {parts} went to {value}")
+        raise LedgerBroken(f"the {numbers.name} of {parts} would become {value}")
     store.put(key, value)
 
 
@@ -157,9 +158,9 @@ def _note_coins(ctx: Context, sender: str, recipient: str, amount: int) -> None:
     ctx.note("transfer", ("recipient", recipient), ("sender", sender), ("amount", coins))
 
 
-_TAKEN = frozenset(pot.address for pot in ALL_POTS.values() if pot.address)
+_POT_ADDRESSES = frozenset(pot.address for pot in ALL_POTS.values() if pot.address)
 
 
 def is_module(address: str) -> bool:
-    """Tell whether plain transfers to ``address`` are refused."""
-    return address in _TAKEN
+    """Return whether ``address`` is the address of a pot, to which plain transfers are refused."""
+    return address in _POT_ADDRESSES

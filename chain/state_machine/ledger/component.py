@@ -1,4 +1,4 @@
-"""The ledger: accounts, coins, bonds and escrows, and what every transaction pays."""
+"""The ledger component: accounts, coins, bonds and escrows, and the fee of every transaction."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.ledger import gas

@@ -1,4 +1,4 @@
-"""The ledger's part of the first state: all counts, and accounts with their coins."""
+"""The ledger's part of the first state: the counts of all pots, and the accounts with their coins."""
 
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.ledger.balances import ensure_account, is_module, mint_genesis
@@ -13,25 +13,25 @@ from domain.vocabulary import POTS as ALL_POTS
 
 
 def write_ledger(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate, ...]:
-    """Write all counts and the accounts with their coins; Refusal if the genesis has too many."""
+    """Write all counts and the accounts with their coins; refuse a genesis with too many coins or a pot's address."""
     NEXT_ACCOUNT.set(overlay, 0)
     SUPPLY.set(overlay, 0)
     for name in ALL_POTS:
         POTS.set(overlay, 0, name)
     for account in genesis.accounts:
-        check_genesis(not is_module(account.address), "accounts", f"{account.address} is a module's")
+        check_genesis(not is_module(account.address), "accounts", f"{account.address} is reserved for a module")
         for coin in account.coins:
             known = coin.denom == genesis.denom
-            check_genesis(known, "accounts.coins", f"{coin.denom} is not {genesis.denom}")
+            check_genesis(known, "accounts.coins", f"{coin.denom} must be {genesis.denom}")
             _add_coins(overlay, account.address, genesis.denom, coin.amount)
     return ()
 
 
 def mint(overlay: Overlay, pot: Pot, amount: int) -> None:
-    """Count new coins; all together stay an amount of money, so that no balance can exceed it."""
+    """Add new coins to the counts; refuse a supply above ``MONEY_MAX``, so that no balance can exceed it."""
     mint_genesis(overlay, pot, amount)
     supply = SUPPLY.get(overlay)
-    check_genesis(supply <= MONEY_MAX, "genesis", f"has more than {MONEY_MAX} coins")
+    check_genesis(supply <= MONEY_MAX, "genesis", f"has more than {MONEY_MAX} coins in all")
 
 
 def _add_coins(overlay: Overlay, address: str, denom: str, amount: int) -> None:

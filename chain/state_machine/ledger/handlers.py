@@ -1,4 +1,4 @@
-"""Handlers of the ledger: sending coins, and asking for a bond back."""
+"""Handlers of the ledger: sending coins, and withdrawing free bond coins."""
 
 from dataclasses import replace
 
@@ -20,19 +20,19 @@ from domain.limits import WITHDRAWALS_MAX
 
 
 def check_send_fields(message: MsgSend) -> None:
-    """A positive amount, and a recipient that has a key."""
+    """Check that the amount is positive and the recipient is not a pot."""
     if not message.amount[0].amount:
         raise Refusal(INVALID_COINS, "amount", "is not a positive amount", "send at least 1")
     if is_module(message.to_address):
-        reason = "is a module's and takes no plain transfers"
-        raise Refusal(UNAUTHORIZED, "to_address", reason, "send to a person")
+        reason = "is a module's address, which cannot receive plain transfers"
+        raise Refusal(UNAUTHORIZED, "to_address", reason, "send to the address of a key")
 
 
 def check_send(ctx: Context, message: MsgSend) -> int:
-    """The chain's own coins, and enough of them; returns the amount."""
+    """Return the amount; refuse another coin than the chain's, and an amount above the sender's balance."""
     coin = message.amount[0]
     if coin.denom != ctx.block.denom:
-        reason = f"{coin.denom} is not a coin of this chain"
+        reason = f"{coin.denom} is not the coin of this chain"
         raise Refusal(INVALID_COINS, "amount.denom", reason, f"send {ctx.block.denom}")
     balances.check_funds(ctx, message.from_address, coin.amount)
     return coin.amount
@@ -43,23 +43,23 @@ def apply_send(ctx: Context, message: MsgSend, amount: int) -> None:
     balances.transfer(ctx, message.from_address, message.to_address, amount)
 
 
-# --- MsgWithdrawBond: ask for free bond coins back; they arrive after ``bond_wait`` --------------
+# --- MsgWithdrawBond: withdraw free bond coins; they arrive after ``bond_wait`` ------------------
 
 
 def check_withdraw_bond(ctx: Context, message: MsgWithdrawBond) -> BondAccount:
-    """That much is free, and not too many withdrawals wait; returns the bond account."""
+    """Return the bond account; refuse more than is free in it, and too many waiting withdrawals."""
     account = get_bond_account(ctx.store, message.owner)
     if account.free < message.amount:
         reason = f"only {in_assay(account.free)} of the bond is free"
-        raise Refusal(INSUFFICIENT_BOND, "amount", reason, "wait until bonds have returned")
+        raise Refusal(INSUFFICIENT_BOND, "amount", reason, "withdraw less, or wait until locked bonds are returned")
     if len(account.withdrawals) >= WITHDRAWALS_MAX:
-        reason = f"{WITHDRAWALS_MAX} withdrawals wait already"
-        raise Refusal(LIMIT_REACHED, "owner", reason, "wait for the first")
+        reason = f"already has {WITHDRAWALS_MAX} withdrawals that are not paid out yet"
+        raise Refusal(LIMIT_REACHED, "owner", reason, "wait until the first is paid out")
     return account
 
 
 def apply_withdraw_bond(ctx: Context, message: MsgWithdrawBond, account: BondAccount) -> None:
-    """Set the coins aside until their release."""
+    """Set the coins aside until they are paid out."""
     release_at = ctx.clock + ctx.block.params.of(LedgerParams).bond_wait
     withdrawals = (*account.withdrawals, Withdrawal(message.amount, release_at))
     changed = replace(account, free=account.free - message.amount, withdrawals=withdrawals)

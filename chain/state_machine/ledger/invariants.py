@@ -1,4 +1,4 @@
-"""What must hold of coins and bonds."""
+"""Invariants of coins and bonds."""
 
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Invariants, ensure
@@ -20,13 +20,13 @@ def check_conservation(store: Overlay) -> None:
     """Check that the counts of all pots add up to the supply."""
     counts = {name: POTS.get(store, name) for name in ALL_POTS}
     supply = SUPPLY.get(store)
-    ensure(all(count >= 0 for count in counts.values()), "a pot has less than nothing")
+    ensure(all(count >= 0 for count in counts.values()), "a pot has a negative count")
     total = sum(counts.values())
     ensure(total == supply, f"pots hold {total}, but the supply is {supply}")
 
 
 def check_pots(store: Overlay, _: Running) -> None:
-    """Each pot's count is the sum of its records: the second count of every coin."""
+    """Check that each pot's count is the sum of its records, which counts every coin a second time."""
     ensure_pot(store, ACCOUNTS_POT, sum(amount for _, amount in BALANCES.scan(store)))
     ensure_pot(
         store,
@@ -38,17 +38,17 @@ def check_pots(store: Overlay, _: Running) -> None:
     )
     ensure_pot(store, ESCROWS_POT, sum(tally.held for tally in TALLIES.scan(store)))
     supply = SUPPLY.get(store)
-    ensure(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
+    ensure(0 < supply <= MONEY_MAX, f"the supply {supply} is not between 1 and {MONEY_MAX}")
 
 
 def ensure_pot(store: Overlay, pot: Pot, total: int) -> None:
-    """Raise InvariantBroken unless the count of a pot is the sum of the records of the component that keeps it."""
+    """Raise InvariantBroken unless the count of ``pot`` is ``total``, the sum of its records."""
     count = POTS.get(store, pot.name)
     ensure(total == count, f"{pot.name} hold {total}, but {count} were counted")
 
 
 def check_bond_accounts(store: Overlay, _: Running) -> None:
-    """No bond account is below zero."""
+    """Check that no amount in a bond account is below zero."""
     for account in BOND_ACCOUNTS.scan(store):
         amounts = (account.free, *(withdrawal.amount for withdrawal in account.withdrawals))
         ensure(min(amounts) >= 0, f"the bond account of {account.owner} is below zero")

@@ -1,4 +1,7 @@
-"""Moves in and out of an order's escrow: records, the ledger, the order's tally, the list of payments, the event."""
+"""Moves into and out of an order's escrow.
+
+Each move changes the records, the ledger and the order's tally; a payment is also listed and emits an event.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +21,7 @@ NO_ROUND = -1
 
 
 def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
-    """Move a deposit or a bond into the order's escrow."""
+    """Move a deposit or a bond into the order's escrow, and count it in the tally."""
     held = TALLIES.must(ctx.store, order_id).held
     TALLIES.update(ctx.store, order_id, held=held + transfer.amount)
     balances.apply_transfer(ctx, transfer)
@@ -31,18 +34,19 @@ def apply_payments(
     round: int = NO_ROUND,
     row: BondRow | None = None,
 ) -> int:
-    """Pay out of the order's escrow and return the sum; amounts of 0 are left out.
+    """Make payments from the order's escrow and return their sum; skip amounts of 0.
 
-    The records that the coins come from (rows of depositors, or the bond ``row``) are changed by the caller.
+    The caller changes the records that the coins come from: rows of depositors, or the bond ``row``.
     """
     tally = TALLIES.must(ctx.store, order_id)
-    paid, number = 0, tally.payments
+    paid = 0
+    number = tally.payments
     for transfer in transfers:
         if transfer.amount == 0:
             continue
         balances.apply_transfer(ctx, transfer)
         target = transfer.move.target
-        # A bond account is its owner's.
+        # The receiver of a move into a bond account is the owner of the account.
         to = transfer.target if target is BONDS_POT else target.address or transfer.target
         payment = Payment(to=to, kind=transfer.move.name, amount=transfer.amount, round=round)
         PAYMENTS.put_at(ctx.store, payment, order_id, number)
@@ -61,33 +65,34 @@ def apply_payments(
         number += 1
         paid += transfer.amount
     if tally.held < paid:
-        raise balances.LedgerBroken(f"order {order_id.hex()} paid more than it held")
+        raise balances.LedgerBroken(f"order {order_id.hex()} would pay {paid}, but its escrow has {tally.held}")
     TALLIES.update(ctx.store, order_id, held=tally.held - paid, payments=number)
     return paid
 
 
 def pay_from_deposits(ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND) -> int:
-    """Pay out of what depositors locked, first in, first out, and return the sum.
+    """Make payments from the deposits, first in, first out, and return their sum.
 
-    What is withheld is left, but by the moves that use it up.
+    Only moves that use the withheld part (``Uses.WITHHELD``) may take from it.
     """
     moves = list(transfers)
     if not all(transfer.move.from_deposit for transfer in moves):
-        raise balances.LedgerBroken("only some moves use up a deposit")
-    of_part = sum(transfer.amount for transfer in moves if transfer.move.uses is Uses.WITHHELD)
-    escrow = withhold(ESCROWS.must(ctx.store, order_id), -of_part)
+        raise balances.LedgerBroken("a move that does not use deposits cannot be paid from them")
+    from_withheld = sum(transfer.amount for transfer in moves if transfer.move.uses is Uses.WITHHELD)
+    escrow = withhold(ESCROWS.must(ctx.store, order_id), -from_withheld)
     used = use(escrow, sum(transfer.amount for transfer in moves))
+    # Withholding 0 checks that the deposits still cover the withheld part.
     ESCROWS.put(ctx.store, withhold(used, 0))
     return apply_payments(ctx, order_id, moves, round)
 
 
 def withhold_part(ctx: Context, order_id: bytes, amount: int) -> None:
-    """Keep the validator's part of a round that was verified, until the order settles; below 0 it is given back."""
+    """Withhold the validator's part of a verified round until the order settles; a negative amount releases some."""
     ESCROWS.put(ctx.store, withhold(ESCROWS.must(ctx.store, order_id), amount))
 
 
 def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
-    """Pay what was withheld to the validator: its order settles."""
+    """Pay the withheld part to the validator whose order settles."""
     part = get_withheld(ctx, order_id)
     pay_from_deposits(
         ctx,
@@ -97,12 +102,12 @@ def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
 
 
 def get_withheld(ctx: Context, order_id: bytes) -> int:
-    """Return what an order withholds from its validator now."""
+    """Return the amount (uassay) that an order withholds from its validator now."""
     return ESCROWS.must(ctx.store, order_id).withheld
 
 
 def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
-    """Move a bond from its owner's bond account into the order's escrow, as a row of its own."""
+    """Move a bond from its owner's bond account into the order's escrow, as a separate row."""
     if row.amount == 0:
         return
     move = JOB_BOND if row.kind is BondKind.JOB else SHARE_BOND
@@ -115,28 +120,28 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
 
 
 def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:
-    """Pay ``transfers`` out of a bond; what they leave stays locked in its row."""
+    """Pay ``transfers`` from a bond; the rest of the bond stays locked in its row."""
     moves = list(transfers)
-    left = row.amount - sum(transfer.amount for transfer in moves)
-    if left < 0:
-        raise balances.LedgerBroken(f"a bond of {row.amount} cannot pay {row.amount - left}")
+    rest = row.amount - sum(transfer.amount for transfer in moves)
+    if rest < 0:
+        raise balances.LedgerBroken(f"a bond of {row.amount} cannot pay {row.amount - rest}")
     remove_bond(ctx, order_id, row)
-    if left:
-        _put_bond(ctx, order_id, replace(row, amount=left))
+    if rest:
+        _put_bond(ctx, order_id, replace(row, amount=rest))
     pay_from_bond(ctx, order_id, row, moves)
 
 
 def pay_from_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:
-    """Pay out of a bond, whose row is changed by the caller."""
+    """Pay ``transfers`` from a bond; the caller changes the row of the bond."""
     moves = list(transfers)
     if any(transfer.move.uses is not Uses.BOND for transfer in moves):
-        raise balances.LedgerBroken("only some moves use up a bond")
+        raise balances.LedgerBroken("a move that does not use bonds cannot be paid from one")
     round = row.round if row.kind is BondKind.SHARE else NO_ROUND
     apply_payments(ctx, order_id, moves, round, row)
 
 
 def remove_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
-    """Remove a bond's row; its coins are moved by the caller."""
+    """Remove a bond's row; the caller moves the coins."""
     BOND_ROWS.delete(ctx.store, *_row_key(order_id, row))
     if row.kind is BondKind.SHARE:
         BONDED_SHARES.delete(ctx.store, row.owner, *row.share(order_id))
@@ -149,12 +154,12 @@ def _put_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
 
 
 def get_job_bond(ctx: Context, order_id: bytes, leg: int) -> BondRow | None:
-    """Return the row of a leg's job bond, while any of it is locked."""
+    """Return the row of a leg's job bond; None if no part of it is locked."""
     return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.JOB), 0, 0, 0)
 
 
 def get_share_bond(ctx: Context, key: ShareKey) -> BondRow | None:
-    """Return the row of a share's bond, while it is locked."""
+    """Return the row of a share's bond; None if it is not locked."""
     order_id, leg, *share = key
     return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.SHARE), *share)
 

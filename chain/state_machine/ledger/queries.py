@@ -23,18 +23,18 @@ def get_account(reader: Reader, address: str) -> Account | None:
 
 
 def get_balance(reader: Reader, address: str, denom: str) -> int:
-    """Return a balance; 0 for what is not known."""
+    """Return a balance; 0 for an unknown address or denomination."""
     return BALANCES.get(Overlay(reader), address, denom)
 
 
 def get_balances(reader: Reader, address: str) -> tuple[Coin, ...]:
     """Return all balances above 0 of an address, by denomination."""
-    found = BALANCES.scan(Overlay(reader), address)
-    return tuple(Coin(denom.decode(), amount) for (_, denom), amount in found if amount)
+    balances = BALANCES.scan(Overlay(reader), address)
+    return tuple(Coin(denom.decode(), amount) for (_, denom), amount in balances if amount)
 
 
 def get_supply(reader: Reader) -> Coin:
-    """Return all coins that there are, those that were burnt included."""
+    """Return the supply: all coins that exist, including burnt ones."""
     store = Overlay(reader)
     return Coin(HEAD.must(store).denom, SUPPLY.get(store))
 

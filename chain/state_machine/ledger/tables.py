@@ -1,4 +1,4 @@
-"""What the ledger keeps: accounts and their coins, bonds, escrows with their payments, and a count of each pot."""
+"""Tables of the ledger: accounts and their coins, bonds, escrows with their payments, and a count of each pot."""
 
 from dataclasses import dataclass
 
@@ -10,49 +10,50 @@ from domain.ledger.records import Account, BondAccount, BondRow, Escrow, Payment
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """An order's own count of money and of what its end waits for, beside the records that it checks."""
+    """Counts of an order's money, which check the other records, and counters that delay its end."""
 
     order_id: bytes
     # Coins in its escrow, counted by every move in and out.
     held: int = 0
-    # Payments listed.
+    # Number of listed payments.
     payments: int = 0
-    # Verified rounds of the current leg without a panel.
+    # Number of verified rounds without a panel in the current leg.
     unaudited: int = 0
-    # What rejected shares that were right took of what is withheld in the current leg (uassay).
+    # Amount (uassay) of the withheld part in the current leg that was paid for rejected shares that were right.
     righted: int = 0
-    # CloseReason that is decided and waits for the return of bonds, else 0.
+    # CloseReason that is decided while bonds still have to be returned, else 0.
     ending: int = 0
-    # What is left of the least fee that ordering cost the consumer, and what it paid for rounds of the current
-    # leg that was made good to it (uassay).
+    # Rest of the least fee that ordering cost the consumer, after compensation (uassay).
     fee: int = 0
+    # Compensation that the consumer got for its payments for rounds of the current leg (uassay).
     made_good: int = 0
-    # Panels that wait for audit room, and since when some do (chain clock).
+    # Number of panels that wait for audit room.
     waiting: int = 0
+    # Time of the chain clock since which at least one panel has been waiting.
     waits_since: int = 0
 
 
 NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)
 SUPPLY = Numbers(0x05, "supply", remembered=True)
-# Coins of a pot.
+# Key: name of a pot; value: number of coins in it.
 POTS = Numbers(0x06, "count of a pot", remembered=True)
 ACCOUNTS = Table(0x10, "account", Account, lambda r: (r.address,), remembered=True)
-# Address, denomination.
+# Key: address, denomination.
 BALANCES = Numbers(0x11, "balance", remembered=True)
 BOND_ACCOUNTS = Table(0x12, "bond account", BondAccount, lambda r: (r.owner,))
-# Shares whose bond is locked: provider, order, leg, round, slot, issue.
+# Shares whose bond is locked. Key: provider, order, leg, round, slot, issue.
 BONDED_SHARES = KeySet(0x1E, "bonded share")
 TALLIES = Table(0x2E, "tally", Tally, lambda r: (r.order_id,))
 ESCROWS = Table(0x40, "escrow", Escrow, lambda r: (r.order_id,))
-# Order, leg, kind, round, slot, issue.
+# Key: order, leg, kind, round, slot, issue.
 BOND_ROWS = Table(0x41, "bond", BondRow)
-# Order, number.
+# Key: order, number.
 PAYMENTS = Table(0x42, "payment", Payment)
 
-# Owner.
+# Parts of an entry: owner.
 WITHDRAWAL_DUE = Due("withdrawal", 21, lane=2)
 
 
 def get_bond_account(store: Overlay, owner: str) -> BondAccount:
-    """Return a bond account; whoever never deposited has an empty one."""
+    """Return a bond account; an empty one for an owner that never deposited."""
     return BOND_ACCOUNTS.get(store, owner) or BondAccount(owner, 0, ())

@@ -1,1 +1,1 @@
-"""Legs: the parts of orders that bids serve, from the match to the end."""
+"""Legs: the parts of orders that bids serve, from their match to their end."""

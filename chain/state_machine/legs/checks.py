@@ -1,4 +1,4 @@
-"""Refusals of messages about legs: which leg, whose, in which state, before which deadline."""
+"""Checks of messages about legs: the leg's number, validator, state and deadlines."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LEGS
@@ -11,18 +11,24 @@ from domain.market.records import Order
 
 
 def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, state: LegState) -> tuple[Order, Leg]:
-    """Return an order and its current leg, which must be the validator's, in ``state``, before its deadlines."""
+    """Return an order and its current leg.
+
+    Refuse if ``number`` is not the current leg, another validator serves it, it is not in ``state``, or one of its
+    deadlines has passed.
+    """
     order = ORDERS.need(ctx.store, order_id)
     if number != order.legs or number == 0:
-        reason = f"the current leg is {order.legs}"
-        raise Refusal(WRONG_STATE, "leg", reason, "read the order again")
+        reason = f"the current leg is {order.legs}" if order.legs else "the order has no leg yet"
+        raise Refusal(WRONG_STATE, "leg", reason, "read the order again and use its current leg")
     leg = LEGS.must(ctx.store, order_id, number)
     if leg.validator != validator:
         reason = "another validator serves this leg"
-        raise Refusal(NOT_YOURS, "validator", reason, "name an order that you won")
-    if leg.state is not state or is_ending(ctx, order):
-        reason = f"the leg is {leg.state.name.lower()}"
-        raise Refusal(WRONG_STATE, "order_id", reason, f"it must be {state.name.lower()}")
+        raise Refusal(NOT_YOURS, "validator", reason, "use an order that you won")
+    if leg.state is not state:
+        reason = f"its leg is {leg.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "order_id", reason, f"the message is only for a {state.name.lower()} leg")
+    if is_ending(ctx, order):
+        raise Refusal(WRONG_STATE, "order_id", "the order is ending", "no further action is possible")
     matched = state is LegState.MATCHED
     check_before(
         ctx,
@@ -34,13 +40,13 @@ def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, sta
 
 
 def check_open_round(leg: Leg, round: int) -> None:
-    """Refuse a round that is not the open one of the leg."""
+    """Refuse a round that is not the open round of the leg."""
     if round != leg.round or round >= leg.end_round:
         last = leg.end_round - 1
         reason = f"the open round is {leg.round}, and the leg serves rounds {leg.first_round} to {last}"
-        raise Refusal(WRONG_STATE, "round", reason, "read the order again")
+        raise Refusal(WRONG_STATE, "round", reason, "read the order again and use its open round")
 
 
 def is_far_ahead(order: Order, leg: Leg) -> bool:
-    """Tell whether as many rounds of a leg are closed and not verified as may be: then no other one closes."""
+    """Return whether ``rounds_ahead`` rounds of a leg are closed but not verified, so that no other may close yet."""
     return leg.round - leg.next_round >= order.params.rounds_ahead

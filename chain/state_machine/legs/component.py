@@ -1,4 +1,4 @@
-"""Legs: the parts of orders that bids serve, from the match to the end."""
+"""The component of legs: the parts of orders that bids serve, from their match to their end."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.legs.ends import (
@@ -21,7 +21,7 @@ from chain.state_machine.legs.tables import (
     PROGRESS_DUE,
     SLOT_OPENINGS,
 )
-from chain.state_machine.market.hooks import MATCHED, OVERDUE, STOOD_STILL, WEIGH_OVERDUE
+from chain.state_machine.market.hooks import MATCHED, OVERDUE, PAUSE_ENDED, WEIGH_OVERDUE
 from chain.state_machine.market.orders import weigh_end
 from chain.state_machine.queue import Effect
 
@@ -37,7 +37,7 @@ COMPONENT = Component(
         MATCHED.to(open_whole),
         OVERDUE.to(on_overdue),
         WEIGH_OVERDUE.to(weigh_overdue),
-        STOOD_STILL.to(move_deadlines),
+        PAUSE_ENDED.to(move_deadlines),
     ),
     answers=ANSWERS,
     invariants=INVARIANTS,

@@ -1,4 +1,4 @@
-"""How legs end: served, declined, not accepted, without progress, stopped, void or out of time (protocol 3)."""
+"""Ends of legs: served, declined, not accepted, without progress, stopped, void or out of time (protocol section 3)."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import pay_from_deposits, pay_part
@@ -9,7 +9,7 @@ from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, 
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
 from chain.state_machine.market.book import close_bid, release
-from chain.state_machine.market.holds import stands_still
+from chain.state_machine.market.holds import is_paused
 from chain.state_machine.market.orders import end_order, exclude, open_order
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.queue import QueueEntry, cancel
@@ -33,11 +33,11 @@ BLAMES_JOB = frozenset(
         LegEnd.DECLINED_NOT_FINITE,
     }
 )
-"""Reasons to decline that lay it at the consumer's door, which nobody can prove."""
+"""Reasons to decline that blame the consumer; none of them can be proved."""
 
 
 def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
-    """End a leg and release its capacity; one that has ended stays as it is."""
+    """End a leg and release its capacity; a leg that has already ended does not change."""
     if not leg.is_live:
         return leg
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
@@ -50,7 +50,7 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
 
 
 def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
-    """End a leg whose rounds are all verified, and the order with it: the validator gets what was withheld."""
+    """End a leg whose rounds are all verified, and its order; pay the withheld part to the validator."""
     end = int(LegEnd.STOPPED_BY_JOB) if reason is CloseReason.STOPPED_BY_JOB else 0
     settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
     VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
@@ -61,19 +61,20 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
 
 
 def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
-    """End an order with the leg that failed: what was withheld is the deposit's again."""
+    """End an order with its failed leg; return the withheld part to the deposit."""
     lose_part(ctx, order, leg)
     end_order(ctx, order, reason)
 
 
 def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
-    """Open an order again after a failed leg that verified nothing, or end it.
+    """Open an order again after a failed leg without verified rounds, or end the order.
 
-    A declined or unaccepted match did not start the work, and always opens again while there is time.
+    A match that was declined or not accepted did not start the work. So its order opens again, unless the deadline has
+    passed or the order has had ``max_attempts`` failures.
     """
     started = order.state is not OrderState.MATCHED
-    nobodys = leg.end_reason == LegEnd.UNDECIDED
-    failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
+    undecided = leg.end_reason == LegEnd.UNDECIDED
+    failed = CloseReason.UNVERIFIED if undecided else CloseReason.FAILED
     if order.failures >= order.params.max_attempts and leg.verified == 0:
         end_with_leg(ctx, order, leg, CloseReason.UNSERVED)
     elif started and (leg.verified or not order.rematch):
@@ -83,15 +84,16 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     elif clear_leg(ctx, order, leg):
         open_order(ctx, order)
     else:
-        # What is scheduled comes back here.
+        # Some bonds are left. The component of proof schedules the next step, which calls this function again.
         ROUND_LEFT(ctx, order)
 
 
 def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a match that the validator declined: it is excluded from the order.
+    """End a match that the validator declined, and exclude the validator from the order.
 
-    By choice it costs a fee, and its bid stays unless it says that it has no capacity. Where it blames the job, nobody
-    can tell who is right: so both sides lose the same and nobody gains, and a number of these ends the order.
+    If the reason blames the job, no one can prove who is right. So both sides lose the same amount, no one gains, and
+    it counts as a failure of the order. For any other reason the validator pays a fee. Its bid stays, unless the reason
+    is that it has no capacity.
     """
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = exclude(ctx, order, leg.validator)
@@ -120,7 +122,7 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
 
 
 def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
-    """End a match that was not accepted in time: the whole job bond is cut."""
+    """End a match that was not accepted in time, and cut the whole job bond."""
     reason = LegEnd.NOT_ACCEPTED
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
@@ -131,7 +133,7 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a running leg: the job bond pays for what was not done; closed rounds run through their windows."""
+    """End a running leg, and cut the job bond for the rounds that are not closed; audits of closed rounds go on."""
     ROUND_DROPPED(ctx, leg.open_round)
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
@@ -142,9 +144,10 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
 
 
 def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a leg of which a round is void; what had failed already keeps its reason.
+    """End a leg with a void round; a leg that has already ended keeps its reason.
 
-    Where a provider alone was wrong, or nobody can tell, its validator stays welcome.
+    The validator is only excluded from the order if it made the round wrong. It stays eligible if only a provider was
+    wrong, or if no one can tell who was.
     """
     if leg.is_live:
         if leg.state is LegState.RUNNING:
@@ -162,8 +165,8 @@ def on_accept(ctx: Context, entry: QueueEntry) -> None:
     """End a match that was not accepted in time."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
-    if stands_still(ctx, order.id):
-        return  # the release moves the deadline
+    if is_paused(ctx, order.id):
+        return  # the end of the pause moves the deadline
     if leg.state is LegState.MATCHED and ctx.clock >= leg.accept_deadline:
         miss_accept(ctx, order, leg)
 
@@ -172,19 +175,19 @@ def on_progress(ctx: Context, entry: QueueEntry) -> None:
     """End a running leg that made no progress."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     leg = LEGS.must(ctx.store, order.id, entry.number(1))
-    if leg.state is not LegState.RUNNING or stands_still(ctx, order.id):
+    if leg.state is not LegState.RUNNING or is_paused(ctx, order.id):
         return
     if ctx.clock < leg.progress_deadline:
         return
     if is_far_ahead(order, leg):
-        # No round may close before one is verified: the deadline stands still.
+        # No round may close before another one is verified, so the leg cannot make progress now.
         restart_progress(ctx, order, leg)
     else:
         fail_leg(ctx, order, leg, LegEnd.NO_PROGRESS)
 
 
 def weigh_progress(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of a failure: what stands in the open round."""
+    """Return the gas of failing a leg, which depends on the shares of its open round."""
     return weigh_failure(ctx, LEGS.must(ctx.store, entry.parts[0], entry.number(1)))
 
 
@@ -198,12 +201,12 @@ def on_overdue(ctx: Context, order: Order) -> None:
 
 
 def weigh_overdue(ctx: Context, order: Order) -> int:
-    """Return the gas of failing a running leg: what stands in its open round."""
+    """Return the gas of failing an order's leg, which depends on the shares of its open round."""
     return weigh_failure(ctx, LEGS.must(ctx.store, order.id, order.legs))
 
 
 def weigh_failure(ctx: Context, leg: Leg) -> int:
-    """Return the gas of failing a leg: what stands in its open round, if it runs."""
+    """Return the gas of dropping the open round of a leg; 0 if the leg does not run."""
     return sum(WEIGH_ROUND(ctx, leg.open_round)) if leg.state is LegState.RUNNING else 0
 
 

@@ -1,4 +1,4 @@
-"""What a round costs its consumer, and what of it is for its auditors (protocol sections 5.5 and 7)."""
+"""Costs of a round for the consumer, and the audit fee in them (protocol sections 5.5 and 7)."""
 
 from domain.amount import price_floor
 from domain.legs.records import Leg
@@ -9,25 +9,26 @@ from pol.rules.tiers.table import tier_of
 
 
 def compute_round_cost(order: Order, leg: Leg) -> int:
-    """Return what a verified round costs the consumer: its work, and what the audit fee is beyond its part of that.
+    """Return the cost (uassay) of a verified round with a panel: the price of its work and the rest of the audit fee.
 
-    A round without a panel costs its work alone (:func:`compute_work_cost`).
+    ``audit_bps`` of the price of the work already pay a part of the audit fee. A round without a panel costs only its
+    work (:func:`compute_work_cost`).
     """
-    work, price = round_work(served_terms(order.terms, leg)), leg.price
-    part = audit_fee(work, price, order.params.audit_bps) if order.params.auditors else 0
-    return price_floor(work, price) - part + compute_audit_fee(order, leg)
+    work = round_work(served_terms(order.terms, leg))
+    part = audit_fee(work, leg.price, order.params.audit_bps) if order.params.auditors else 0
+    return price_floor(work, leg.price) - part + compute_audit_fee(order, leg)
 
 
 def compute_work_cost(order: Order, leg: Leg) -> int:
-    """Return what the work of a round costs."""
+    """Return the price (uassay) of the work of a round."""
     return price_floor(round_work(served_terms(order.terms, leg)), leg.price)
 
 
 def compute_audit_fee(order: Order, leg: Leg, work: int | None = None) -> int:
-    """Return the audit fee of a round with a panel, as its tier has it; none without auditors.
+    """Return the audit fee (uassay) of a round with a panel, by its tier; 0 for an order without auditors.
 
-    What it is beyond its part of the work is locked beside that. Of a round in which the job stopped ``work`` is what
-    was done.
+    The part of the fee that the price of the work does not pay is locked separately. For a round in which the job
+    stopped, ``work`` is the work (FLOPs) that was done.
     """
     if not order.params.auditors:
         return 0

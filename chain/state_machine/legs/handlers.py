@@ -1,4 +1,4 @@
-"""Handlers of legs: what a validator does about an order that it won."""
+"""Handlers of legs: a validator accepts, declines or stops an order that it won."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
@@ -16,17 +16,17 @@ from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order, OrderState
 
-# --- MsgAcceptOrder: accept a matched order; from here the validator answers for payload and data
+# --- MsgAcceptOrder: accept a matched order; from now on the validator is liable for payload and data
 
 
 def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Leg]:
-    """The signer is matched, in time."""
+    """Return the order and the leg; refuse if the signer is not matched to the order or is too late."""
     return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
 
 
-def apply_accept_order(ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Leg]) -> None:
-    """Start the leg: the first round is open, and progress is due."""
-    order, leg = found
+def apply_accept_order(ctx: Context, message: MsgAcceptOrder, assigned: tuple[Order, Leg]) -> None:
+    """Start the leg: open its first round, and set its progress deadline."""
+    order, leg = assigned
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
     restart_progress(ctx, order, leg, state=LegState.RUNNING)
@@ -44,22 +44,22 @@ DECLINE_REASONS = (
 
 
 def check_decline_order_fields(message: MsgDeclineOrder) -> None:
-    """A reason that a validator may give."""
+    """Check that the reason is one that a validator may use."""
     if message.reason not in DECLINE_REASONS:
         known = [int(reason) for reason in DECLINE_REASONS]
-        raise Refusal(BAD_FIELD, "reason", f"{message.reason} is none", f"one of {known}")
+        raise Refusal(BAD_FIELD, "reason", f"{message.reason} is not a reason to decline", f"use one of {known}")
 
 
 def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
-    """The signer is matched, in time, and no hold keeps the match."""
-    found = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    """Return the order and the leg; refuse if the signer is not matched or too late, or the order is held."""
+    assigned = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
     check_not_held(ctx, message.order_id)
-    return found
+    return assigned
 
 
-def apply_decline_order(ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Leg]) -> None:
+def apply_decline_order(ctx: Context, message: MsgDeclineOrder, assigned: tuple[Order, Leg]) -> None:
     """End the match; the order opens again without this validator."""
-    order, leg = found
+    order, leg = assigned
     decline_leg(ctx, order, leg, LegEnd(message.reason))
 
 
@@ -67,19 +67,20 @@ def apply_decline_order(ctx: Context, message: MsgDeclineOrder, found: tuple[Ord
 
 
 def check_stop_order(ctx: Context, message: MsgStopOrder) -> tuple[Order, Leg]:
-    """The signer runs the order."""
+    """Return the order and the leg; refuse if the signer does not run the leg."""
     return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
 
 
-def apply_stop_order(ctx: Context, message: MsgStopOrder, found: tuple[Order, Leg]) -> None:
-    """Fail the leg at once, as its progress deadline would."""
-    order, leg = found
+def apply_stop_order(ctx: Context, message: MsgStopOrder, assigned: tuple[Order, Leg]) -> None:
+    """Fail the leg at once, with the same effects as a missed progress deadline."""
+    order, leg = assigned
     fail_leg(ctx, order, leg, LegEnd.STOPPED_BY_VALIDATOR)
 
 
-def weigh_stop_order(ctx: Context, _: MsgStopOrder, found: tuple[Order, Leg]) -> int:
-    """Return the gas of dropping the shares that stand in the open round."""
-    return weigh_failure(ctx, found[1])
+def weigh_stop_order(ctx: Context, _: MsgStopOrder, assigned: tuple[Order, Leg]) -> int:
+    """Return the gas of dropping the shares of the open round."""
+    _order, leg = assigned
+    return weigh_failure(ctx, leg)
 
 
 HANDLERS = (

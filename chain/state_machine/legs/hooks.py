@@ -1,14 +1,14 @@
-"""Hooks of legs: what the components above do when a leg fails."""
+"""Hooks of legs, through which later components act when a leg fails."""
 
 from chain.state_machine.hook import Hook
 from domain.keys import RoundKey
 from domain.market.records import Order
 
 ROUND_DROPPED: Hook[[RoundKey], None] = Hook("round dropped")
-"""The leg of this open round fails, so the round will never be closed."""
+"""Called when the leg of this open round fails, so that the round will never be closed."""
 
 WEIGH_ROUND: Hook[[RoundKey], int] = Hook("weigh round")
-"""Gas of dropping an open round."""
+"""Called for the gas of dropping an open round."""
 
 ROUND_LEFT: Hook[[Order], None] = Hook("round left")
-"""No round of the order is open any longer: its closed rounds decide how the order goes on."""
+"""Called when no round of the order is open any longer; its closed rounds decide how the order goes on."""

@@ -1,4 +1,4 @@
-"""What must hold of legs: their extent, their order, and the capacity that they reserve."""
+"""Invariants of legs: their extent, their order, and the capacity that they reserve."""
 
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Each, Invariants, ensure
@@ -13,44 +13,47 @@ from pol.rules.schedule import served_terms, total_work
 
 
 def check_legs(store: Overlay, order: Order) -> None:
-    """Legs lie inside their order and have its work; at most one is live, the last; openings are of their own slots."""
+    """Check the extent and the work of an order's legs, and the slots that start from their own states.
+
+    Only the last leg may be live.
+    """
     legs = LEGS.scan(store, order.id)
     numbers = [leg.number for leg in legs]
-    ensure(numbers == list(range(1, order.legs + 1)), f"order {order.id.hex()} lost a leg")
+    ensure(numbers == list(range(1, order.legs + 1)), f"order {order.id.hex()} has {order.legs} legs, not {numbers}")
     for leg in legs:
         name = f"leg {leg.number} of order {order.id.hex()}"
         inside = leg.end_round <= order.terms.rounds and leg.end_slot <= order.terms.slots
         ensure(inside, f"{name} reaches beyond its order")
         work = total_work(served_terms(order.terms, leg))
-        ensure(leg.work == work, f"{name} has other work than its rounds and slots")
-        reached = leg.first_round <= leg.round <= leg.end_round
-        ensure(reached, f"{name} is in a round that it does not serve")
-        ensure(leg.verified + leg.void <= leg.closed, f"{name} decided more rounds than it closed")
+        ensure(leg.work == work, f"{name} does not have the work of its rounds and slots")
+        is_served = leg.first_round <= leg.round <= leg.end_round
+        ensure(is_served, f"{name} is in a round that it does not serve")
+        ensure(leg.verified + leg.void <= leg.closed, f"{name} has more decided rounds than closed ones")
         last = leg.number == order.legs
-        ensure(last or not leg.is_live, f"{name} runs on behind its successor")
+        ensure(last or not leg.is_live, f"{name} is still live after its successor has begun")
     for opening in SLOT_OPENINGS.scan(store, order.id):
         served = LEGS.must(store, order.id, opening.leg).served_slots
-        ensure(opening.slot in served, f"order {order.id.hex()} opens a slot that is not served")
+        ensure(opening.slot in served, f"order {order.id.hex()} has a start for a slot that is not served")
 
 
 def check_state(store: Overlay, order: Order) -> None:
-    """State of an order and of its current leg fit each other."""
+    """Check that the states of an order and of its current leg fit each other."""
     name = order.id.hex()
     if not order.legs:
         fits = order.state in (OrderState.OPEN, OrderState.CLOSED)
-        ensure(fits, f"order {name} runs without a match")
+        ensure(fits, f"order {name} is {order.state.name.lower()}, but has no leg")
         return
     leg = LEGS.must(store, order.id, order.legs)
     ending = TALLIES.must(store, order.id).ending != 0
     if order.state in (OrderState.OPEN, OrderState.CLOSED):
-        ensure(not leg.is_live, f"order {name} has a leg that runs on")
+        ensure(not leg.is_live, f"order {name} is {order.state.name.lower()}, but its leg is live")
     elif order.state is OrderState.MATCHED:
         same = leg.state.name == "MATCHED"
-        ensure(same or ending, f"order {name} is matched to nobody")
+        ensure(same or ending, f"order {name} is matched, but its leg is not")
 
 
 def check_capacity(store: Overlay, _: Running) -> None:
-    """Reserved capacity = sum of running legs, for each validator and each bid."""
+    """Check that the reserved capacity is the sum of the live legs, for each validator and each bid."""
     work: dict[str, int] = {}
     value: dict[str, int] = {}
     sold: dict[bytes, int] = {}
@@ -65,17 +68,17 @@ def check_capacity(store: Overlay, _: Running) -> None:
         ensure(load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount")
         same = load.value == value.pop(load.validator, 0)
         ensure(same, f"{load.validator} reserves a wrong value")
-    ensure(not work, "a running leg reserves nothing")
+    ensure(not work, "a live leg reserves no capacity")
     for bid in BIDS.scan(store):
         same = bid.reserved == sold.get(bid.id, 0)
         ensure(same, f"bid {bid.id.hex()} reserves a wrong amount")
 
 
 def check_live(store: Overlay, _: Running) -> None:
-    """The index of live legs is right."""
-    live = {(order_id, number_of(n)) for _, order_id, n in LIVE_LEGS.keys(store)}
-    found = {(leg.order_id, leg.number) for leg in LEGS.scan(store) if leg.is_live}
-    ensure(live == found, "the index of live legs is wrong")
+    """Check the index of live legs."""
+    indexed = {(order_id, number_of(n)) for _, order_id, n in LIVE_LEGS.keys(store)}
+    live = {(leg.order_id, leg.number) for leg in LEGS.scan(store) if leg.is_live}
+    ensure(indexed == live, "the index of live legs is wrong")
 
 
 INVARIANTS = Invariants(

@@ -1,4 +1,4 @@
-"""The money of a leg that fails: what the consumer lost, what the job bond makes good, what was withheld."""
+"""The money of a failed leg: the consumer's loss, its compensation from bonds and stake, and the withheld part."""
 
 from collections.abc import Iterable
 
@@ -25,23 +25,24 @@ from domain.moves import Transfer
 
 
 def cut_job_bond(ctx: Context, leg: Leg, *moves: Transfer) -> None:
-    """Pay ``moves`` out of the job bond of a leg."""
+    """Pay ``moves`` from the job bond of a leg, if it has one."""
     row = get_job_bond(ctx, leg.order_id, leg.number)
-    # Without basis points and a fee there is no bond.
+    # There is no bond if the order's parameters have no job bond and no payload fee.
     if row is not None:
         cut_bond(ctx, leg.order_id, row, moves)
 
 
 def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
-    """Cut the job bond: to the consumer what the leg has cost it, its fee and what it paid; the rest is burnt.
+    """Cut the job bond: pay the consumer's loss (its fee and payments for the leg), and burn the rest of the cut.
 
-    So a job that nobody can finish earns nothing.
+    So no one earns from a job that cannot be finished.
     """
     lost = _get_loss(ctx, order, leg)
-    # Right shares that were rejected may have been paid out of it before.
+    # The bond may have paid for rejected shares that were right, so it can be smaller than the cut.
     row = get_job_bond(ctx, leg.order_id, leg.number)
     cut = min(cut, row.amount if row else 0)
-    source, paid = order.id.hex(), min(cut, lost)
+    source = order.id.hex()
+    paid = min(cut, lost)
     _make_good(ctx, order.id, paid)
     cut_job_bond(
         ctx,
@@ -52,8 +53,9 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
 
 
 def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRow | None]) -> None:
-    """Cut all that is left of bonds: to the consumer what the leg has cost it, the rest is burnt."""
-    source, loss = order.id.hex(), _get_loss(ctx, order, leg)
+    """Cut the whole rest of these bonds: pay the consumer's loss from the leg, and burn what remains."""
+    source = order.id.hex()
+    loss = _get_loss(ctx, order, leg)
     for row in rows:
         if row is not None:
             paid = min(row.amount, loss)
@@ -67,9 +69,9 @@ def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRo
 
 
 def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
-    """Return what a leg left behind before the order opens again: what was withheld, and bonds.
+    """Return the withheld part and the bonds of a leg before the order opens again.
 
-    A bounded number of bonds each time. False if some are left: then it has to be called again.
+    Each call returns a limited number of bonds. The result is False if some are left: then call it again.
     """
     lose_part(ctx, order, leg)
     bond = get_job_bond(ctx, order.id, leg.number)
@@ -80,39 +82,41 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
 
 
 def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
-    """Give what is withheld back to the deposit, because the leg has failed, whoever was at fault.
+    """Return the withheld part to the deposit, because the leg has failed, whichever party caused it.
 
-    What rejected shares that were right took of it before, the validator makes good from job bond and stake. Else it
-    could pay itself out of what it is going to lose: reject what its own people did right, and then stop.
+    The withheld part may have paid for rejected shares that were right. The validator replaces that amount from job
+    bond and stake. Otherwise it could pay its own providers from a part that it is about to lose: it would reject their
+    right shares, and then stop.
     """
-    part, taken = get_withheld(ctx, order.id), TALLIES.must(ctx.store, order.id).righted
-    if not part and not taken:
+    part = get_withheld(ctx, order.id)
+    owed = TALLIES.must(ctx.store, order.id).righted
+    if not part and not owed:
         return
     withhold_part(ctx, order.id, -part)
     TALLIES.update(ctx.store, order.id, righted=0)
     row = get_job_bond(ctx, order.id, leg.number)
-    of_bond = min(taken, row.amount if row else 0)
+    from_bond = min(owed, row.amount if row else 0)
     if row is not None:
-        move = Transfer(move=COMPENSATION, source=order.id.hex(), target=order.consumer, amount=of_bond)
+        move = Transfer(move=COMPENSATION, source=order.id.hex(), target=order.consumer, amount=from_bond)
         cut_bond(ctx, order.id, row, (move,))
-    of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
-    cut_stake(ctx, leg.validator, of_stake, STAKE_COMPENSATION, order.consumer)
+    from_stake = min(owed - from_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
+    cut_stake(ctx, leg.validator, from_stake, STAKE_COMPENSATION, order.consumer)
     ctx.emit(
         PartReturned(
             order=order.id,
             leg=leg.number,
             amount=part,
-            made_good=of_bond + of_stake,
-            from_stake=of_stake,
+            made_good=from_bond + from_stake,
+            from_stake=from_stake,
         )
     )
 
 
 def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
-    """Return what the consumer has lost and nobody made good: the fee of ordering, and what it paid in the leg."""
+    """Return the consumer's loss that is not compensated yet: the fee of ordering and the payments for the leg."""
     tally = TALLIES.must(ctx.store, order.id)
     verified = LEGS.must(ctx.store, leg.order_id, leg.number).verified
-    # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
+    # Not lost: the withheld part returns to the deposit, and the part paid for right shares is replaced separately.
     part = get_withheld(ctx, order.id) + tally.righted
     cost = compute_round_cost(order, leg)
     without_panel = tally.unaudited * (cost - compute_work_cost(order, leg))
@@ -121,7 +125,7 @@ def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
 
 
 def _make_good(ctx: Context, order_id: bytes, amount: int) -> None:
-    """Count what the consumer was given for its loss, so that nothing is made good twice."""
+    """Record a compensation of the consumer, so that no loss is compensated twice."""
     tally = TALLIES.must(ctx.store, order_id)
     of_fee = min(amount, tally.fee)
     made_good = tally.made_good + amount - of_fee

@@ -1,4 +1,4 @@
-"""How a leg opens: an order was sold to a bid, which serves rounds and slots of it from given states."""
+"""The opening of a leg: an order was sold to a bid, which serves some of its rounds and slots from given states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from pol.rules.schedule import served_terms, total_work
 class LegExtent:
     """The rounds and slots that a leg serves, and the states that it starts from.
 
-    ``local_roots`` has the slots that start from another local state than that of the order's terms.
+    ``local_roots`` has the slots that do not start from the local state of the order's terms.
     """
 
     first_round: int
@@ -48,14 +48,14 @@ def get_whole(terms: JobTerms) -> LegExtent:
 
 
 def open_whole(ctx: Context, match: Match) -> None:
-    """Open the leg of a match, which serves the whole order."""
+    """Open a leg for a match that serves the whole order."""
     open_leg(ctx, match, get_whole(match.order.terms))
 
 
 def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
-    """Open a leg: the job bond moves, the bid's capacity is reserved, the time to accept runs.
+    """Open a leg: lock the job bond, reserve the bid's capacity, and set the deadline to accept.
 
-    Raises ValueError for an extent that is not inside the order: no message names one, so it is a bug.
+    Raise ValueError for an extent outside the order. No message contains an extent, so that is a bug.
     """
     order = match.order
     _check_extent(order.terms, extent)
@@ -83,7 +83,7 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
 
 
 def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
-    """Return the leg of a match as it begins."""
+    """Return the new leg of a match."""
     order, bid, terms = match.order, match.bid, match.order.terms
     asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
@@ -106,7 +106,7 @@ def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
-        # Time for which the order is held is added when it is released.
+        # When the order is released, the time for which it was held is added.
         accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
         progress_deadline=0,
         round=extent.first_round,
@@ -141,7 +141,7 @@ def _emit_matched(ctx: Context, leg: Leg) -> None:
 
 
 def _put_openings(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> None:
-    """Store the local roots that slots open with, where they are not the terms'."""
+    """Store the local roots of slots that do not start from the local state of the order's terms."""
     for slot, root in sorted(local_roots.items()):
         SLOT_OPENINGS.put(
             ctx.store,
@@ -151,7 +151,7 @@ def _put_openings(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> N
 
 
 def _check_extent(terms: JobTerms, extent: LegExtent) -> None:
-    """Check that an extent has rounds and slots, all of them the order's, and openings of its own slots alone."""
+    """Check that an extent has at least one round and slot of the order, and local roots only for its own slots."""
     rounds = range(extent.first_round, extent.first_round + extent.rounds)
     slots = range(extent.first_slot, extent.first_slot + extent.slots)
     inside = (

@@ -1,4 +1,4 @@
-"""How a leg goes on: each round that closes opens the next one, until all rounds of the leg are closed."""
+"""The progress of a leg: the close of a round opens the next one, until all rounds of the leg are closed."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ from pol.rules.schedule import progress_seconds, served_terms
 
 
 def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
-    """Change a running leg, which gets a new progress deadline for the open round."""
+    """Change fields of a running leg, and set a new progress deadline for its open round."""
     cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
-    given = progress_seconds(
+    seconds = progress_seconds(
         served_terms(order.terms, leg),
         order.params.progress_base,
         leg.slot_speed,
         leg.slots_at_once,
     )
-    # Time for which the order is held is added when it is released.
-    deadline = ctx.clock + given - get_held_seconds(ctx, order.id)
+    # When the order is released, the time for which it was held is added.
+    deadline = ctx.clock + seconds - get_held_seconds(ctx, order.id)
     schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
     key = (order.id, leg.number)
@@ -32,11 +32,12 @@ def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Le
 
 
 def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
-    """Move the deadline of the live leg of an order, which stood still for so many seconds."""
+    """Move the deadline of an order's live leg by the ``seconds`` for which the order was held."""
     leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
     if leg is None or not leg.is_live:
         return
-    accept, progress = leg.accept_deadline, leg.progress_deadline
+    accept = leg.accept_deadline
+    progress = leg.progress_deadline
     if leg.state is LegState.MATCHED:
         cancel(ctx, accept, ACCEPT_DUE, order.id, leg.number)
         accept += seconds
@@ -50,9 +51,9 @@ def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
 
 
 def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, stops: bool) -> Leg:
-    """Open the round after the one that was just closed, from the state that this one left.
+    """Open the next round after one was closed; ``global_in`` is the root of the state that the closed round left.
 
-    Behind the last round of the leg nothing opens, nor behind a round in which the job ``stops``: the leg is proven.
+    After the last round of the leg, and after a round in which the job ``stops``, no round opens: the leg is proven.
     """
     changes = {"round": leg.round + 1, "global_in": global_in}
     if stops or leg.round + 1 == leg.end_round:
@@ -61,7 +62,7 @@ def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, s
 
 
 def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
-    """Record that every round of the leg is closed: what remains is that the windows pass."""
+    """Record that every round of the leg is closed; the leg then waits for its rounds to be verified."""
     cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
     ctx.emit(OrderProven(order.id, leg.number))
@@ -70,11 +71,11 @@ def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
 
 
 def count_verified(ctx: Context, leg: Leg) -> Leg:
-    """Count another round of the leg as verified."""
+    """Add one to the verified rounds of the leg."""
     return LEGS.update(ctx.store, leg.order_id, leg.number, verified=leg.verified + 1)
 
 
 def count_void(ctx: Context, key: RoundKey) -> Leg:
-    """Count another round of a leg as void."""
+    """Add one to the void rounds of the round's leg."""
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     return LEGS.update(ctx.store, leg.order_id, leg.number, void=leg.void + 1)

@@ -1,4 +1,4 @@
-"""Answers about legs: those that a validator serves now."""
+"""Answers about legs: the legs that a validator serves now."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

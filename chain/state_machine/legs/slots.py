@@ -1,4 +1,7 @@
-"""The local states of a leg's slots: each starts from its opening and goes on from its last accepted share."""
+"""The local states of a leg's slots.
+
+A slot begins with its initial local state and continues from the local state of its last accepted share.
+"""
 
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LOCAL_ROOTS, SLOT_OPENINGS
@@ -7,14 +10,14 @@ from domain.market.records import Order
 
 
 def get_local_root(ctx: Context, order: Order, leg: Leg, slot: int) -> bytes:
-    """Return the root of the local state that the next share of a slot starts from."""
-    left = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)
-    if left is not None:
-        return left
+    """Return the root of the local state from which the next share of a slot starts."""
+    last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)
+    if last_root is not None:
+        return last_root
     opening = SLOT_OPENINGS.get(ctx.store, order.id, leg.number, slot)
     return order.terms.local_root if opening is None else opening.local_root
 
 
 def put_local_root(ctx: Context, leg: Leg, slot: int, root: bytes) -> None:
-    """Record the local state that an accepted share left in its slot."""
+    """Store the root of the local state after an accepted share of a slot."""
     LOCAL_ROOTS.set(ctx.store, root, leg.order_id, leg.number, slot)

@@ -1,1 +1,1 @@
-"""Bids, orders in the book, and the auction."""
+"""The market: bids, orders in the book, and the auction."""

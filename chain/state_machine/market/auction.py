@@ -1,8 +1,9 @@
-"""The auction of a block: every bid of the block is in the book first, then orders of earlier blocks that are due.
+"""The auction of a block: it matches orders of earlier blocks with the book, which already has the bids of this block.
 
-Tried are orders that just opened, and after a change of the book the open orders that would pay it. Half of the gas is
-for tries, however large the book is; three eighths are for matches, and one for what tries read beyond what each does.
-The rest waits in the state for the next blocks.
+A block tries two groups of orders: new orders, and after a change of the book the open orders whose price limit is not
+below the changed bids. A *sweep* tries all orders of the second group, over one or more blocks. Half of the auction's
+gas is for tries, however large the book is. Three eighths are for matches, and one eighth is for reads beyond those of
+every try. Orders that the block does not reach wait in the state for the next blocks.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ from pol.rules.tiers.table import highest_floor, tier_named
 
 
 class AuctionBudget(NamedTuple):
-    """How many orders a block tries and matches, and what it may read beyond that."""
+    """The limits of an auction: the orders to try, the orders to match, and the additional reads."""
 
     tries: int
     fills: int
@@ -50,7 +51,7 @@ class AuctionBudget(NamedTuple):
 
 
 def share_of(due_gas: int) -> AuctionBudget:
-    """Return the auction's share: a half for tries, three eighths for matches, an eighth for reads."""
+    """Return the limits from the auction's gas: a half for tries, three eighths for matches, an eighth for reads."""
     gas = due_gas * AUCTION_PERCENT // 100
     return AuctionBudget(
         tries=max(1, gas // 2 // TRY_GAS),
@@ -60,7 +61,7 @@ def share_of(due_gas: int) -> AuctionBudget:
 
 
 def apply_auction(ctx: Context) -> None:
-    """Match what can be matched, and tell the others why not."""
+    """Match orders with bids, and record for each other tried order why no bid fits."""
     sweep = SWEEP.get(ctx.store)
     if sweep is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
@@ -81,7 +82,7 @@ def apply_auction(ctx: Context) -> None:
         apply_fill(ctx, fill, auditors)
     carried = dict.fromkeys(matched.carried)
     if sweep is not None and any(order.id in carried for order in swept):
-        # Not among the new ones, before which they would come: another pass tries them again.
+        # They must not become new orders, because they would come before the others. Another sweep tries them again.
         mark_book_changed(ctx, sweep.price)
     for order in fresh:
         if order.id in carried:
@@ -94,14 +95,14 @@ def apply_auction(ctx: Context) -> None:
 
 
 def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:
-    """Take the orders that this block tries: those of the sweep over the book, and new ones.
+    """Return the orders that this block tries: those of the sweep over the book, and new ones.
 
-    New ones are those of the blocks before: whoever sees an order on its way cannot answer it. Half of the tries are
-    kept for them: a book full of old orders that nobody wants cannot hold up the others. Where a block has one try,
-    every other block keeps it.
+    New orders are those of earlier blocks, so that a validator that sees an order in the mempool cannot bid for it in
+    the same block. Half of the tries are reserved for new orders. So a book full of old orders that no bid fits cannot
+    delay them. If a block has only one try, every second block reserves it.
     """
-    kept = limit // 2 if limit > 1 else ctx.height % 2
-    fresh = sum(1 for _ in islice(_new_orders(ctx), kept))
+    reserved = limit // 2 if limit > 1 else ctx.height % 2
+    fresh = sum(1 for _ in islice(_new_orders(ctx), reserved))
     swept = _take_swept(ctx, limit - fresh)
     new = list(islice(_new_orders(ctx), limit - len(swept)))
     for opened, order_id in new:
@@ -121,9 +122,9 @@ def _new_orders(ctx: Context) -> Iterator[tuple[bytes, ...]]:
 
 
 def _take_swept(ctx: Context, limit: int) -> list[bytes]:
-    """Return the next open orders of the pass over the book, and remember where it stands.
+    """Return the next open orders of the sweep over the book, and store its position.
 
-    Orders that would not pay the price of what changed are left alone, however many there are.
+    The sweep skips orders whose price limit is below the cheapest changed bid, however many there are.
     """
     sweep = SWEEP.get(ctx.store)
     if sweep is None or not limit:
@@ -131,23 +132,23 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
     after = (sweep.below, sweep.height, sweep.order_id) if sweep.order_id else ()
     lowest = MONEY_MAX - sweep.price
     keys = takewhile(lambda key: number_of(key[0]) <= lowest, OPEN_ORDERS.keys(ctx.store, after=after))
-    found = list(islice((key for key in keys if number_of(key[1]) < ctx.height), limit))
-    if len(found) == limit:
-        below, opened, order_id = found[-1]
-        at = {"below": number_of(below), "height": number_of(opened), "order_id": order_id}
-        SWEEP.update(ctx.store, **at)
+    swept = list(islice((key for key in keys if number_of(key[1]) < ctx.height), limit))
+    if len(swept) == limit:
+        below, opened, order_id = swept[-1]
+        position = {"below": number_of(below), "height": number_of(opened), "order_id": order_id}
+        SWEEP.update(ctx.store, **position)
     elif sweep.again:
         SWEEP.put(ctx.store, Sweep(sweep.again, again=0))
     else:
         SWEEP.delete(ctx.store)
-    # Tried now, so not again as a new one.
-    for _, opened, order_id in found:
+    # This block tries them, so they must not be tried again as new orders.
+    for _, opened, order_id in swept:
         DIRTY_ORDERS.delete(ctx.store, opened, order_id)
-    return [order_id for *_, order_id in found]
+    return [order_id for *_, order_id in swept]
 
 
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
-    """Return an open order as the auction sees it: never more than its escrow can pay."""
+    """Return an open order in the form that the auction reads; its price limit is one that its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
     asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
     floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
@@ -163,10 +164,10 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
 
 
 def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int) -> Asked:
-    """Return what the auction reads of terms, conditions, parameters, audit time and window.
+    """Return an order in the form that the auction reads, from terms, conditions, parameters, audit time and window.
 
-    The rest is the caller's to fill in. Of rounds that are closed and not verified there is a bounded number: further
-    ones wait for a window, or for a stage that a silent seat makes as long as it may be.
+    The caller fills in the other fields. ``verify_seconds`` includes waiting: at most ``rounds_ahead`` rounds may be
+    closed without being verified. Further rounds wait for a window or, after a silent seat, for a stage of full length.
     """
     return Asked(
         order_id=bytes(32),
@@ -191,19 +192,19 @@ def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, aud
 
 
 class Auditors:
-    """The validators who could audit an order, looked up once for the fills of a block.
+    """The validators that could audit an order, computed once for all fills of a block.
 
-    Orders with the same terms, parameters and audit time have the same ones. Nothing that a fill does changes them.
+    Orders with the same terms, parameters and audit time have the same auditors. A fill does not change them.
     """
 
     def __init__(self, ctx: Context) -> None:
-        """Look nothing up yet."""
+        """Start without any computed auditors."""
         self._ctx = ctx
         self._promised: list[Promised] | None = None
         self._eligible: dict[tuple[str, JobTerms, OrderParams, int], list[str]] = {}
 
     def has_stranger(self, order: Order, validator: str, tier: str) -> bool:
-        """Tell whether one of them is no party to the order when ``validator`` wins it in a tier."""
+        """Return whether at least one auditor is not a party to the order if ``validator`` wins it in ``tier``."""
         if not order.params.auditors:
             return True
         escrow = ESCROWS.must(self._ctx.store, order.id)
@@ -214,23 +215,24 @@ class Auditors:
         )
 
     def _of(self, order: Order, tier: str) -> list[str]:
-        """Return the operators who may audit an order in a tier."""
+        """Return the operators that may audit an order in a tier."""
         key = tier, order.terms, order.params, order.audit_ms
         if key not in self._eligible:
             if self._promised is None:
                 self._promised = get_promised(self._ctx.store)
             may_sit = tier_named(tier).may_sit
             self._eligible[key] = [
-                found.operator for found in self._promised if may_sit(order, found.speed, found.rate)
+                auditor.operator for auditor in self._promised if may_sit(order, auditor.speed, auditor.rate)
             ]
         return self._eligible[key]
 
 
 def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
-    """Match an order: it leaves the book, and what serves it opens."""
-    order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
+    """Match an order: it leaves the book, and its leg opens."""
+    order = ORDERS.must(ctx.store, fill.order_id)
+    bid = BIDS.must(ctx.store, fill.bid_id)
     if not auditors.has_stranger(order, bid.validator, fill.tier):
-        # Everybody who could audit it is the validator's kin, a depositor or the consumer.
+        # Each possible auditor is the winner, a member of its cluster, a depositor or the consumer.
         exclude(ctx, order, bid.validator)
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return

@@ -1,4 +1,4 @@
-"""The order book: what stands in it, how it lives between blocks, and what makes the auction look at it all again."""
+"""The order book: its rows, its index in memory between blocks, and the changes after which the auction tries again."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -24,22 +24,25 @@ from domain.moves import Transfer
 from matching_engine.book import Backing, Book
 from matching_engine.records import Standing
 
-STEPS_KEPT, KEYS_KEPT = 1_024, 262_144
-"""Blocks that a living book may lie behind, and keys that they may have changed; else it is derived from the state."""
+STEPS_KEPT = 1_024
+"""Most commits that a living book stores; a book further behind is built from the state again."""
+
+KEYS_KEPT = 262_144
+"""Most changed keys in the commits that a living book stores; with more it drops them, and the book is built again."""
 
 WORDS_KEPT = 262_144
-"""Values that bids share, like names of regions, of which a living book has one object each."""
+"""Most values that bids share, such as names of regions, for which a living book stores one object each."""
 
 _SOURCES = (BIDS, VALIDATORS, LOADS, BOND_ACCOUNTS)
-"""What a row of the book is made of; all but bids by the validator."""
+"""The tables from which a row of the book is made; the key of all but bids is the validator."""
 _PREFIXES = tuple(table.prefix for table in _SOURCES)
 
 
-# --- what stands -----------------------------------------------------------------------------------
+# --- rows of the book ------------------------------------------------------------------------------
 
 
 def get_standing(store: Overlay) -> list[Standing]:
-    """Return all bids with what their validators can still give."""
+    """Return all bids, with the capacity, bond and stake that their validators have free."""
     return _get_standing(store, {})
 
 
@@ -55,7 +58,7 @@ def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
 
 
 def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
-    """Return a row of the book; ``words`` has one object for what many bids say."""
+    """Return a row of the book; ``words`` has one object for each value that many bids share."""
     offer, share = bid.offer, words.setdefault
     free = bid.free
     jailed, free_bond, free_stake, worsened_height = backing
@@ -83,7 +86,7 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
             reserved=bid.reserved,
         ),
         jailed=jailed,
-        # Of a bid of which nothing is sold, the two are one object.
+        # A bid without sold capacity uses one object for both values.
         free_capacity=bid.capacity if free == bid.capacity else free,
         free_bond=free_bond,
         free_stake=free_stake,
@@ -92,10 +95,10 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
 
 
 def get_backing(store: Overlay, operator: str) -> Backing:
-    """Return whether a validator is jailed (or not in the set), its free bond and stake, and how firm its bids are.
+    """Return whether a validator is not in the set, its free bond and stake, and when it last worsened a bid.
 
-    What its live legs are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
-    may be below what it already backs.
+    The auction never sells more value than a validator's free stake, whatever capacity its bids have. But a stake that
+    was cut may be below the value of the live legs; then the free stake is 0.
     """
     validator = VALIDATORS.must(store, operator)
     load = get_load(store, operator)
@@ -110,7 +113,7 @@ def get_backing(store: Overlay, operator: str) -> Backing:
 
 
 class Version(NamedTuple):
-    """Names a committed state: its height, and the hash of the block that left it."""
+    """The version of a committed state: its height, and the hash of its last block."""
 
     height: int
     hash: bytes
@@ -124,7 +127,7 @@ def version_of(reader: Reader) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class BookStep:
-    """A commit as the book sees it: from which state to which, and the keys that changed of those it is made of."""
+    """A commit as the book needs it: the versions before and after, and the changed keys of the book's tables."""
 
     before: Version
     after: Version
@@ -132,20 +135,21 @@ class BookStep:
 
 
 def book_step(before: Version, after: Version, changes: Iterable[bytes]) -> BookStep:
-    """Return the step of a commit that changed ``changes`` of the state's keys."""
+    """Return the step of a commit that changed the keys ``changes``."""
     return BookStep(before, after, tuple([key for key in changes if key[0] in _PREFIXES]))
 
 
 class LivingBook:
-    """An index over the state, not a part of it: the same state gives the same book, however it came about.
+    """The order book in memory between blocks: an index of the state, which is the same for the same state.
 
-    It is derived from the state when it is asked first. From then on it reads again only what a commit (which it has to
-    be told) or the asker's overlay changed. What it read from an overlay it will read once more, because the overlay
-    may be dropped. Asked for a state that its steps do not lead to, it is derived anew.
+    The first call of :meth:`at` builds it from the state. Later calls only read the rows that commits or the caller's
+    overlay changed; :meth:`follow` must get every commit. Rows that were read from an overlay are read again in the
+    next call, because the overlay may be dropped. If the known commits do not lead to a version, the book is built
+    again.
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start without a book."""
         self._book = Book()
         self._words: dict[Any, Any] = {}
         self._version: Version | None = None
@@ -153,18 +157,18 @@ class LivingBook:
         self._steps: deque[BookStep] = deque(maxlen=STEPS_KEPT)
 
     def follow(self, step: BookStep) -> None:
-        """Take note of a commit; safe while another thread asks."""
+        """Store a commit; another thread may call :meth:`at` at the same time."""
         self._steps.append(step)
         if sum(len(kept.keys) for kept in list(self._steps)) > KEYS_KEPT:
             self._steps.clear()
 
     def at(self, store: Overlay, version: Version) -> Book:
-        """Return the book as it stands in ``store``, which lies over the committed state of ``version``.
+        """Return the book of ``store``, an overlay over the committed state of ``version``.
 
-        It is valid until the next call, and whoever changes it puts it back as it was.
+        The book is valid until the next call. A caller that changes it must restore it.
         """
         known = self._catch_up(version)
-        # Should this fail, the next call begins anew.
+        # If the update fails, the next call builds the book again.
         self._version = None
         changed = [key for table in _SOURCES for key in store.changed_keys(table.key())]
         if known:
@@ -179,7 +183,7 @@ class LivingBook:
         return self._book
 
     def _catch_up(self, version: Version) -> bool:
-        """Go the steps to ``version``, and tell whether they lead there."""
+        """Follow the stored commits to ``version``, and return whether they lead there."""
         while self._version != version:
             try:
                 step = self._steps.popleft()
@@ -192,7 +196,7 @@ class LivingBook:
 
 
 def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]) -> None:
-    """Bring the rows up to date that are made of what is stored under ``changed``: validators first, then bids."""
+    """Update the rows that depend on the ``changed`` keys: validators first, then bids."""
     bids: dict[bytes, None] = {}
     validators: dict[str, None] = {}
     for key in changed:
@@ -213,24 +217,24 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dic
             book.put(_standing(bid, backing, words))
 
 
-# --- what is tried again ---------------------------------------------------------------------------
+# --- orders to try again ---------------------------------------------------------------------------
 
 
 def mark_book_changed(ctx: Context, price: int) -> None:
-    """Let the auction try every open order again that would pay ``price``: such a bid changed, or has more room."""
+    """Let the auction try again the open orders that would pay ``price``, because a bid changed or can take more."""
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
         SWEEP.put(ctx.store, Sweep(price, again=0))
     elif sweep.order_id:
-        # It is under way; one that has not begun will see this change too.
+        # The sweep has begun, so it has to run again for this change. A sweep that has not begun includes the change.
         SWEEP.update(ctx.store, again=min(sweep.again or price, price))
     else:
         SWEEP.update(ctx.store, price=min(sweep.price, price))
 
 
 def mark_if_bidder(ctx: Context, owner: str) -> None:
-    """Let the auction try again what the bids of a validator are for, which can give more than before."""
-    # Nearly everybody is none, and is told apart without a scan.
+    """Let the auction try open orders again if ``owner`` has bids, because it has more capacity, bond or stake free."""
+    # Most owners are not validators, and this check avoids a scan of bids.
     if VALIDATORS.get(ctx.store, owner) is None:
         return
     bids = (BIDS.must(ctx.store, bid_id) for _, bid_id in BIDS_OF.keys(ctx.store, owner))
@@ -251,14 +255,14 @@ def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
 
 
 def reserve(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
-    """Reserve the capacity that work at a price takes of a bid and of its validator."""
+    """Reserve the capacity of a bid, and the stake of its validator, that work (FLOPs) at a price uses."""
     bid = BIDS.must(ctx.store, bid_id)
     BIDS.update(ctx.store, bid_id, reserved=bid.reserved + work)
     _add_load(ctx, validator, work, price_ceil(work, price))
 
 
 def release(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
-    """Release capacity that was reserved; its bid may have left the book meanwhile."""
+    """Release reserved capacity; its bid may no longer be in the book."""
     _add_load(ctx, validator, -work, -price_ceil(work, price))
     bid = BIDS.get(ctx.store, bid_id)
     if bid is not None:
@@ -275,23 +279,23 @@ def _add_load(ctx: Context, validator: str, work: int, value: int) -> None:
 
 
 def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
-    """Return a standing bid of the validator's."""
+    """Return a bid of the validator; refuse one of another validator, and one that has expired."""
     bid = BIDS.need(ctx.store, bid_id)
     if bid.validator != validator:
-        raise Refusal(NOT_YOURS, "bid_id", "is somebody else's bid", "name one of yours")
+        raise Refusal(NOT_YOURS, "bid_id", "is another validator's bid", "use the id of one of your bids")
     if ctx.clock >= bid.expires_at:
-        raise Refusal(DEADLINE_PASSED, "bid_id", "the bid has expired", "place a new one")
+        raise Refusal(DEADLINE_PASSED, "bid_id", "the bid has expired", "place a new bid")
     return bid
 
 
 def mark_worsened(ctx: Context, validator: str) -> None:
-    """Remember that the validator went back on a bid: no order that was open by then is for any of its bids."""
+    """Record that the validator withdrew or worsened a bid; orders that were open by then cannot take its bids."""
     load = get_load(ctx.store, validator)
     LOADS.put(ctx.store, replace(load, worsened_height=ctx.height))
 
 
 def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
-    """Take a bid out of the book; running legs go on."""
+    """Remove a bid from the book; legs that it won go on."""
     BIDS.delete(ctx.store, bid.id)
     BIDS_OF.delete(ctx.store, bid.validator, bid.id)
     cancel(ctx, bid.expires_at, BID_DUE, bid.id)
@@ -299,7 +303,7 @@ def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
 
 
 def on_bid(ctx: Context, entry: QueueEntry) -> None:
-    """Take an expired bid out of the book."""
+    """Remove an expired bid from the book."""
     bid = BIDS.get(ctx.store, entry.parts[0])
     if bid is not None and ctx.clock >= bid.expires_at:
         close_bid(ctx, bid, "expired")

@@ -1,4 +1,4 @@
-"""The market: bids, orders in the book, and the auction."""
+"""The component of the market: bids, orders in the book, and the auction."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.market import gas

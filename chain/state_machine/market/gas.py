@@ -2,7 +2,7 @@
 
 # An order that the auction tries, whatever the size of the book.
 TRY_GAS = 10_000
-# A bid that the auction reads beyond what each try does, or what takes as long; the protocol says what counts.
+# A read beyond those of every try: a bid, or something that takes as long; the protocol lists what counts.
 BOOK_READ_GAS = 200
 # An order that the auction matches.
 FILL_GAS = 120_000

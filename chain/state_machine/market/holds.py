@@ -1,18 +1,18 @@
-"""Holds: reasons for which an order does not settle, or a round is not verified, though everything else is ready.
+"""Holds: each one keeps an order from settling, or a round from being verified, though everything else is ready.
 
-A component above puts a hold on an order or on a round under a reason of its own, and takes it off again; settlement
-and verification ask :func:`is_held` and know nothing else. While an order or one of its rounds is held, the deadlines
-of the order and of its live leg stand still: they move by the time that was held, and holds that overlap count once.
+A later component puts a hold on an order or a round, with its own reason, and removes the hold again. Settlement and
+verification only call :func:`is_held`. While an order or one of its rounds is held, the order is paused: the deadlines
+of the order and of its live leg move by the time of the pause. Overlapping holds count once.
 
-Nothing is held for ever. Every hold names its end, at which the queue takes it off if its owner has not, and an order
-is held for at most ``HELD_SECONDS_MAX`` in all. A component that wants more has to decide before.
+No hold lasts forever. Each hold has an end, at which the queue removes it if its owner has not. An order is held for at
+most ``HELD_SECONDS_MAX`` in all; the owner of a hold must decide before that.
 """
 
 from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.market.hooks import RELEASED, STOOD_STILL
+from chain.state_machine.market.hooks import PAUSE_ENDED, RELEASED
 from chain.state_machine.market.tables import (
     HELD_TIMES,
     HOLD_DUE,
@@ -30,59 +30,60 @@ from domain.market.events import DeadlineMoved, OrderHeld, OrderReleased
 from domain.market.records import Order, OrderState
 
 HOLDS_MAX = 64
-"""Holds of one order and its rounds at a time."""
+"""Most holds at one time for an order and its rounds together."""
 HELD_SECONDS_MAX = 90 * 86_400
-"""Seconds that an order is held in all, overlapping holds counted once."""
+"""Most seconds that an order may be held in all; overlapping holds count once."""
 
 Subject = bytes | RoundKey
 """An order, by its id, or a round."""
 
 
 def is_held(ctx: Context, subject: Subject) -> bool:
-    """Tell whether an order, or a round, is held for any reason; a hold of one is not a hold of the other."""
+    """Return whether an order or a round is held for any reason; a hold of an order does not hold its rounds."""
     return any(True for _ in HOLDS.keys(ctx.store, *_key(subject)))
 
 
 def get_held_seconds(ctx: Context, order_id: bytes) -> int:
-    """Return how long an order or rounds of it have been held by now without a break; 0 if nothing holds it."""
+    """Return the seconds for which the current pause of an order has lasted; 0 if it and its rounds are not held."""
     time = HELD_TIMES.get(ctx.store, order_id)
     return ctx.clock - time.since if time is not None and time.holds else 0
 
 
-def stands_still(ctx: Context, order_id: bytes) -> bool:
-    """Tell whether deadlines of an order stand still, because it or one of its rounds is held."""
+def is_paused(ctx: Context, order_id: bytes) -> bool:
+    """Return whether an order's deadlines are paused, because it or one of its rounds is held."""
     time = HELD_TIMES.get(ctx.store, order_id)
     return time is not None and time.holds > 0
 
 
 def check_not_held(ctx: Context, order_id: bytes) -> None:
-    """Refuse what would end a match or an order that is held."""
-    if stands_still(ctx, order_id):
+    """Refuse an order that is paused, because a match or an order must not end while it is held."""
+    if is_paused(ctx, order_id):
         reason = "the order is held"
-        raise Refusal(WRONG_STATE, "order_id", reason, "wait until it is released")
+        raise Refusal(WRONG_STATE, "order_id", reason, "wait until the hold is removed")
 
 
 def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
-    """Refuse a hold that cannot be: the order has ended or is ending, or it was held for too long or too often."""
+    """Refuse a hold if the order has ended or is ending, has too many holds, or was held for too long."""
     order_id, *_ = _key(subject)
     order = ORDERS.need(ctx.store, order_id)
     if order.state is OrderState.CLOSED or TALLIES.must(ctx.store, order_id).ending:
-        raise Refusal(WRONG_STATE, "order_id", "the order has ended", "name one that has not")
+        raise Refusal(WRONG_STATE, "order_id", "the order has ended", "hold only orders that have not ended")
     time = _get_time(ctx, order_id)
     if HOLDS.has(ctx.store, *_key(subject), reason):
         return
     if time.holds >= HOLDS_MAX:
-        reason = f"{HOLDS_MAX} holds wait already"
-        raise Refusal(LIMIT_REACHED, "order_id", reason, "wait until one has ended")
+        reason = f"the order already has {HOLDS_MAX} holds"
+        raise Refusal(LIMIT_REACHED, "order_id", reason, "wait until one of them ends")
     if _get_left(ctx, time) <= 0:
         days = HELD_SECONDS_MAX // 86_400
-        raise Refusal(LIMIT_REACHED, "order_id", f"was held for {days} days", "settle without it")
+        raise Refusal(LIMIT_REACHED, "order_id", f"was held for {days} days, the longest time", "decide without a hold")
 
 
 def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
-    """Put a hold on an order or a round until a time on the chain clock, or give one of the same reason a new end.
+    """Put a hold on an order or a round until a time of the chain clock, or change the end of the one with that reason.
 
-    The end is cut to what is left of ``HELD_SECONDS_MAX``. :func:`check_hold` has to come before.
+    The end is limited so that the order is held for at most ``HELD_SECONDS_MAX`` in all. Call :func:`check_hold`
+    before.
     """
     order_id, leg, round = _key(subject)
     before = HOLDS.get(ctx.store, order_id, leg, round, reason)
@@ -108,46 +109,46 @@ def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
 
 
 def release(ctx: Context, subject: Subject, reason: str) -> None:
-    """Take a hold off, if it is there; with the last of an order its deadlines go on, moved by the time it took."""
-    found = HOLDS.get(ctx.store, *_key(subject), reason)
-    if found is None:
+    """Remove a hold, if it is there; with the last hold of an order, move its deadlines by the time of the pause."""
+    old = HOLDS.get(ctx.store, *_key(subject), reason)
+    if old is None:
         return
-    HOLDS.delete(ctx.store, *found.key)
-    cancel(ctx, found.until, HOLD_DUE, *found.key)
-    time = _get_time(ctx, found.order_id)
+    HOLDS.delete(ctx.store, *old.key)
+    cancel(ctx, old.until, HOLD_DUE, *old.key)
+    time = _get_time(ctx, old.order_id)
     HELD_TIMES.put(ctx.store, replace(time, holds=time.holds - 1))
-    ctx.emit(OrderReleased(order=found.order_id, leg=found.leg, round=found.round, reason=found.reason))
+    ctx.emit(OrderReleased(order=old.order_id, leg=old.leg, round=old.round, reason=old.reason))
     if time.holds == 1:
         HELD_TIMES.put(ctx.store, replace(time, holds=0, total=time.total + ctx.clock - time.since))
-        move_deadlines(ctx, ORDERS.must(ctx.store, found.order_id), time.since)
-    RELEASED(ctx, found.order_id)
+        move_deadlines(ctx, ORDERS.must(ctx.store, old.order_id), time.since)
+    RELEASED(ctx, old.order_id)
 
 
 def drop_holds(ctx: Context, order_id: bytes) -> None:
-    """Forget the holds of an order that ends; there are at most ``HOLDS_MAX``."""
+    """Remove all holds of an order that ends; there are at most ``HOLDS_MAX``."""
     time = HELD_TIMES.get(ctx.store, order_id)
     if time is None:
         return
-    for found in HOLDS.scan(ctx.store, order_id):
-        HOLDS.delete(ctx.store, *found.key)
-        cancel(ctx, found.until, HOLD_DUE, *found.key)
-        ctx.emit(OrderReleased(order=found.order_id, leg=found.leg, round=found.round, reason=found.reason))
+    for old in HOLDS.scan(ctx.store, order_id):
+        HOLDS.delete(ctx.store, *old.key)
+        cancel(ctx, old.until, HOLD_DUE, *old.key)
+        ctx.emit(OrderReleased(order=old.order_id, leg=old.leg, round=old.round, reason=old.reason))
     HELD_TIMES.delete(ctx.store, order_id)
 
 
 def on_hold(ctx: Context, entry: QueueEntry) -> None:
-    """Take off a hold whose end has come."""
+    """Remove a hold whose end has come."""
     key = entry.round_key
-    found = HOLDS.get(ctx.store, *key, entry.text(3))
-    if found is not None and ctx.clock >= found.until:
-        release(ctx, key if key.leg else key.order_id, found.reason)
+    due = HOLDS.get(ctx.store, *key, entry.text(3))
+    if due is not None and ctx.clock >= due.until:
+        release(ctx, key if key.leg else key.order_id, due.reason)
 
 
 def move_deadlines(ctx: Context, order: Order, since: int) -> None:
-    """Move the deadlines of an order and of what serves it by the time since when they stood still.
+    """Move the deadlines of an order and of its live leg by the time of the pause, which began at ``since``.
 
-    What passed meanwhile is due again. Time in which panels of the order also waited for room is added to the order's
-    deadline when that wait ends, so that it counts once.
+    Entries for deadlines that passed during the pause are scheduled again. If panels of the order also waited for room
+    in that time, the end of that wait moves the order's deadline. So the overlap is left out here, and counts once.
     """
     held = ctx.clock - since
     tally = TALLIES.must(ctx.store, order.id)
@@ -158,11 +159,11 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
     if order.state is OrderState.OPEN:
         schedule(ctx, max(order.expires_at, ctx.clock), TIME_TO_LIVE_DUE, order.id)
     ctx.emit(DeadlineMoved(order.id, moved.deadline))
-    STOOD_STILL(ctx, order, held)
+    PAUSE_ENDED(ctx, order, held)
 
 
 def _key(subject: Subject) -> tuple[bytes, int, int]:
-    """Return the parts of a subject's key; legs are numbered from 1, so no round has the key of an order."""
+    """Return the parts of a subject's key; legs are numbered from 1, so that no round has the key of an order."""
     if isinstance(subject, bytes):
         return subject, 0, 0
     return subject.order_id, subject.leg, subject.round
@@ -173,6 +174,6 @@ def _get_time(ctx: Context, order_id: bytes) -> HeldTime:
 
 
 def _get_left(ctx: Context, time: HeldTime) -> int:
-    """Return how many seconds an order may still be held."""
+    """Return the number of seconds for which an order may still be held."""
     held = ctx.clock - time.since if time.holds else 0
     return HELD_SECONDS_MAX - time.total - held

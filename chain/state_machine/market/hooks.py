@@ -1,4 +1,4 @@
-"""Hooks of the market: what the components above do with an order that is sold, or whose time is over."""
+"""Hooks of the market, through which later components act on an order that is sold, overdue, held or released."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from domain.market.records import Bid, Order
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An order that the auction sold to a bid: at which price, with which job bond, in which tier."""
+    """An order that the auction sold to a bid, with its price (uassay per PFLOP), job bond (uassay) and tier."""
 
     order: Order
     bid: Bid
@@ -18,16 +18,16 @@ class Match:
 
 
 MATCHED: Hook[[Match], None] = Hook("matched")
-"""An order left the book because it was sold; what serves it opens."""
+"""Called when an order left the book because it was sold, to open its leg."""
 
 OVERDUE: Hook[[Order], None] = Hook("overdue")
-"""The deadline of an order that is matched or runs has passed."""
+"""Called when the deadline of a matched or running order has passed."""
 
 WEIGH_OVERDUE: Hook[[Order], int] = Hook("weigh overdue")
-"""Gas of ending what serves an order whose deadline has passed."""
+"""Called for the gas of ending the leg of an order whose deadline has passed."""
 
 RELEASED: Hook[[bytes], None] = Hook("released")
-"""A hold of this order or of one of its rounds ended: what waited for it can go on."""
+"""Called when a hold of this order or of one of its rounds ended, so that waiting work can go on."""
 
-STOOD_STILL: Hook[[Order, int], None] = Hook("stood still")
-"""An order stood still for so many seconds, by which the deadlines of what serves it move."""
+PAUSE_ENDED: Hook[[Order, int], None] = Hook("pause ended")
+"""Called after an order was paused for a number of seconds, to move the deadlines of its leg."""

@@ -1,4 +1,4 @@
-"""What must hold of bids and of orders in the book."""
+"""Invariants of bids and of orders in the book."""
 
 from collections import Counter
 
@@ -28,39 +28,50 @@ from escrow.deposits import locked
 
 
 def check_escrow(store: Overlay, order: Order) -> None:
-    """Locked = deposits + bonds - paid - returned, and the order's payments say the same."""
+    """Check an order's records, tally and payments against each other: locked = deposits + bonds - paid - returned."""
     name = order.id.hex()
-    escrow, tally = ESCROWS.must(store, order.id), TALLIES.must(store, order.id)
+    escrow = ESCROWS.must(store, order.id)
+    tally = TALLIES.must(store, order.id)
     rows = BOND_ROWS.scan(store, order.id)
     bonds = sum(row.amount for row in rows)
-    held = locked(escrow) + bonds
-    ensure(held == tally.held, f"order {name} locks {held}, but {tally.held} were counted")
+    locked_sum = locked(escrow) + bonds
+    ensure(locked_sum == tally.held, f"order {name} locks {locked_sum}, but {tally.held} were counted")
     ensure(all(row.amount > 0 for row in rows), f"order {name} has an empty bond")
     payments = PAYMENTS.scan(store, order.id)
-    ensure(len(payments) == tally.payments, f"order {name} lost a payment")
-    gone = sum(row.paid + row.refunded for row in escrow.depositors)
+    ensure(
+        len(payments) == tally.payments,
+        f"order {name} lists {len(payments)} payments, but {tally.payments} were counted",
+    )
+    used = sum(row.paid + row.refunded for row in escrow.depositors)
     listed = sum(p.amount for p in payments if MOVES[p.kind].from_deposit)
-    ensure(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
-    part, runs = escrow.withheld, order.state in (OrderState.RUNNING, OrderState.PROVEN)
-    ensure(0 <= part <= locked(escrow), f"order {name} withholds more than is locked")
-    ensure(runs or part == 0, f"order {name} withholds {part} from nobody")
-    ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
-    ensure(not ended or tally.righted == 0, f"order {name} has not made good what was taken")
+    ensure(used == listed, f"order {name} used {used} of its deposit, but lists {listed}")
+    part = escrow.withheld
+    runs = order.state in (OrderState.RUNNING, OrderState.PROVEN)
+    ensure(0 <= part <= locked(escrow), f"order {name} withholds {part}, more than is locked or less than 0")
+    ensure(runs or part == 0, f"order {name} withholds {part}, but does not run")
+    leg_ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
+    ensure(
+        not leg_ended or tally.righted == 0,
+        f"the validator of order {name} has not replaced {tally.righted} of its withheld part",
+    )
     if order.state is OrderState.CLOSED:
         ensure(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
 
 
 def check_reason(_: Overlay, order: Order) -> None:
-    """An order has a reason to be closed exactly if it is."""
+    """Check that an order has a close reason exactly if it is closed."""
     closed = order.state is OrderState.CLOSED
-    ensure(closed == (order.close_reason != 0), f"order {order.id.hex()} ended without a reason")
+    ensure(
+        closed == (order.close_reason != 0),
+        f"order {order.id.hex()} is {order.state.name.lower()} with close reason {order.close_reason}",
+    )
 
 
 def check_book(store: Overlay, _: Running) -> None:
-    """The index of open orders is the set of open orders, and the index of bids is right."""
+    """Check the index of open orders and the index of bids."""
     indexed = {order_id for *_, order_id in OPEN_ORDERS.keys(store)}
     orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
-    ensure(indexed == orders, "the book has not exactly the open orders")
+    ensure(indexed == orders, "the index of open orders is wrong")
     bids = {bid_id for _, bid_id in BIDS_OF.keys(store)}
     ensure(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
 
@@ -71,20 +82,20 @@ def _in_book(store: Overlay, order: Order) -> bool:
 
 
 def check_holds(store: Overlay, _: Running) -> None:
-    """Every hold is counted and has an end that the queue knows; no order is held for too long, or after its end."""
+    """Check the counts of holds, their entries in the queue, and that no order is held too long or after its end."""
     holds = HOLDS.scan(store)
-    counts = Counter(found.order_id for found in holds)
+    counts = Counter(hold.order_id for hold in holds)
     times = {time.order_id: time for time in HELD_TIMES.scan(store)}
     counted = {order_id: time.holds for order_id, time in times.items() if time.holds}
-    ensure(counted == counts, "the holds of orders are counted wrong")
-    for found in holds:
-        name = found.order_id.hex()
-        has_end = DEADLINES.has(store, HOLD_DUE.lane, found.until, HOLD_DUE.number, *found.key)
-        ensure(has_end, f"a hold of order {name} has no end")
-        time = times[found.order_id]
-        held = time.total + found.until - time.since
-        ensure(held <= HELD_SECONDS_MAX, f"order {name} is held for too long")
-        is_over = ORDERS.must(store, found.order_id).state is OrderState.CLOSED
+    ensure(counted == counts, "the counts of holds are wrong")
+    for hold in holds:
+        name = hold.order_id.hex()
+        has_end = DEADLINES.has(store, HOLD_DUE.lane, hold.until, HOLD_DUE.number, *hold.key)
+        ensure(has_end, f"a hold of order {name} has no entry in the queue that ends it")
+        time = times[hold.order_id]
+        seconds = time.total + hold.until - time.since
+        ensure(seconds <= HELD_SECONDS_MAX, f"order {name} is held for too long")
+        is_over = ORDERS.must(store, hold.order_id).state is OrderState.CLOSED
         ensure(not is_over, f"order {name} is held after its end")
 
 

@@ -1,4 +1,4 @@
-"""The life of an order: how it opens, waits in the book, and closes."""
+"""The life of an order: it opens, waits in the book, and closes."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -8,7 +8,7 @@ from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import apply_payments
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import return_bond
-from chain.state_machine.market.holds import drop_holds, get_held_seconds, stands_still
+from chain.state_machine.market.holds import drop_holds, get_held_seconds, is_paused
 from chain.state_machine.market.hooks import OVERDUE, WEIGH_OVERDUE
 from chain.state_machine.market.tables import (
     CLOSE_DUE,
@@ -30,11 +30,11 @@ from escrow.deposits import locked, refund
 from pol.rules.schedule import total_work
 
 BONDS_PER_CALL = 32
-"""Bonds that the end of an order or leg returns at once; the queue carries the rest to the next block."""
+"""Most bonds that the end of an order or leg returns in one step; the queue does the next step in a later block."""
 
 
 def open_order(ctx: Context, order: Order) -> None:
-    """Put a stored order into the book, for the first time or again; its time to live starts here."""
+    """Put a stored order into the book, for the first time or again, and start its time to live."""
     expires = min(ctx.clock + order.time_to_live, order.deadline)
     order = ORDERS.update(
         ctx.store,
@@ -48,14 +48,13 @@ def open_order(ctx: Context, order: Order) -> None:
     OPEN_ORDERS.mark(ctx.store, *open_key(order))
     DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
     schedule(ctx, expires, TIME_TO_LIVE_DUE, order.id)
-    work, deposit = total_work(order.terms), locked(ESCROWS.must(ctx.store, order.id))
     ctx.emit(
         OrderOpened(
             order=order.id,
             consumer=order.consumer,
-            work=work,
+            work=total_work(order.terms),
             price_limit=order.price_limit,
-            deposit=deposit,
+            deposit=locked(ESCROWS.must(ctx.store, order.id)),
             leg=order.legs,
             opened_at=order.opened_at,
             opened_height=order.opened_height,
@@ -65,21 +64,21 @@ def open_order(ctx: Context, order: Order) -> None:
 
 
 def exclude(ctx: Context, order: Order, validator: str) -> Order:
-    """Let an order be matched with a validator no more."""
+    """Exclude a validator from an order, so that the two are not matched again."""
     excluded = tuple(sorted({*order.excluded, validator}))
     ctx.emit(OrderExcluded(order.id, validator))
     return ORDERS.update(ctx.store, order.id, excluded=excluded)
 
 
 def leave_book(ctx: Context, order: Order) -> None:
-    """Take an order out of the book, because it is matched or ends."""
+    """Remove an order from the book, because it is matched or ends."""
     OPEN_ORDERS.delete(ctx.store, *open_key(order))
     DIRTY_ORDERS.delete(ctx.store, order.opened_height, order.id)
     cancel(ctx, order.expires_at, TIME_TO_LIVE_DUE, order.id)
 
 
 def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
-    """Decide how an order ends, and close it; what served it has ended before."""
+    """End an order and close it; its leg must have ended before."""
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, ORDER_DUE, order.id)
@@ -88,9 +87,10 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
 
 
 def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
-    """Close an order: the rest of the deposit and all bonds return.
+    """Close an order: return the rest of the deposit and all bonds.
 
-    Of bonds, a bounded number in a block; the queue carries the rest, and the order closes when the last has returned.
+    One step returns at most ``BONDS_PER_CALL`` bonds. The queue schedules further steps, and the order closes after the
+    last bond.
     """
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
@@ -105,34 +105,35 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
 
 
 def return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:
-    """Return the first bonds of an order, and tell whether these were all."""
-    found = list(islice(rows, BONDS_PER_CALL + 1))
-    for row in found[:BONDS_PER_CALL]:
+    """Give the first bonds of an order back to their owners; return whether these were all."""
+    first = list(islice(rows, BONDS_PER_CALL + 1))
+    for row in first[:BONDS_PER_CALL]:
         return_bond(ctx, order_id, row)
-    return len(found) <= BONDS_PER_CALL
+    return len(first) <= BONDS_PER_CALL
 
 
 def weigh_end(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of what may end an order: the bonds that return at once, and its depositors."""
+    """Return the gas of an entry that may end an order, for the bonds of one step and the depositors."""
     return weigh_close(ctx, entry.parts[0])
 
 
 def weigh_close(ctx: Context, order_id: bytes) -> int:
-    """Return the gas of a step of :func:`close_order`."""
+    """Return the gas of one step of :func:`close_order`."""
     rows = islice(BOND_ROWS.keys(ctx.store, order_id), BONDS_PER_CALL)
     depositors = ESCROWS.must(ctx.store, order_id).depositors
     return BOND_GAS * sum(1 for _ in rows) + PAY_GAS * len(depositors)
 
 
 def is_ending(ctx: Context, order: Order) -> bool:
-    """Tell whether the order's end is decided, and only the return of bonds is waited for."""
+    """Return whether the order's end is decided and only bonds remain to be returned."""
     return TALLIES.must(ctx.store, order.id).ending != 0
 
 
 def get_waited(ctx: Context, order: Order) -> int:
-    """Return how long an order has stood still by now, which moves its deadline (seconds).
+    """Return the seconds for which an order has been waiting now, by which its deadline will move.
 
-    Panels of it wait for audit room, or it is held; both at a time count once.
+    An order waits while one of its panels waits for audit room, and while it is held. If both happen at the same time,
+    the longer one counts.
     """
     tally = TALLIES.must(ctx.store, order.id)
     waited = ctx.clock - tally.waits_since if tally.waiting else 0
@@ -140,26 +141,26 @@ def get_waited(ctx: Context, order: Order) -> int:
 
 
 def on_time_to_live(ctx: Context, entry: QueueEntry) -> None:
-    """End an order that found no match in time."""
+    """End an open order whose time to live is over."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is not OrderState.OPEN or ctx.clock < order.expires_at or is_ending(ctx, order):
         return
-    if stands_still(ctx, order.id):
-        return  # the release comes back to it
+    if is_paused(ctx, order.id):
+        return  # the end of the pause schedules this entry again
     late = ctx.clock >= order.deadline
     end_order(ctx, order, CloseReason.DEADLINE if late else CloseReason.EXPIRED)
 
 
 def on_order(ctx: Context, entry: QueueEntry) -> None:
-    """The order's last deadline: nothing new begins. What is proven runs through its windows all the same."""
+    """End an order whose deadline has passed, unless it is proven: then it still waits for its windows."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
-    if stands_still(ctx, order.id):
-        return  # the release moves the deadline
+    if is_paused(ctx, order.id):
+        return  # the end of the pause moves the deadline
     last = order.deadline + get_waited(ctx, order)
     if ctx.clock < last:
-        # Panels of it wait for audit room, or did.
+        # A panel waits for audit room or has waited, so the deadline is later.
         schedule(ctx, last, ORDER_DUE, order.id)
     elif order.state is OrderState.OPEN:
         end_order(ctx, order, CloseReason.DEADLINE)
@@ -168,7 +169,7 @@ def on_order(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_order(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of an order's deadline: of what serves it, or of the bonds that an end returns."""
+    """Return the gas of an order's deadline: that of failing its leg, or that of the bonds that its end returns."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is OrderState.RUNNING:
         return sum(WEIGH_OVERDUE(ctx, order))
@@ -176,20 +177,20 @@ def weigh_order(ctx: Context, entry: QueueEntry) -> int:
 
 
 def on_close(ctx: Context, entry: QueueEntry) -> None:
-    """Go on with the return of bonds, and close the order when the last has returned."""
+    """Return the next bonds of an ending order, and close it after the last one."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     tally = TALLIES.must(ctx.store, order.id)
     if order.state is not OrderState.CLOSED and tally.ending:
         close_order(ctx, order.id, CloseReason(tally.ending))
 
 
-# --- who may do what to an order now -------------------------------------------------------------
+# --- parties and deadlines -----------------------------------------------------------------------
 
 
 def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
-    """Return the operators who are a party to an order that ``winner`` has, or would have.
+    """Return the validators that are parties to an order that ``winner`` serves or would serve.
 
-    The operator itself, providers of its cluster, the consumer, and whoever deposited.
+    Parties are the winner, the providers of its cluster, the consumer, and the depositors.
     """
     parties = {winner, order.consumer}
     escrow = ESCROWS.must(ctx.store, order.id)
@@ -202,7 +203,7 @@ def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
 
 
 def check_before(ctx: Context, name: str, deadline: int) -> None:
-    """Refuse when the chain clock has reached ``deadline``, whatever the queue has done yet."""
+    """Refuse if the chain clock has reached ``deadline``, even if the queue has not run its entry yet."""
     if ctx.clock >= deadline:
         reason = f"the {name} passed at {deadline} (now {ctx.clock})"
         raise Refusal(DEADLINE_PASSED, "order_id", reason, "no further action is possible")

@@ -53,13 +53,15 @@ def _backing_of(store: Overlay, operator: str) -> ValidatorBacking:
 
 
 def _orders(store: Overlay, request: OrdersRequest) -> OrdersResponse:
-    """Walk the narrowest index that there is, and look at each order."""
+    """Return the orders that fit the request, from the smallest index that contains all of them."""
     index: Space = ORDERS
     owner: tuple[str, ...] = ()
     if request.consumer:
-        index, owner = ORDERS_OF_CONSUMER, (request.consumer,)
+        index = ORDERS_OF_CONSUMER
+        owner = (request.consumer,)
     elif request.validator:
-        index, owner = ORDERS_OF_VALIDATOR, (request.validator,)
+        index = ORDERS_OF_VALIDATOR
+        owner = (request.validator,)
     after: tuple[Part, ...] = (*owner, request.after) if request.after else ()
     orders = (ORDERS.must(store, name) for *_, name in index.keys(store, *owner, after=after))
     fitting = (order for order in orders if _fits(store, order, request))
@@ -73,15 +75,15 @@ def _fits(store: Overlay, order: Order, request: OrdersRequest) -> bool:
 
 
 def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBook) -> SimulateMatchResponse:
-    """Tell what the next auction would do with such an order: the same function with the same book."""
+    """Return the result of the next auction for an order like the request, by the same function and book."""
     check_terms(request.terms)
     store = Overlay(reader)
-    head, params = HEAD.must(store), PARAMS.get(store)
-    kept = params.for_order()
-    audit_ms = compute_audit_ms(request.terms, kept, get_promised(store))
-    window = compute_window(kept, audit_ms)
+    head = HEAD.must(store)
+    params = PARAMS.get(store).for_order()
+    audit_ms = compute_audit_ms(request.terms, params, get_promised(store))
+    window = compute_window(params, audit_ms)
     asked = replace(
-        make_asked(request.terms, request.conditions, kept, audit_ms, window),
+        make_asked(request.terms, request.conditions, params, audit_ms, window),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,

@@ -1,4 +1,4 @@
-"""What the market keeps: bids and orders, with the indices that the auction and the queries walk."""
+"""Tables of the market: bids and orders, with the indices that the auction and the queries use."""
 
 from dataclasses import dataclass
 
@@ -11,26 +11,25 @@ from domain.market.records import Bid, Order
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a validator's live legs take: the capacity that is reserved (FLOPs), and its value (uassay).
-
-    And the last block in which it took back or worsened a bid.
-    """
+    """The capacity that a validator's live legs use, and the height at which it last withdrew or worsened a bid."""
 
     validator: str
+    # Reserved capacity in FLOPs.
     work: int
+    # Price of the reserved work in uassay.
     value: int
     worsened_height: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A pass over the open orders that would pay what changed in the book; it may take several blocks."""
+    """A pass over the open orders whose price limit is not below the changed bids; it may take several blocks."""
 
-    # The cheapest price of what changed (uassay per PFLOP).
+    # Lowest price of the changed bids (uassay per PFLOP).
     price: int
-    # The cheapest of what changed since the pass began; 0 where nothing did.
+    # Lowest price of the bids that changed after the pass began; 0 if none did.
     again: int
-    # The last order that was tried: what its limit lacks of the highest, the height that opened it, its id.
+    # The last order that was tried: the parts of its key in OPEN_ORDERS.
     below: int = 0
     height: int = 0
     order_id: bytes = b""
@@ -38,64 +37,67 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A reason for which an order (leg and round 0) does not settle, or a round is not verified."""
+    """A hold, which keeps an order (leg and round 0) from settling, or a round from being verified."""
 
     order_id: bytes
     leg: int
     round: int
     reason: str
     since: int
-    # When the queue takes it off.
+    # Time of the chain clock at which the queue removes the hold.
     until: int
 
     @property
     def key(self) -> tuple[bytes, int, int, str]:
-        """The order, the leg, the round and the reason."""
+        """The parts of the key: order, leg, round and reason."""
         return self.order_id, self.leg, self.round, self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTime:
-    """How many holds an order and its rounds have, since when at least one, and the seconds of those before."""
+    """The count and the time of the holds of an order and its rounds."""
 
     order_id: bytes
+    # Number of holds now.
     holds: int = 0
+    # Time of the chain clock since which there has been at least one hold.
     since: int = 0
+    # Seconds of all earlier pauses together.
     total: int = 0
 
 
 LOADS = Table(0x1B, "load", Load, lambda r: (r.validator,))
 BIDS = Table(0x20, "bid", Bid, lambda r: (r.id,))
-# Validator, bid.
+# Key: validator, bid.
 BIDS_OF = KeySet(0x21, "bid of a validator")
 HOLDS = Table(0x24, "hold", Hold, lambda r: r.key)
 HELD_TIMES = Table(0x25, "held time", HeldTime, lambda r: (r.order_id,))
 ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
-# Consumer, order.
+# Key: consumer, order.
 ORDERS_OF_CONSUMER = KeySet(0x29, "order of a consumer")
-# Validator, order: those that it had a leg of.
+# Orders of which a validator has or had a leg. Key: validator, order.
 ORDERS_OF_VALIDATOR = KeySet(0x2A, "order of a validator")
-# What its price limit lacks of the highest, the height that opened it, order.
+# Key: MONEY_MAX less the price limit, so that the highest limit comes first; the height that opened the order; order.
 OPEN_ORDERS = KeySet(0x2B, "open order")
-# Open orders that the auction has not tried yet: the height that opened it, order.
+# Open orders that the auction has not tried yet. Key: the height that opened the order, order.
 DIRTY_ORDERS = KeySet(0x2C, "order that was not tried")
 SWEEP = Table(0x2D, "sweep", Sweep, lambda _: ())
 
-# Order.
+# Parts of an entry: order.
 TIME_TO_LIVE_DUE = Due("time to live", 12, lane=1, of_order=True)
 ORDER_DUE = Due("order", 13, lane=1, of_order=True)
 CLOSE_DUE = Due("close", 14, lane=1, of_order=True)
-# Order, leg, round, reason.
+# Parts of an entry: order, leg, round, reason.
 HOLD_DUE = Due("hold", 15, lane=1, of_order=True)
-# Bid.
+# Parts of an entry: bid.
 BID_DUE = Due("bid", 20, lane=2)
 
 
 def open_key(order: Order) -> tuple[int, int, bytes]:
-    """Return the key of an open order in the book: who would pay most comes first, then who waits longest."""
+    """Return the key of an order in OPEN_ORDERS: the highest price limit comes first, then the longest wait."""
     return MONEY_MAX - order.price_limit, order.opened_height, order.id
 
 
 def get_load(store: Overlay, validator: str) -> Load:
-    """Return what a validator's live legs take."""
+    """Return the load of a validator; an empty one if it has none."""
     return LOADS.get(store, validator) or Load(validator=validator, work=0, value=0, worsened_height=0)

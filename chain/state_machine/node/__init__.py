@@ -1,1 +1,1 @@
-"""The head of the chain, its parameters, the queue and the number of the next event: what belongs to no one market."""
+"""The head of the chain, its parameters, the queue and the number of the next event, which all components share."""

@@ -1,4 +1,4 @@
-"""The node's component: the head, the parameters, and what every other component stands on."""
+"""The node's component: the head, the parameters, and the queue that all other components use."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import HEAD, NEXT_EVENT, PARAMS, SCHEDULE

@@ -1,4 +1,4 @@
-"""Answers about the node's head and the parameters."""
+"""Answers about the chain's head and the parameters."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from domain.params import told_params
 
 
 def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
-    """App hash and mode are the node's to fill in."""
+    """Return the status of the chain; the node fills in ``app_hash`` and ``solo``."""
     head = HEAD.must(store)
     return StatusResponse(
         chain_id=head.chain_id,

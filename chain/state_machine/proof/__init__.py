@@ -1,1 +1,1 @@
-"""What runs once an order is matched: legs, shares, rounds, audits and settlement."""
+"""The proof: shares and rounds of legs, their audits, and their settlement."""

@@ -1,4 +1,4 @@
-"""The proof: shares and rounds of legs, how they are checked, and how they are paid."""
+"""The component of the proof: shares and rounds of legs, their audits, and their payment."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw

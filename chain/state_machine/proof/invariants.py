@@ -1,4 +1,4 @@
-"""What must hold of rounds, shares, panels and lots."""
+"""Invariants of rounds, shares, panels and lots."""
 
 from collections import Counter
 from itertools import groupby, pairwise
@@ -51,100 +51,106 @@ from pol.rules.stops import done_work
 
 
 def check_audit_pots(store: Overlay, _: Running) -> None:
-    """The count of what seats lost is the sum over the panels' pots."""
+    """Check that the count of the audits pot is the sum of the panels' pots."""
     ensure_pot(store, AUDITS_POT, sum(amount for _, amount in PANEL_POTS.scan(store)))
 
 
 def check_rounds(store: Overlay, order: Order) -> None:
-    """Work verified <= ordered; rounds are whole, verified in their order, and each of a slot by one leg alone."""
+    """Check the rounds of an order: verified work is at most the ordered work, rounds are whole and verified in order.
+
+    A slot of a round may be verified by one leg only.
+    """
     name = order.id.hex()
     ordered = total_work(order.terms)
-    ensure(order.work_verified <= ordered, f"order {name} verified more than ordered")
+    ensure(order.work_verified <= ordered, f"order {name} has more verified work than ordered")
     rounds = ROUNDS.scan(store, order.id)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
     paid = [(c.round, ref.slot) for c in rounds if c.verified for ref in c.shares]
-    ensure(len(paid) == len(set(paid)), f"order {name} verified a share of a slot twice")
+    ensure(len(paid) == len(set(paid)), f"order {name} has two verified shares of a slot in one round")
     verified = sum(closed.work for closed in rounds if closed.verified)
-    ensure(verified == order.work_verified, f"order {name} counts its work wrong")
+    ensure(verified == order.work_verified, f"order {name} has a wrong count of verified work")
     for _, group in groupby(rounds, key=lambda closed: closed.leg):
         flags = [closed.verified for closed in group]
         in_order = flags == sorted(flags, reverse=True)
-        ensure(in_order, f"order {name} verified a round before its predecessor")
+        ensure(in_order, f"order {name} has a verified round after one that is not verified")
     for closed in rounds:
         slots = [ref.slot for ref in closed.shares]
         whole = slots == list(legs[closed.leg].served_slots)
-        ensure(whole, f"order {name} closed a round without a share of each slot")
+        ensure(whole, f"order {name} has a closed round without a share of each slot")
         _check_round(store, order, legs[closed.leg], closed)
         both = closed.void and closed.verified
         ensure(not both, f"order {name} has a round that is void and verified")
     for before, closed in pairwise(rounds):
-        behind = before.leg == closed.leg and before.void and not closed.void
-        going_on = behind and order.id in _get_voiding(store)
-        ensure(not behind or going_on, f"order {name} has a round behind a void one")
+        after_void = before.leg == closed.leg and before.void and not closed.void
+        is_scheduled = after_void and order.id in _get_voiding(store)
+        ensure(not after_void or is_scheduled, f"order {name} has a round after a void one that will not become void")
     for leg in legs.values():
         _check_leg(leg, [closed for closed in rounds if closed.leg == leg.number])
 
 
 def _check_leg(leg: Leg, rounds: list[Round]) -> None:
-    """The rounds of a leg follow each other from its first one on, and it counts them right."""
+    """Check that the closed rounds of a leg have no gaps, and that its counts of them are right."""
     name = f"leg {leg.number} of order {leg.order_id.hex()}"
     numbers = [closed.round for closed in rounds]
-    ensure(numbers == list(range(leg.first_round, leg.round)), f"{name} left out a round")
-    verified = sum(closed.verified for closed in rounds)
-    ensure(leg.verified == verified, f"{name} counts {leg.verified} verified rounds of {verified}")
-    void = sum(closed.void for closed in rounds)
-    ensure(leg.void == void, f"{name} counts {leg.void} void rounds of {void}")
+    ensure(numbers == list(range(leg.first_round, leg.round)), f"the closed rounds of {name} have a gap")
+    verified = sum(1 for closed in rounds if closed.verified)
+    ensure(leg.verified == verified, f"{name} counts {leg.verified} verified rounds, but has {verified}")
+    void = sum(1 for closed in rounds if closed.void)
+    ensure(leg.void == void, f"{name} counts {leg.void} void rounds, but has {void}")
 
 
 def _get_voiding(store: Overlay) -> set[bytes]:
-    """Return the orders of which one round after the other becomes void."""
+    """Return the ids of the orders with a queue entry that makes their next round void."""
     return {entry.parts[0] for entry in get_entries(store) if entry.kind == VOID_DUE.number}
 
 
 def _check_round(store: Overlay, order: Order, leg: Leg, closed: Round) -> None:
-    """A round has the work of its terms and a next state; of one that stopped, what is whole, and nothing follows."""
+    """Check that a round has the work of its terms and a next state.
+
+    A stopped round must have the work of its shares and no next state, and it must be the last one of the leg.
+    """
     name = order.id.hex()
     either = (closed.stopped is None) == (closed.next_root != b"")
-    ensure(either, f"order {name} has a round with and without an end")
+    ensure(either, f"order {name} has a round without exactly one of a next root and a stop")
     if closed.stopped is None:
         weighed = closed.work == round_work(served_terms(order.terms, leg))
-        ensure(weighed, f"order {name} has a round of other work than its terms")
+        ensure(weighed, f"order {name} has a round without the work of its terms")
         return
     weighed = closed.work == sum(SHARES.must(store, *key).work for key in closed.share_keys)
-    ensure(weighed, f"order {name} has a stopped round of other work than its shares")
-    ensure(closed.round + 1 == leg.round, f"order {name} went on where its job stopped")
+    ensure(weighed, f"order {name} has a stopped round without the work of its shares")
+    ensure(closed.round + 1 == leg.round, f"order {name} has a round after its job stopped")
 
 
 def check_queue(store: Overlay, rules: Running) -> None:
-    """No order outlives its last deadline: every order that lives has an entry of the queue that is still to come."""
+    """Check that the queue has an entry for each lot, and an entry that ends each order that is not closed."""
     entries = list(get_entries(store))
-    lots = {entry.parts for entry in entries if entry.kind == LOT_DUE.number}
-    found = list(zip(LOTS.keys(store), LOTS.scan(store), strict=True))
-    for key, lot in found:
-        ensure(key in lots, "a lot waits without a deadline")
+    scheduled = {entry.parts for entry in entries if entry.kind == LOT_DUE.number}
+    lots = list(zip(LOTS.keys(store), LOTS.scan(store), strict=True))
+    for key, lot in lots:
+        ensure(key in scheduled, "a lot has no deadline in the queue")
         purpose, subject_id = key
         subject = lot.subject.unpack(rules.draws[purpose.decode()].subject)
-        ensure(subject.id == subject_id, "a lot lies where that of another subject belongs")
-    lots_of = sorted((lot.group_id, lot.height, *key) for key, lot in found)
+        ensure(subject.id == subject_id, "a lot has the key of another subject")
+    lots_of = sorted((lot.group_id, lot.height, *key) for key, lot in lots)
     marked = [
         (group_id, number_of(height), purpose, subject_id)
         for group_id, height, purpose, subject_id in WAITING_LOTS.keys(store)
     ]
     ensure(lots_of == marked, "the index of lots is wrong")
     sizes = {group.id: group.waiting for group in LOT_GROUPS.scan(store)}
-    ensure(sizes == Counter(group_id for group_id, *_ in marked), "a group of lots is wrong")
-    # An order that waits for a lot ends when what the lot draws is done.
-    waiting = {key.order_id for key in get_drawn_rounds(store)}
-    waiting |= {entry.parts[0] for entry in entries if rules.kinds[entry.kind].of_order}
-    # Or for audit room, which the panels that have it give back.
-    waiting |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
+    ensure(sizes == Counter(group_id for group_id, *_ in marked), "a group of lots has a wrong count")
+    # An order with a waiting lot ends after the draw of the lot.
+    will_end = {key.order_id for key in get_drawn_rounds(store)}
+    will_end |= {entry.parts[0] for entry in entries if rules.kinds[entry.kind].of_order}
+    # An order whose panel waits for audit room ends after other panels have returned their room.
+    will_end |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
     for order in ORDERS.scan(store):
-        alive = order.state is not OrderState.CLOSED
-        ensure(not alive or order.id in waiting, f"nothing will ever end order {order.id.hex()}")
+        is_closed = order.state is OrderState.CLOSED
+        ensure(is_closed or order.id in will_end, f"no queue entry will end order {order.id.hex()}")
 
 
 def check_deadlines(store: Overlay, _: Running) -> None:
-    """No order is older than its last deadline: that of the order, then windows and stages, then the hand-over."""
+    """Check that no order is open after its last deadline: its own deadline, plus windows, stages and the hand-over."""
     clock = HEAD.must(store).clock_ns // NS
     for order in ORDERS.iterate(store):
         if order.state is OrderState.CLOSED or clock <= order.deadline:
@@ -155,9 +161,9 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         tail += clock - tally.waits_since if tally.waiting else 0
         time = HELD_TIMES.get(store, order.id)
         tail += clock - time.since if time is not None and time.holds else 0
-        # Entries that the cap of a block carried over are allowed to be late.
+        # An order may be late if the queue has overdue entries, because the gas of the last block was used up.
         late = clock > order.deadline + tail and not _has_overdue(store, clock)
-        ensure(not late, f"order {order.id.hex()} outlived its last deadline")
+        ensure(not late, f"order {order.id.hex()} is not closed after its last deadline")
 
 
 def _has_overdue(store: Overlay, clock: int) -> bool:
@@ -165,16 +171,16 @@ def _has_overdue(store: Overlay, clock: int) -> bool:
 
 
 def check_shares(store: Overlay, order: Order) -> None:
-    """One share stands for a slot, and is of the order's work; what is drawn is inside the share."""
+    """Check that a slot has at most one live or accepted share per round; check work, draws and roots of shares."""
     shares = SHARES.scan(store, order.id)
     for _, group in groupby(shares, key=lambda s: (s.claim.leg, s.claim.round)):
-        standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
-        slots = [share.claim.slot for share in standing]
+        valid = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
+        slots = [share.claim.slot for share in valid]
         ensure(len(set(slots)) == len(slots), "a slot has two shares in a round")
     indexed = {(key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store, order.id)}
     committed = (share for share in shares if share.state is ShareState.COMMITTED)
     marked = {tuple(share.claim.key) for share in committed}
-    ensure(indexed == marked, "the index of standing shares is wrong")
+    ensure(indexed == marked, "the index of live shares is wrong")
     terms = order.terms
     segments = share_segments(terms)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
@@ -182,15 +188,15 @@ def check_shares(store: Overlay, order: Order) -> None:
         served = legs[share.claim.leg].served_slots
         ensure(share.claim.slot in served, "a share is of a slot that its leg does not serve")
         work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
-        ensure(share.work == work, "a share is of other work than its order's")
+        ensure(share.work == work, "a share does not have the work of its order's terms")
         inside = all(0 <= segment < segments for segment in share.drawn)
         ensure(inside, "a segment outside its share was drawn")
         shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
-        ensure(shown, "a share shows its roots before it is accepted, or not after")
+        ensure(shown, "a share has roots before it is accepted, or none after")
 
 
 def check_panels(store: Overlay, order: Order) -> None:
-    """No answer without a seat, no seat for a party, nobody sits twice; counts and rulings fit the seats."""
+    """Check that no party sits in a panel, that no validator sits twice, and that counts, answers and rulings fit."""
     for panel in PANELS.scan(store, order.id):
         leg = LEGS.must(store, panel.order_id, panel.leg)
         seats = SEATS.scan(store, *panel.key)
@@ -198,66 +204,66 @@ def check_panels(store: Overlay, order: Order) -> None:
         sitting = [seat.validator for seat in seats]
         parties = {leg.validator, order.consumer}
         ensure(not parties.intersection(sitting), f"a party sits in {name}")
-        ensure(len(set(sitting)) == len(sitting), f"somebody sits twice in {name}")
-        ensure([seat.number for seat in seats] == list(range(panel.seats)), f"{name} lost a seat")
+        ensure(len(set(sitting)) == len(sitting), f"a validator sits twice in {name}")
+        ensure([seat.number for seat in seats] == list(range(panel.seats)), f"{name} has a wrong count of seats")
         ensure(len(seats) <= SEATS_MAX, f"{name} has too many seats")
         new = [seat for seat in seats if seat.stage == panel.stage]
-        committed = sum(seat.commitment != b"" for seat in new)
-        revealed = sum(seat.revealed for seat in new)
+        committed = sum(1 for seat in new if seat.commitment != b"")
+        revealed = sum(1 for seat in new if seat.revealed)
         counted = (committed, revealed) == (panel.committed, panel.revealed)
-        ensure(counted, f"{name} counts its seats wrong")
+        ensure(counted, f"{name} has wrong counts of committed or revealed seats")
         for seat in seats:
-            said = {answer.place for answer in seat.answers}
-            ensure(said <= set(seat.places), f"a seat of {name} answers what it was not asked")
-            ensure(seat.commitment != b"" or not said, f"a seat of {name} answers uncommitted")
+            answered = {answer.place for answer in seat.answers}
+            ensure(answered <= set(seat.places), f"a seat of {name} has an answer for a place outside its duty")
+            ensure(seat.commitment != b"" or not answered, f"a seat of {name} has answers without a commitment")
         for place in panel.places:
-            settled = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
-            ensure(settled == (place.found is not None), f"{name} rules without a finding")
+            is_decided = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
+            ensure(is_decided == (place.found is not None), f"{name} has a ruling without a finding, or the reverse")
         if panel.is_settled:
             closed = ROUNDS.must(store, *panel.key)
-            ensure(closed.verified or closed.void, f"{name} is paid before its round ends")
+            ensure(closed.verified or closed.void, f"{name} is settled before its round is verified or void")
         for seat in new if panel.is_open else ():
             number = PANEL_DUTIES.get(store, seat.validator, *panel.key)
             due = 0 if seat.revealed else seat.number + 1
-            ensure(number == due, f"a seat has no duty in {name}, or one that it has done")
+            ensure(number == due, f"a seat in {name} lacks its duty, or has one after it revealed")
 
 
 def check_room(store: Overlay, _: Running) -> None:
-    """The room that panels take adds up; who has none waits, and somebody has some where anybody waits."""
+    """Check the sum of the panels' loads, and the waiting panels; panels may wait only if other panels have room."""
     panels = PANELS.scan(store)
     total = sum(panel.load for panel in panels)
-    ensure(total == AUDIT_LOAD.get(store), "the load of auditors is counted wrong")
+    ensure(total == AUDIT_LOAD.get(store), "the load of auditors is not the sum of the panels' loads")
     waiting = sorted(
         RoundKey(order_id, number_of(leg), number_of(round)) for _, order_id, leg, round in WAITING_PANELS.keys(store)
     )
     for key in waiting:
         panel = PANELS.must(store, *key)
         idle = panel.stage == 0 and panel.load == 0 and not panel.is_settled
-        ensure(idle, f"order {key.order_id.hex()} waits for room that it has")
+        ensure(idle, f"a panel of order {key.order_id.hex()} waits for room, but has begun")
     counts = Counter(key.order_id for key in waiting)
     for order in ORDERS.scan(store):
         count = TALLIES.must(store, order.id).waiting
-        ensure(count == counts[order.id], f"order {order.id.hex()} counts who waits wrong")
+        ensure(count == counts[order.id], f"order {order.id.hex()} has a wrong count of waiting panels")
     stuck = waiting and not total and not any(e.kind == ROOM_DUE.number for e in get_entries(store))
-    ensure(not stuck, "panels wait for room, and nobody has any")
+    ensure(not stuck, "panels wait for room, but no panel has any")
     for panel in panels:
-        ensure(not (panel.is_settled and panel.load), "a panel that is over takes room")
+        ensure(not (panel.is_settled and panel.load), "a settled panel still has room")
 
 
 def check_duties(store: Overlay, _: Running) -> None:
-    """Only seats of an open stage that have not revealed have something to do; no pot outlives its round."""
+    """Check that only seats of open stages that have not revealed have a duty, and that pots end with their rounds."""
     for name, order_id, leg, round in PANEL_DUTIES.keys(store):
         key = RoundKey(order_id, number_of(leg), number_of(round))
         panel = PANELS.must(store, *key)
-        ensure(panel.is_open, f"order {order_id.hex()} wants answers for a stage that is over")
+        ensure(panel.is_open, f"order {order_id.hex()} has a duty for a stage that is over")
         seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
-        mine = seat.validator == name.decode() and not seat.revealed
-        ensure(mine, f"order {order_id.hex()} has a duty of another seat")
+        fits = seat.validator == name.decode() and not seat.revealed
+        ensure(fits, f"order {order_id.hex()} has a duty that does not belong to its seat")
     for order_id, leg, round in PANEL_POTS.keys(store):
         closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         over = ended or closed.void or closed.verified
-        ensure(not over, f"order {order_id.hex()} keeps the pot of a panel that is over")
+        ensure(not over, f"order {order_id.hex()} still has the pot of a panel that is over")
 
 
 INVARIANTS = Invariants(

@@ -1,16 +1,18 @@
-"""Lots: what waits for a beacon that nobody who gains by it could have chosen (protocol section 1.5).
+"""Lots: draws that wait for a beacon which no one who gains by it could have chosen (protocol section 1.5).
 
-A lot is complete in the block at which different proposers who are no party, with more than a third of the stake and
-at least two, have revealed since the commitment: its seed is that block's beacon. Where all such validators are fewer
-or hold less, all of them must have; where there is none, the next block does, whoever made it. After ``lot_wait`` the
-last such block that there was must do, and without any the next block. The parties are frozen when the lot is opened.
-Blocks that begin with no reveal do not count.
+A lot is complete in the block in which enough proposers that are not parties have revealed since the commitment. Enough
+are at least two, with more than a third of the stake. If all validators that are not parties are fewer or have less
+stake, all of them must have revealed. If every validator is a party, the next block completes the lot. The seed of the
+lot is the beacon of the block that completes it.
 
-**What a block costs.** Lots with the same parties are one group. With the last reveals of all validators, newest first,
-it is one walk for a group to find the height below which its lots are complete; how many lots wait does not matter. A
-block looks at ``GROUPS_PER_BLOCK`` groups in turn, and draws ``LOTS_PER_BLOCK`` lots, as far as the gas for draws goes
-(``LOTS_PERCENT``). What does not fit is looked at in a later block, and has that block's beacon for a
-seed.
+After ``lot_wait`` an incomplete lot uses the beacon of the last block since the commitment whose proposer is not a
+party; if there is none, that of the next block. The parties are fixed when the lot is opened. Blocks without a reveal
+do not count.
+
+**Cost per block.** Lots with the same parties form one group. One pass over the last reveals of all validators, newest
+first, finds the height below which all lots of a group are complete. So the number of waiting lots does not matter. A
+block checks at most ``GROUPS_PER_BLOCK`` groups in turn, and draws at most ``LOTS_PER_BLOCK`` lots, within the gas for
+draws (``LOTS_PERCENT``). A later block checks the rest, and its beacon is then their seed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +49,7 @@ LOTS_PER_BLOCK = 256
 
 
 def open_lot(ctx: Context, subject: LotSubject, parties: Iterable[str], lot_wait: int) -> None:
-    """Begin to wait, for a commitment of this block; a lot that is open already stays."""
+    """Open a lot for a commitment of this block; do nothing if the lot is already open."""
     key = lot_key(subject)
     if LOTS.has(ctx.store, *key):
         return
@@ -55,7 +57,7 @@ def open_lot(ctx: Context, subject: LotSubject, parties: Iterable[str], lot_wait
     group_id = hash_fields("assay/lot/parties", *frozen)
     group = LOT_GROUPS.get(ctx.store, group_id) or LotGroup(group_id, frozen, 0)
     LOT_GROUPS.put(ctx.store, LotGroup(group_id, frozen, group.waiting + 1))
-    # A second later there has been another block; this one's beacon is known.
+    # Wait at least one second, so that a later block completes the lot: the beacon of this block is already known.
     lot = Lot(
         subject=pack(subject),
         group_id=group_id,
@@ -68,7 +70,7 @@ def open_lot(ctx: Context, subject: LotSubject, parties: Iterable[str], lot_wait
 
 
 def close_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
-    """Remove a lot that is drawn or not needed any more."""
+    """Remove a lot that was drawn or is no longer needed."""
     LOTS.delete(ctx.store, *key)
     WAITING_LOTS.delete(ctx.store, lot.group_id, lot.height, *key)
     group = LOT_GROUPS.must(ctx.store, lot.group_id)
@@ -80,7 +82,7 @@ def close_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
 
 
 def put_off_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
-    """Let a lot wait another second, because no block has revealed anything."""
+    """Let a lot wait another second, because there is no beacon for it yet."""
     deadline = ctx.clock + 1
     LOTS.put_at(ctx.store, replace(lot, deadline=deadline), *key)
     schedule(ctx, deadline, LOT_DUE, *key)
@@ -98,9 +100,9 @@ def drop_lot(ctx: Context, subject: LotSubject) -> None:
 
 
 def apply_lots(ctx: Context) -> None:
-    """Draw the lots that this block's beacon completes, as far as the gas for draws goes."""
+    """Draw the lots that this block's beacon completes, within the gas for draws."""
     for key, lot in take_complete(ctx):
-        # Else one before it dropped it.
+        # An earlier draw may have removed the lot.
         if LOTS.has(ctx.store, *key):
             weight = DUE_GAS + _get_weight(ctx, key, lot)
             if not take_due_gas(ctx, "lots", LOTS_PERCENT, weight):
@@ -109,20 +111,20 @@ def apply_lots(ctx: Context) -> None:
 
 
 def apply_lot(ctx: Context, key: LotKey, lot: Lot, beacon: bytes) -> None:
-    """Draw what the lot was opened for, once."""
+    """Close the lot and make its draw."""
     close_lot(ctx, key, lot)
     draw = ctx.rules.draws[key.purpose]
     draw.apply(ctx, lot.subject.unpack(draw.subject), beacon)
 
 
 def _get_weight(ctx: Context, key: LotKey, lot: Lot) -> int:
-    """Return what drawing a lot weighs."""
+    """Return the gas of drawing a lot."""
     draw = ctx.rules.draws[key.purpose]
     return draw.weight(ctx, lot.subject.unpack(draw.subject))
 
 
 def on_lot(ctx: Context, entry: QueueEntry) -> None:
-    """Draw with the beacon that there is, because the lot has waited long enough; without any it goes on waiting."""
+    """Draw a lot whose ``lot_wait`` is over with the beacon for late lots; if there is none, wait another second."""
     key = LotKey(entry.text(0), entry.parts[1])
     lot = LOTS.get(ctx.store, *key)
     if lot is None:
@@ -135,18 +137,18 @@ def on_lot(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_lot(ctx: Context, entry: QueueEntry) -> int:
-    """Return what the draw weighs."""
+    """Return the gas of the draw; 0 if the lot is gone."""
     key = LotKey(entry.text(0), entry.parts[1])
     lot = LOTS.get(ctx.store, *key)
     return 0 if lot is None else _get_weight(ctx, key, lot)
 
 
-# --- what a block's beacon completes -------------------------------------------------------------
+# --- complete lots -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Revealer:
-    """A validator in the set with a key that counts; ``height`` is of its last reveal, 0 before the first."""
+    """A validator in the set with a valid beacon key; ``height`` is that of its last reveal, 0 before the first."""
 
     operator: str
     stake: int
@@ -154,9 +156,9 @@ class _Revealer:
 
 
 def take_complete(ctx: Context) -> Iterator[tuple[LotKey, Lot]]:
-    """Yield the lots that this block's beacon completes, at most as many as a block draws.
+    """Yield the lots that this block's beacon completes, at most ``LOTS_PER_BLOCK``.
 
-    Where the asker stops, because the gas for draws is used up, the next block goes on.
+    If the caller stops, because the gas for draws is used up, the next block continues with the same group.
     """
     groups = _get_groups(ctx) if ctx.revealed else []
     if not groups:
@@ -173,19 +175,20 @@ def take_complete(ctx: Context) -> Iterator[tuple[LotKey, Lot]]:
     drawn = 0
     for group in groups:
         lots = _get_lots(ctx, group, _get_reached(ctx, group, revealers, stake))
-        # Read before any is drawn, which changes what is waiting.
-        for found in list(islice(lots, LOTS_PER_BLOCK - drawn + 1)):
+        # Read them all before the first draw, because a draw changes the waiting lots.
+        for complete in list(islice(lots, LOTS_PER_BLOCK - drawn + 1)):
             if drawn == LOTS_PER_BLOCK:
                 return
             drawn += 1
-            yield found
+            yield complete
         LAST_GROUP.set(ctx.store, group.id)
 
 
 def get_late_beacon(ctx: Context, lot: Lot) -> bytes:
-    """Return the beacon for a lot that has waited long enough; empty where it has to wait for the next one.
+    """Return the beacon for a lot whose ``lot_wait`` is over; empty if the lot has to wait for the next beacon.
 
-    That of the last block since the commitment whose proposer is no party, else this block's own.
+    It is the beacon of the last block since the commitment whose proposer is not a party; if there is none, that of
+    this block.
     """
     parties = LOT_GROUPS.must(ctx.store, lot.group_id).parties
     since = [last for last in LAST_REVEALS.scan(ctx.store) if last.height > lot.height and last.operator not in parties]
@@ -193,7 +196,7 @@ def get_late_beacon(ctx: Context, lot: Lot) -> bytes:
 
 
 def _get_groups(ctx: Context) -> list[LotGroup]:
-    """Return the groups whose turn it is: all, or the next ones behind the last one of the block before."""
+    """Return the groups to check in this block: all, or the next ones after the last group of the previous block."""
     last = LAST_GROUP.get(ctx.store) or b""
     turn = LOT_GROUPS.scan(ctx.store, after=(last,), limit=GROUPS_PER_BLOCK)
     for group in LOT_GROUPS.scan(ctx.store, limit=GROUPS_PER_BLOCK - len(turn)):
@@ -204,11 +207,11 @@ def _get_groups(ctx: Context) -> list[LotGroup]:
 
 
 def _get_reached(ctx: Context, group: LotGroup, revealers: list[_Revealer], stake: int) -> int:
-    """Return the height below which a group's lots are complete, from the last reveals, newest first."""
+    """Return the height below which all lots of a group are complete; ``revealers`` has the newest reveal first."""
     able = [revealer for revealer in revealers if revealer.operator not in group.parties]
     if not able:
         return ctx.height
-    if able[0].height != ctx.height:  # a party's block completes nothing
+    if able[0].height != ctx.height:  # a party proposed this block, so the block completes no lot
         return 0
     revealed = 0
     for count, revealer in enumerate(able, 1):
@@ -219,7 +222,7 @@ def _get_reached(ctx: Context, group: LotGroup, revealers: list[_Revealer], stak
 
 
 def _get_lots(ctx: Context, group: LotGroup, reached: int) -> Iterator[tuple[LotKey, Lot]]:
-    """Yield a group's lots that were opened below a height, oldest first."""
+    """Yield a group's lots that were opened below the height ``reached``, oldest first."""
     for _, height, purpose, subject_id in WAITING_LOTS.keys(ctx.store, group.id):
         if number_of(height) >= reached:
             return

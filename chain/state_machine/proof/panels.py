@@ -1,12 +1,12 @@
-"""Panels of closed rounds: their stages, and what they decide (protocol sections 5.1 and 5.3).
+"""Panels of closed rounds: their stages, and their decisions (protocol sections 5.1 and 5.3).
 
-The tier of the leg says how likely a round gets a panel. Where that is not certain, it is drawn after the close. A
-round that is not drawn is verified when its window is over, as on a chain without auditors.
+The tier of the leg gives the probability that a round gets a panel. If it is below 1, a lot decides after the close. A
+round without a panel is verified when its window is over, as on a chain without auditors.
 
-A stage begins with its seed, and seats strangers by stake; each commits, then reveals. At its end every place is
-decided on which enough of all who revealed so far say the same. For the others the next stage seats new ones. The last
-stage seats everybody who is left, and only more than half of the stake of all who could ever sit decides: silence
-verifies nothing, and neither does a lucky accomplice.
+A stage begins with its seed. It draws validators that are not parties, by stake; each of them commits, then reveals. At
+the end of a stage a place is decided if enough of all answers so far agree. For the other places the next stage draws
+new seats. The last stage seats all remaining validators, and only more than half of the stake of all that could ever
+sit can decide. So neither silence nor one accomplice who happens to be drawn can verify a round.
 """
 
 from dataclasses import replace
@@ -90,7 +90,7 @@ from pol.rules.tiers.tier import Quorum
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
-    """Open the panel of a round that was just closed; without auditors (a genesis choice) there is none."""
+    """Open the panel of a closed round; do nothing if the chain has no auditors, or the tier gives it no panel."""
     key = closed.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     rate = tier_of(leg).rate(order, leg, closed)
@@ -125,9 +125,10 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 
 
 def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
-    """Draw whether a closed round gets its panel; if not, the panel that waited for that is gone."""
+    """Draw whether a closed round gets its panel; if not, remove the panel."""
     key = subject.round
-    order, panel = ORDERS.must(ctx.store, key.order_id), PANELS.must(ctx.store, *key)
+    order = ORDERS.must(ctx.store, key.order_id)
+    panel = PANELS.must(ctx.store, *key)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     rate = tier_of(leg).rate(order, leg, ROUNDS.must(ctx.store, *key))
     (number,) = draw(seed("panel/audit", subject.id, beacon), BPS, 1)
@@ -136,7 +137,7 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         return
     PANELS.delete(ctx.store, *key)
     ctx.emit(PanelSkipped(key))
-    # Its window may be over.
+    # The window of the round may already be over.
     advance(ctx, ORDERS.must(ctx.store, key.order_id))
 
 
@@ -149,7 +150,7 @@ def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: in
 
 
 def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
-    """Begin the next stage: seat as many as it wants of those who are left, and at the first one draw the places."""
+    """Begin the next stage: draw its seats from the remaining validators; the first stage also draws the places."""
     if subject.stage == AUDIT_STAGE:
         _draw_audit(ctx, subject, beacon)
         return
@@ -161,9 +162,9 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     if panel.stage == 0:
         panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, leg))
     seats = SEATS.scan(ctx.store, *key)
-    left = _get_left(ctx, order, leg, seats)
-    is_last = stage == STAGES or panel.wanted > len(left)
-    drawn = _draw_seats(subject, beacon, left, len(left) if is_last else panel.wanted)
+    remaining = _get_remaining(ctx, order, leg, seats)
+    is_last = stage == STAGES or panel.wanted > len(remaining)
+    drawn = _draw_seats(subject, beacon, remaining, len(remaining) if is_last else panel.wanted)
     drawn = drawn[: SEATS_MAX - panel.seats]
     commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if drawn else 0)
     panel = replace(
@@ -179,8 +180,8 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         first_seat=panel.seats,
         committed=0,
         revealed=0,
-        eligible=panel.seats + len(left),
-        stake=sum(seat.stake for seat in seats) + sum(able.stake for able in left),
+        eligible=panel.seats + len(remaining),
+        stake=sum(seat.stake for seat in seats) + sum(validator.stake for validator in remaining),
     )
     PANELS.put(ctx.store, panel)
     take_room(ctx, order, panel, len(drawn))
@@ -206,27 +207,27 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
-    """Return the gas of a draw: the validators who are looked at, of whom each may get a seat, and the seats so far."""
+    """Return the gas of a draw, for the validators and the seats that it reads, and for the seats that it may add."""
     if subject.stage == AUDIT_STAGE:
         return weigh_ask(ctx)
     panel = PANELS.must(ctx.store, *subject.round)
     validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
     is_last = subject.stage == STAGES or panel.wanted > validators - panel.seats
     seats = validators if is_last else panel.wanted
-    looked_at = VALIDATOR_GAS * (2 * validators + panel.seats) + _weigh_places(ctx, panel)
-    return looked_at + SEAT_GAS * min(seats, SEATS_MAX)
+    reads = VALIDATOR_GAS * (2 * validators + panel.seats) + _weigh_places(ctx, panel)
+    return reads + SEAT_GAS * min(seats, SEATS_MAX)
 
 
 def _weigh_places(ctx: Context, panel: Panel) -> int:
-    """Return the gas of drawing the places: every share, which is read where the job stopped."""
+    """Return the gas of drawing the places, for every share of the round; shares are read only if the job stopped."""
     if panel.stage:
         return 0
     closed = ROUNDS.must(ctx.store, *panel.key)
     return len(closed.shares) * (VALIDATOR_GAS if closed.stopped is None else READ_GAS)
 
 
-def _get_left(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> list[Validator]:
-    """Return the validators who may sit and never did in this panel, by operator."""
+def _get_remaining(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> list[Validator]:
+    """Return the validators that may sit and have not sat in this panel, by operator."""
     parties = get_parties(ctx, order, leg.validator)
     seated = {seat.validator for seat in seats}
     may_sit = tier_of(leg).may_sit
@@ -240,15 +241,16 @@ def _get_left(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> l
     ]
 
 
-def _draw_seats(subject: PanelSubject, beacon: bytes, left: list[Validator], count: int) -> list[Validator]:
-    """Return who sits in a stage; load never changes who is drawn."""
+def _draw_seats(subject: PanelSubject, beacon: bytes, remaining: list[Validator], count: int) -> list[Validator]:
+    """Return the validators that sit in a stage, drawn by stake; the load of auditors does not affect the draw."""
     lot = seed("panel/seats", subject.id, beacon)
-    drawn = draw_weighted(lot, [validator.stake for validator in left], count)
-    return [left[index] for index in drawn]
+    drawn = draw_weighted(lot, [validator.stake for validator in remaining], count)
+    return [remaining[index] for index in drawn]
 
 
 def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg) -> tuple[PanelPlace, ...]:
-    closed, terms = ROUNDS.must(ctx.store, *subject.round), served_terms(order.terms, leg)
+    closed = ROUNDS.must(ctx.store, *subject.round)
+    terms = served_terms(order.terms, leg)
     fee = compute_audit_fee(order, leg, closed.work)
     segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     shares = _get_extents(ctx, closed, terms)
@@ -267,8 +269,8 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
         )
         for place in tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
     )
-    for number, found in enumerate(drawn):
-        place = found.place
+    for number, panel_place in enumerate(drawn):
+        place = panel_place.place
         ctx.emit(
             PlaceDrawn(
                 round=closed.key,
@@ -277,15 +279,15 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
                 slot=place.slot,
                 issue=place.issue,
                 segment=place.segment,
-                stops=found.stops,
-                claim=found.claim,
+                stops=panel_place.stops,
+                claim=panel_place.claim,
             )
         )
     return drawn
 
 
 def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[ShareExtent]:
-    """Return how far the accepted shares go; only where the job stopped they have to be read for that."""
+    """Return the extents of the accepted shares; only if the job stopped are the shares read for that."""
     if closed.stopped is None:
         return [ShareExtent(ref.slot, ref.issue, share_segments(terms)) for ref in closed.shares]
     extents = []
@@ -304,7 +306,7 @@ def _get_roots(ctx: Context, key: ShareKey) -> ShareRoots:
 
 
 def _get_claim(ctx: Context, closed: Round, place: Place, stops: set[Place]) -> bytes:
-    """Return the root that the chain has for a place; of a segment it has none, nor of what stops."""
+    """Return the root that the chain has for a place; empty for segments and for places at which the job stopped."""
     if place in stops:
         return b""
     match place.kind:
@@ -339,7 +341,7 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator) -> None
 
 
 def on_stage(ctx: Context, entry: QueueEntry) -> None:
-    """Go on from commitments to answers, or end the stage."""
+    """Begin the time to reveal, or end the stage."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open or ctx.clock < panel.commits_end:
         return
@@ -350,7 +352,7 @@ def on_stage(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of a stage's end: every answer of the panel, its seats, and the leg that may fail by it."""
+    """Return the gas of a stage's end, for the panel's answers and seats, and for a leg that may fail."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open:
         return 0
@@ -360,13 +362,16 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
 
 
 def end_stage(ctx: Context, panel: Panel) -> None:
-    """Decide what can be decided, let the silent pay, and go on with what is left."""
+    """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg."""
     key = panel.key
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
-    silent = sum(_punish_silence(ctx, order, panel, seat) for seat in new)
+    silent = 0
+    for seat in new:
+        if _punish_silence(ctx, order, panel, seat):
+            silent += 1
     panel, answers_differ = _rule(ctx, order, panel, seats)
     wanted = next_seats(panel.seats, silent, answers_differ=answers_differ)
     panel = replace(panel, is_open=False, wanted=wanted)
@@ -384,8 +389,9 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 
 
 def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
-    """Decide the places that can be, and tell whether answers differ on one that cannot."""
-    places, answers_differ = list(panel.places), False
+    """Decide places, and return the panel, and whether answers differ on a place that cannot be decided yet."""
+    places = list(panel.places)
+    answers_differ = False
     tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
     quorum = Quorum(
         auditors=order.params.auditors,
@@ -395,14 +401,14 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
     )
     for number in panel.undecided:
         votes = get_votes(seats, number)
-        found = tier.decide(votes, quorum)
-        if found is None and not panel.is_last:
+        finding = tier.decide(votes, quorum)
+        if finding is None and not panel.is_last:
             answers_differ = answers_differ or tier.differ(votes)
             continue
         place = places[number]
-        ruling = tier.rule(found, place.claim, place.stops)
-        places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
-        kind, root, step = (found.kind, found.root, found.step) if found else (0, b"", 0)
+        ruling = tier.rule(finding, place.claim, place.stops)
+        places[number] = replace(place, ruling=ruling, stage=panel.stage, found=finding)
+        kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
         ctx.emit(
             PlaceRuled(
                 round=panel.key,
@@ -418,7 +424,7 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
 
 
 def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -> bool:
-    """Cut the stake of a seat for the places on which it was silent, halve its promise, and tell whether it was."""
+    """Return whether a seat was silent on a place; if so, cut its stake for these places and halve its promise."""
     silent = tuple(place for place in seat.places if seat.answer(place) is None)
     PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
     if not silent:
@@ -431,14 +437,15 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
     return True
 
 
-# --- what is not the chain's ---------------------------------------------------------------------
+# --- wrong and undecided places ------------------------------------------------------------------
 
 
 def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
-    """Make a round void of which a place was decided against the chain, or not at all; the leg has failed.
+    """Make a round void, and fail its leg, because a place is wrong or remained undecided.
 
-    A wrong segment outside the validator's duty costs its provider the share's bond, everything else the validator the
-    job bond. Seats are paid from these first. Where nobody can tell whose fault it is, nobody loses anything.
+    For a wrong segment outside the validator's duty, its provider loses the share's bond. For any other wrong place the
+    validator loses the job bond. These bonds pay the seats first. If all places are right or undecided, no one loses a
+    bond.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -456,19 +463,20 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     for share in shares.values():
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
-    # As the seats have left them.
-    left = [get_job_bond(ctx, order.id, key.leg)] if by_validator else []
-    left += [get_share_bond(ctx, share) for share in shares]
-    cut_for_consumer(ctx, order, leg, left)
+    # Read the bonds again, because the payment of seats has reduced them.
+    rows = [get_job_bond(ctx, order.id, key.leg)] if by_validator else []
+    rows += [get_share_bond(ctx, share) for share in shares]
+    cut_for_consumer(ctx, order, leg, rows)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
 
 
 def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace) -> Share | None:
-    """Return the share whose provider alone answers for a wrong place; None where the validator does.
+    """Return the share whose provider alone is liable for a wrong place; None if the validator is.
 
-    The provider does for a segment that was no duty of its validator's, where its own leaf was shown: what could not be
-    had, or whose leaf nobody was given, is the validator's to serve. That the job stops is always the validator's word.
+    The provider is liable for a segment outside the validator's duty whose leaf was shown. The validator is liable for
+    data that it did not serve: a place that was unavailable, or a leaf that no seat got. It is also liable for every
+    place at which it claims that the job stopped.
     """
     where = place.place
     if place.stops:
@@ -482,6 +490,6 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
 
 
 def on_void(ctx: Context, entry: QueueEntry) -> None:
-    """Go on with voiding, or with the order behind the last round."""
+    """Make the next round void; after the last one, continue with the order."""
     if not void_round(ctx, entry.round_key):
         advance(ctx, ORDERS.must(ctx.store, entry.parts[0]))

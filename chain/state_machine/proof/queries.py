@@ -1,4 +1,4 @@
-"""Answers about what runs: an order with its rounds, panels and their seats."""
+"""Answers about an order with its legs and rounds, and about panels and their seats."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
 
 
 def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
-    """All that a seat needs, and nothing that grows with the history of the order."""
+    """Return all that a seat needs; the size of the answer does not depend on the history of the order."""
     key = RoundKey(request.order_id, request.leg, request.round)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
@@ -84,15 +84,14 @@ def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
 
 def _panel_duties(store: Overlay, request: PanelDutiesRequest) -> PanelDutiesResponse:
     name = request.validator
-    behind = (name, request.after_order, request.after_leg, request.after_round)
-    keys = PANEL_DUTIES.keys(store, name, after=behind if request.after_order else ())
+    after = (name, request.after_order, request.after_leg, request.after_round)
+    keys = PANEL_DUTIES.keys(store, name, after=after if request.after_order else ())
     duties = (
         _panel_duty(store, name, RoundKey(order_id, number_of(leg), number_of(round)))
         for _, order_id, leg, round in keys
     )
     head = HEAD.must(store)
-    found = take(duties, get_limit(request.limit))
-    return PanelDutiesResponse(found, head.clock_ns // NS, head.height)
+    return PanelDutiesResponse(take(duties, get_limit(request.limit)), head.clock_ns // NS, head.height)
 
 
 def _panel_duty(store: Overlay, name: str, key: RoundKey) -> PanelDuty:

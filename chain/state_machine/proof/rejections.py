@@ -1,9 +1,9 @@
-"""Rejected shares, compared with what was accepted in their place when their round is verified (protocol section 4.5).
+"""Comparison of rejected shares with the accepted ones, before their round is verified (protocol section 4.5).
 
-A rejection needs no evidence, so it proves nothing. A rejected share keeps its bond and its commitment until strangers
-have recomputed the round; then the chain makes the commitment that the accepted roots have under the rejected name.
-If the leg's tier says that the two are of the same share, the rejected one was right, and the validator pays.
-Otherwise it was wrong, and its bond is burnt.
+A rejection needs no evidence, so it proves nothing. The bond of a rejected share stays locked until a panel has
+recomputed the round. Then the chain computes the commitment to the accepted roots in the name of the rejected provider.
+If the leg's tier says that the two commitments are of the same share, the rejected share was right, and the validator
+pays. Otherwise it was wrong, and its bond is burnt.
 """
 
 from collections.abc import Iterator
@@ -36,24 +36,24 @@ from escrow.settle import compute_redress, take_from, wrong_share
 from pol.rules.tiers.table import tier_of
 
 REJECTED_PER_CALL = 64
-"""Rejected shares that are compared at once; the queue carries the rest on before their round is verified."""
+"""Most rejected shares compared in one step; the queue compares the rest before their round is verified."""
 
 
 def compare_rejected(ctx: Context, order: Order, leg: Leg, closed: Round) -> int:
     """Compare the next rejected shares of a round that is about to be verified; return their number."""
-    found = list(islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
-    for share, bond in found:
+    rejected = list(islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
+    for share, bond in rejected:
         _compare(ctx, order, leg, closed, share, bond)
-    return len(found)
+    return len(rejected)
 
 
 def count_rejected(ctx: Context, closed: Round) -> int:
-    """Return how many rejected shares of a round the next call compares."""
+    """Return the number of rejected shares of a round that the next step compares."""
     return sum(1 for _ in islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
 
 
 def _get_rejected(ctx: Context, closed: Round) -> Iterator[tuple[Share, BondRow]]:
-    """Yield the rejected shares that are not compared yet, by slot and issue: those whose bond is still locked."""
+    """Yield the rejected shares that are not compared yet, with their locked bonds, by slot and issue."""
     key = closed.key
     parts = (key.order_id, key.leg, int(BondKind.SHARE), key.round)
     for row in BOND_ROWS.iterate(ctx.store, *parts):
@@ -74,27 +74,28 @@ def _compare(
     accepted = SHARES.must(ctx.store, *closed.share_keys[claim.slot - leg.first_slot])
     if accepted.roots is None:
         raise LookupError("an accepted share has no roots")
-    made = make_commitment(ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots)
-    if not tier_of(leg).is_same_share(claim.commitment, made):
+    right = make_commitment(ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots)
+    if not tier_of(leg).is_same_share(claim.commitment, right):
         change_share(ctx, claim.key, state=ShareState.WRONG)
         cut_bond(ctx, order.id, bond, wrong_share(order.id, bond.amount))
-        told = ShareCompared(
-            claim.key,
-            claim.provider,
-            right=False,
-            paid=0,
-            burnt=bond.amount,
-            paid_from_stake=0,
-            burnt_from_stake=0,
+        ctx.emit(
+            ShareCompared(
+                claim.key,
+                claim.provider,
+                right=False,
+                paid=0,
+                burnt=bond.amount,
+                paid_from_stake=0,
+                burnt_from_stake=0,
+            )
         )
-        ctx.emit(told)
         return
     change_share(ctx, claim.key, state=ShareState.RIGHT)
     count_share(ctx, claim.provider, rejected=-1)
     return_bond(ctx, order.id, bond)
     redress = Redress()
     slot = (*closed.key, claim.slot)
-    # Whoever was accepted later with the same work is paid for it, and has lost nothing.
+    # A provider whose later share in this slot was accepted is paid for that share, so it has lost nothing.
     lost = accepted.claim.provider != claim.provider
     if lost and not RIGHTED.has(ctx.store, *slot):
         RIGHTED.mark(ctx.store, *slot)
@@ -114,7 +115,11 @@ def _compare(
 
 @dataclass(frozen=True, slots=True)
 class Redress:
-    """What a provider gets for a right share that was rejected, what is burnt, and what the stake gives of each."""
+    """The amounts (uassay) that a validator pays for a right share that it rejected.
+
+    ``paid`` goes to the provider and ``burnt`` is burnt; the other two are the parts of them from the validator's
+    stake.
+    """
 
     paid: int = 0
     burnt: int = 0
@@ -123,36 +128,37 @@ class Redress:
 
 
 def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
-    """Let the validator pay for the first right share that it rejected in a slot, which is of so much ``work``.
+    """Let the validator pay for the first right share of a slot that it rejected; ``work`` is in FLOPs.
 
-    First from what is withheld of its part, then from the job bond, then from its stake.
+    It pays from the withheld part first, then from the job bond, then from its stake.
     """
-    order_id, provider = leg.order_id, share.claim.provider
-    source, silent = order_id.hex(), ShareReason(share.reason) in SILENCES
-    owed = compute_redress(work, leg.price, silent=silent)
-    held, left = take_from(get_withheld(ctx, order_id), owed)
+    order_id = leg.order_id
+    provider = share.claim.provider
+    source = order_id.hex()
+    owed = compute_redress(work, leg.price, silent=ShareReason(share.reason) in SILENCES)
+    (withheld_paid, withheld_burnt), owed = take_from(get_withheld(ctx, order_id), owed)
     moves = (
-        Transfer(move=HELD_COMPENSATION, source=source, target=provider, amount=held[0]),
-        Transfer(move=HELD_BURN, source=source, target="", amount=held[1]),
+        Transfer(move=HELD_COMPENSATION, source=source, target=provider, amount=withheld_paid),
+        Transfer(move=HELD_BURN, source=source, target="", amount=withheld_burnt),
     )
     pay_from_deposits(ctx, order_id, moves, share.claim.round)
     righted = TALLIES.must(ctx.store, order_id).righted
-    TALLIES.update(ctx.store, order_id, righted=righted + sum(held))
+    TALLIES.update(ctx.store, order_id, righted=righted + withheld_paid + withheld_burnt)
     row = get_job_bond(ctx, order_id, leg.number)
-    (paid, burnt), left = take_from(row.amount if row else 0, left)
+    (bond_paid, bond_burnt), owed = take_from(row.amount if row else 0, owed)
     if row is not None:
         moves = (
-            Transfer(move=COMPENSATION, source=source, target=provider, amount=paid),
-            Transfer(move=BURN, source=source, target="", amount=burnt),
+            Transfer(move=COMPENSATION, source=source, target=provider, amount=bond_paid),
+            Transfer(move=BURN, source=source, target="", amount=bond_burnt),
         )
         cut_bond(ctx, order_id, row, moves)
     stake = VALIDATORS.must(ctx.store, leg.validator).stake
-    (more, rest), _ = take_from(stake, left)
-    cut_stake(ctx, leg.validator, more, STAKE_COMPENSATION, provider)
-    cut_stake(ctx, leg.validator, rest, STAKE_BURN)
+    (stake_paid, stake_burnt), _ = take_from(stake, owed)
+    cut_stake(ctx, leg.validator, stake_paid, STAKE_COMPENSATION, provider)
+    cut_stake(ctx, leg.validator, stake_burnt, STAKE_BURN)
     return Redress(
-        paid=held[0] + paid + more,
-        burnt=held[1] + burnt + rest,
-        paid_from_stake=more,
-        burnt_from_stake=rest,
+        paid=withheld_paid + bond_paid + stake_paid,
+        burnt=withheld_burnt + bond_burnt + stake_burnt,
+        paid_from_stake=stake_paid,
+        burnt_from_stake=stake_burnt,
     )

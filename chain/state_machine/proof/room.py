@@ -1,9 +1,9 @@
-"""Audit room: how much of the auditors' time the panels may take together (protocol section 4.6).
+"""Audit room: the limit of the auditors' time that all panels may use together (protocol section 4.6).
 
-A panel takes room from the close of its round, or waits for it; what frees room lets the next ones in, who pays most
-for the work of its auditors first. Training goes on meanwhile, ``rounds_ahead`` at most, and what an order waits is
-added to its deadline. Room only makes a panel begin later: a stage that follows takes what it needs, and load never
-changes who is drawn.
+A panel takes room when its round is closed, or waits for room. When room becomes free, the panel that pays its auditors
+most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and the waiting time
+moves the order's deadline. Room only delays the start of a panel: later stages take the room that they need, and the
+load never affects which validators are drawn.
 """
 
 from chain.state_machine.context import Context
@@ -40,7 +40,7 @@ _MOST = 2**62
 
 
 def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
-    """Let a new panel begin where there is room and nobody waits for it, or wait in turn."""
+    """Let a new panel begin if there is room and no other panel waits; otherwise let it wait."""
     if not _is_anyone_waiting(ctx) and _has_room(ctx, order, panel):
         _begin(ctx, order, panel)
         return
@@ -53,19 +53,19 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
-    """Let a panel take the room of so many seats, whatever there is; 0 gives back what it has."""
+    """Set a panel's room to that of ``seats`` seats, even if there is not enough; 0 returns all its room."""
     load = _weigh(ctx, order, panel, seats)
-    had = PANELS.must(ctx.store, *panel.key).load
-    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + load - had)
-    if load != had:
+    old_load = PANELS.must(ctx.store, *panel.key).load
+    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + load - old_load)
+    if load != old_load:
         PANELS.update(ctx.store, *panel.key, load=load)
         ctx.emit(RoomTaken(panel.key, load))
-    if load < had and _is_anyone_waiting(ctx):
+    if load < old_load and _is_anyone_waiting(ctx):
         schedule(ctx, ctx.clock, ROOM_DUE)
 
 
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
-    """Give back the room of a panel that is over, or its place among those who wait."""
+    """Return the room of a panel that is over, or stop its waiting."""
     turn = _turn(ctx, order, panel)
     if WAITING_PANELS.has(ctx.store, *turn):
         _stop_waiting(ctx, order, turn)
@@ -73,7 +73,7 @@ def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def on_room(ctx: Context, _: QueueEntry) -> None:
-    """Let the first panel begin that waits, if there is room for it, and look again."""
+    """Let the first waiting panel begin if there is room for it; if so, schedule another entry for the next panel."""
     for turn in WAITING_PANELS.keys(ctx.store):
         order = ORDERS.must(ctx.store, turn[1])
         panel = PANELS.must(ctx.store, turn[1], number_of(turn[2]), number_of(turn[3]))
@@ -90,12 +90,12 @@ def weigh_room(ctx: Context, _: QueueEntry) -> int:
 
 
 def weigh_ask(ctx: Context) -> int:
-    """Return the gas of looking for room, and for who is a party: the validators, twice."""
+    """Return the gas of computing the room and the parties, each of which reads all validators."""
     return 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
 
 
 def _begin(ctx: Context, order: Order, panel: Panel) -> None:
-    """Take the room of the first stage, and wait for its seed."""
+    """Take the room of the first stage, and open the lot for its seed."""
     take_room(ctx, order, panel, order.params.auditors)
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     parties = get_parties(ctx, order, leg.validator)
@@ -103,7 +103,7 @@ def _begin(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
-    """Tell whether a panel may begin; one that is larger than all there is begins alone."""
+    """Return whether a panel may begin; a panel that needs more than the whole room may begin if no other runs."""
     total = AUDIT_LOAD.get(ctx.store)
     load = _weigh(ctx, order, panel, order.params.auditors)
     room = ctx.block.params.of(ProofParams).audit_room_bps * _count_able(ctx, order, panel)
@@ -111,23 +111,26 @@ def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
 
 
 def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
-    """Return how many validators of the set promise enough for the order."""
+    """Return the number of validators in the set whose audit promise is enough for the order."""
     may_sit = tier_of(LEGS.must(ctx.store, order.id, panel.leg)).may_sit
     return sum(
-        is_active(found) and may_sit(order, found.audit_speed, found.audit_rate) for found in VALIDATORS.scan(ctx.store)
+        1
+        for validator in VALIDATORS.scan(ctx.store)
+        if is_active(validator) and may_sit(order, validator.audit_speed, validator.audit_rate)
     )
 
 
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
-    """Return the room that so many seats of a panel take, with as many places as it draws."""
+    """Return the room (ten-thousandths of a validator) that ``seats`` seats take, for the places that a panel draws."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
-    terms, fee = served_terms(order.terms, leg), compute_audit_fee(order, leg)
+    terms = served_terms(order.terms, leg)
+    fee = compute_audit_fee(order, leg)
     segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
     return panel_load(terms, order.params, segments, seats, order.audit_ms)
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
-    """Return where a panel waits: the higher its fee for a FLOP of its auditors, the sooner; then by its name."""
+    """Return a waiting panel's key: the highest fee per FLOP of its auditors first, then by order, leg and round."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     fee = compute_audit_fee(order, leg) * PFLOP
     least = least_work(served_terms(order.terms, leg), order.params)
@@ -140,11 +143,11 @@ def _is_anyone_waiting(ctx: Context) -> bool:
 
 
 def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int]) -> None:
-    """Take a panel out of those who wait; with the last of an order its deadline moves by the time that it took."""
+    """Remove a panel from the waiting ones; with the last one of an order, move its deadline by the waiting time."""
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)
     waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
-    # The time that the order is held as well is added when it is released.
+    # When the order is released, the time for which it was held is added, so it is left out here.
     waited -= min(waited, get_held_seconds(ctx, order.id))
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):

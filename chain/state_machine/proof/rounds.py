@@ -1,4 +1,4 @@
-"""Closed rounds: which is the next to be verified, whether it can be, and how what can never be becomes void."""
+"""Closed rounds: the next round to verify, the conditions to verify it, and rounds that become void."""
 
 from dataclasses import replace
 
@@ -20,10 +20,10 @@ def get_next_round(ctx: Context, leg: Leg) -> Round | None:
 
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:
-    """Tell whether a round may be verified, given that the round before it is.
+    """Return whether a round may be verified, if the round before it is verified.
 
-    Nothing holds it, its window is over, and each place of its panel is decided for the chain's root. Without auditors
-    there is no panel.
+    It must not be void or held, its window must be over, and all places of its panel must be decided as right. A round
+    may have no panel.
     """
     if closed.void or ctx.clock < closed.window_ends or is_held(ctx, closed.key):
         return False
@@ -34,9 +34,10 @@ def is_verifiable(ctx: Context, closed: Round) -> bool:
 
 
 def void_round(ctx: Context, key: RoundKey) -> bool:
-    """Mark a round that will never be verified; every round after it follows, one step of the queue each.
+    """Mark a round that will never be verified as void; return False if it does not exist or is already void.
 
-    Nobody has to recompute what can never be paid. False where there is no such round, or it is void already.
+    Each later round becomes void in a further step of the queue. Panels of void rounds stop, because these rounds can
+    never be paid.
     """
     closed = ROUNDS.get(ctx.store, *key)
     if closed is None or closed.void:
@@ -50,6 +51,6 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
 
 
 def weigh_void(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of one step: the seats of the round's panel."""
+    """Return the gas of one step, for the seats of the round's panel."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     return 0 if panel is None else weigh_panel(panel)

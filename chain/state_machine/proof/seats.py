@@ -1,9 +1,10 @@
-"""Seats of panels: what they commit to and reveal, each in a row of its own; what they earn or lose (5.2 and 5.5).
+"""Seats of panels: their commitments and answers, and their pay and losses (protocol sections 5.2 and 5.5).
 
-A seat whose answer for a place is the ruling gets the place's cost, and once the answer fee. One that was silent or
-said something else loses a multiple of the cost. Seats of the first stage are paid by the round's audit fee. Seats of
-further stages are paid by those who caused them: what silent and differing seats lost comes first, then the fee that
-nobody earned, then the bond of who claimed what is wrong, and where the round is verified the community pool.
+A seat whose answer for a place agrees with the ruling gets the cost of the place, and the answer fee once. A seat that
+was silent or differs from the ruling loses a multiple of the cost. The round's audit fee pays the seats of the first
+stage. Seats of later stages are paid from these sources, in this order: the losses of silent and differing seats; the
+part of the audit fee that no seat earned; the bonds of those with wrong claims; and, if the round is verified, the
+community pool.
 """
 
 from dataclasses import dataclass, replace
@@ -53,13 +54,13 @@ from pol.rules.tiers.tier import AnswerVerdict, Tier, Vote
 
 
 def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes) -> None:
-    """Keep a commitment; when every seat of the stage has committed, they may reveal at once."""
+    """Store a commitment; when every seat of the stage has committed, the time to reveal begins at once."""
     SEATS.update(ctx.store, *seat.key, seat.number, commitment=commitment)
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
-        left = panel.commits_end - ctx.clock
+        seconds_left = panel.commits_end - ctx.clock
         cancel(ctx, panel.commits_end, STAGE_DUE, *panel.key)
-        panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - left)
+        panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - seconds_left)
         schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
     PANELS.put(ctx.store, panel)
     ctx.emit(
@@ -81,8 +82,10 @@ def apply_reveal(
     answers: tuple[SeatAnswer, ...],
     shown: tuple[tuple[int, bytes], ...],
 ) -> None:
-    """Keep answers and what leaves show of places; when all who committed have revealed, the stage is due to end."""
-    key, auditor, stage = panel.key, seat.validator, panel.stage
+    """Store answers and the roots that leaves show; when all committed seats have revealed, end the stage."""
+    key = panel.key
+    auditor = seat.validator
+    stage = panel.stage
     SEATS.update(ctx.store, *key, seat.number, answers=answers, revealed=True)
     PANEL_DUTIES.delete(ctx.store, auditor, *key)
     for answer in answers:
@@ -112,7 +115,7 @@ def apply_reveal(
 
 
 def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
-    """Return what the seats said that were asked about a place, in their order."""
+    """Return the votes of the seats whose duty includes a place, in the order of seats."""
     return [Vote(seat.stage, seat.stake, seat.answer(place)) for seat in seats if place in seat.places]
 
 
@@ -120,12 +123,12 @@ def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
 
 
 def weigh_panel(panel: Panel) -> int:
-    """Return the gas of reading what the seats of a panel said, and of paying or cutting each of them."""
+    """Return the gas of reading the answers of a panel, and of paying or cutting each seat."""
     return panel.seats * (SEAT_GAS + VOTE_GAS * len(panel.places))
 
 
 def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
-    """Cut what a seat owes of its stake, as far as that goes, into the pot of the panel; return the cut."""
+    """Move the amount that a seat owes, at most its stake, into the pot of the panel; return the cut."""
     cut = min(owed, VALIDATORS.must(ctx.store, operator).stake)
     cut_stake(ctx, operator, cut, CUT)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
@@ -134,7 +137,7 @@ def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
 
 @dataclass(slots=True)
 class Purse:
-    """What the seats of a panel are paid from: each source is used up in turn."""
+    """The sources (uassay) from which the seats of a panel are paid."""
 
     fee: int = 0
     pot: int = 0
@@ -142,7 +145,10 @@ class Purse:
     pool: int = 0
 
     def take(self, amount: int, *sources: str) -> dict[str, int]:
-        """Return how much of ``amount`` each source pays, which is less where all are empty."""
+        """Return the part of ``amount`` that each source pays; a source is used up before the next one pays.
+
+        The parts are less than ``amount`` if all sources together do not have it.
+        """
         parts = {}
         for source in sources:
             part = min(amount, getattr(self, source))
@@ -157,10 +163,10 @@ _FURTHER = ("pot", "fee", "bond", "pool")
 
 
 def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers: tuple[BondRow, ...] = ()) -> None:
-    """Pay the seats of a panel that is over, once, and let those pay who differ from a ruling.
+    """Pay the seats of a panel that is over, and cut the seats that differ from a ruling; call it once per panel.
 
-    ``fee`` is the audit fee of a round that is verified, which is paid from the deposit whoever earns it: what nobody
-    earned goes to the community pool. ``losers`` are the bonds of those who claimed what is wrong.
+    ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
+    community pool. ``losers`` are the bonds of those with wrong claims.
     """
     key = panel.key
     seats = SEATS.scan(ctx.store, *key)
@@ -171,7 +177,7 @@ def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers:
         if debt:
             cut = cut_seat(ctx, key, seat.validator, debt[0])
             ctx.emit(SeatDiffered(round=key, auditor=seat.validator, stage=seat.stage, places=debt[1], cut=cut))
-            # What the stake lacks is kept of what it earned.
+            # If the stake does not cover the debt, the rest is deducted from the seat's earnings.
             earned[seat.number] = max(0, earned[seat.number] - (debt[0] - cut))
         elif seat.answers:
             answered = VALIDATORS.must(ctx.store, seat.validator).audits_answered
@@ -213,7 +219,7 @@ def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers:
 def _judge_seats(
     tier: Tier, order: Order, panel: Panel, seats: list[PanelSeat]
 ) -> tuple[list[int], list[tuple[int, tuple[int, ...]] | None]]:
-    """Return by seat what it earned, and what it owes with the places where it differed."""
+    """Return, by seat, its earnings, and its debt with the places where it differed (None if it owes nothing)."""
     earned = [0] * len(seats)
     debts = [0] * len(seats)
     differed: list[list[int]] = [[] for _ in seats]
@@ -233,7 +239,7 @@ def _judge_seats(
                 debts[seat.number] += tier.penalty * cost
                 differed[seat.number].append(number)
     for seat in seats:
-        # Where nothing was decided nobody earns by it.
+        # A seat earns the answer fee only if a decided place shows that it was right.
         if was_right[seat.number] and not differed[seat.number]:
             earned[seat.number] += order.params.answer_fee
     owed = [(debt, tuple(places)) if places else None for debt, places in zip(debts, differed, strict=True)]
@@ -241,22 +247,23 @@ def _judge_seats(
 
 
 def _pay_from_bonds(ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], moves: list[Transfer]) -> None:
-    """Pay seats out of bonds, one bond after the other."""
-    left = [move for move in moves if move.amount]
+    """Pay seats from bonds, one bond after the other."""
+    unpaid = [move for move in moves if move.amount]
     for row in rows:
-        free, paid = row.amount, []
-        while left and free:
-            part = min(free, left[0].amount)
-            paid.append(replace(left[0], amount=part))
+        free = row.amount
+        payments = []
+        while unpaid and free:
+            part = min(free, unpaid[0].amount)
+            payments.append(replace(unpaid[0], amount=part))
             free -= part
-            rest = left[0].amount - part
-            left = [replace(left[0], amount=rest), *left[1:]] if rest else left[1:]
-        if paid:
-            cut_bond(ctx, order_id, row, paid)
+            rest = unpaid[0].amount - part
+            unpaid = [replace(unpaid[0], amount=rest), *unpaid[1:]] if rest else unpaid[1:]
+        if payments:
+            cut_bond(ctx, order_id, row, payments)
 
 
 def stop_panel(ctx: Context, key: RoundKey) -> None:
-    """End a panel wherever it stands: duties, queue entries and lot; who was right is paid from what others lost."""
+    """End a panel in any stage: drop its duties, queue entries and lots, and pay right seats from losses of others."""
     panel = PANELS.get(ctx.store, *key)
     if panel is None:
         return

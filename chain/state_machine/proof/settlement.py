@@ -1,9 +1,9 @@
 """Verification and payment of closed rounds, in their order (protocol sections 5.3 and 7).
 
-A round is verified when the one before it is, its window is over and its audit agrees with the chain. It is paid in
-the same moment, and nothing else is ever paid; so nothing that can still be void has been paid. The validator's part
-of it is withheld until the order settles, some time after its last round is verified, in which the consumer fetches
-what it paid for.
+A round is verified when the round before it is verified, its window is over and its audit agrees with the chain. It is
+paid at the same moment, and no other round is ever paid. So a round that can still become void has not been paid. The
+validator's part is withheld until the order settles. The order settles some time after its last round is verified, so
+that the consumer can fetch the result before.
 """
 
 from chain.state_machine.context import Context
@@ -36,27 +36,27 @@ from pol.rules.orders import handover_seconds
 
 
 def advance(ctx: Context, order: Order) -> None:
-    """Let the queue verify and pay what is ready, and end the order or the leg if nothing else is open."""
+    """Let the queue verify and pay the next round if it is ready, or end the order or the leg if no round is open."""
     leg = LEGS.must(ctx.store, order.id, order.legs)
     schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.next_round)
 
 
 def on_released(ctx: Context, order_id: bytes) -> None:
-    """Go on with an order that was held, if it runs."""
+    """Continue with an order that was held, if it runs."""
     order = ORDERS.must(ctx.store, order_id)
     if _is_going_on(ctx, order, order.legs):
         advance(ctx, order)
 
 
 def on_window(ctx: Context, entry: QueueEntry) -> None:
-    """Verify the leg's next round if it is ready, and see how it goes on."""
+    """Verify the leg's next round if it is ready; then schedule the following round, or end the leg or the order."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
         return
     leg = LEGS.must(ctx.store, order.id, order.legs)
     closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
-        # What was rejected in it comes first: when the round is verified, nothing of it is open.
+        # The rejected shares of the round must all be compared before the round is verified.
         if compare_rejected(ctx, order, leg, closed) == 0:
             leg = verify_round(ctx, order, leg, closed)
         closed = get_next_round(ctx, leg)
@@ -67,7 +67,7 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_window(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of a window: the shares of a round that is ready, and the bonds that it or an end returns."""
+    """Return the gas of a window, for the shares of a round that is ready, and for the bonds that an end returns."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
         return 0
@@ -77,11 +77,11 @@ def weigh_window(ctx: Context, entry: QueueEntry) -> int:
     shares = len(closed.shares) if closed is not None and is_ready else 0
     rejected = count_rejected(ctx, closed) if closed is not None and is_ready else 0
     may_end = order.state is OrderState.PROVEN or leg.state is LegState.FAILED
-    # One that was right has up to six moves more than the return of its bond.
+    # A rejected share that was right causes up to six moves besides the return of its bond.
     steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
     panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
     steps += weigh_panel(panel) if panel is not None else 0
-    # An end pays the validator its part, or lets it make good in two moves what right shares took of it.
+    # An end pays the withheld part to the validator, or two moves replace what the part paid for right shares.
     return steps + (2 * PAY_GAS + weigh_end(ctx, entry) if may_end else 0)
 
 
@@ -91,7 +91,7 @@ def _is_going_on(ctx: Context, order: Order, leg: int) -> bool:
 
 
 def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
-    """Mark a round as verified, pay it, and return the leg; the bonds of its shares return in steps."""
+    """Mark a round as verified, pay it, and return the leg; the queue returns the bonds of its shares in steps."""
     ROUNDS.update(ctx.store, *closed.key, verified=True)
     was_far_ahead = is_far_ahead(order, leg)
     leg = count_verified(ctx, leg)
@@ -111,15 +111,16 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
         unaudited = TALLIES.must(ctx.store, order.id).unaudited
         TALLIES.update(ctx.store, order.id, unaudited=unaudited + 1)
     if leg.state is LegState.RUNNING and was_far_ahead:
-        # There is room for another round, which could not close meanwhile.
+        # Another round may close now; it could not close before, so its deadline begins again.
         leg = restart_progress(ctx, order, leg)
     schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, 0)
     return leg
 
 
 def on_bonds(ctx: Context, entry: QueueEntry) -> None:
-    """Return the next bonds of a verified round's shares; an end may have returned them before."""
-    closed, done = ROUNDS.must(ctx.store, *entry.round_key), entry.number(3)
+    """Return the next bonds of a verified round's shares; the end of the order may have returned them before."""
+    closed = ROUNDS.must(ctx.store, *entry.round_key)
+    done = entry.number(3)
     for key in closed.share_keys[done : done + BONDS_PER_CALL]:
         bond = get_share_bond(ctx, key)
         if bond is not None:
@@ -130,8 +131,8 @@ def on_bonds(ctx: Context, entry: QueueEntry) -> None:
 
 def weigh_bonds(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of one step."""
-    left = len(ROUNDS.must(ctx.store, *entry.round_key).shares) - entry.number(3)
-    return BOND_GAS * min(left, BONDS_PER_CALL)
+    remaining = len(ROUNDS.must(ctx.store, *entry.round_key).shares) - entry.number(3)
+    return BOND_GAS * min(remaining, BONDS_PER_CALL)
 
 
 def compute_earnings(
@@ -142,7 +143,7 @@ def compute_earnings(
     *,
     audited: bool,
 ) -> Earnings:
-    """Return who earns what for a round, without the seats of its panel; one that was not ``audited`` has none."""
+    """Return the earnings of a round without those of its seats; a round that is not ``audited`` has no seats."""
     return settle_round(
         closed.work,
         leg.price,
@@ -162,11 +163,11 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order when all rounds are verified or can never be, or a failed leg; not while the order is held."""
+    """End the order if all its rounds are verified, or go on after a failed leg; do nothing while the order is held."""
     order = ORDERS.must(ctx.store, order_id)
     if is_held(ctx, order_id):
         return
-    # Not in their order: a panel may find a later round wrong while one before it is still open.
+    # Count all rounds, because a panel may find a later round wrong while an earlier one is still open.
     is_over = leg.verified + leg.void == leg.closed
     if order.state is OrderState.PROVEN and leg.verified == leg.closed:
         last = ROUNDS.must(ctx.store, order.id, leg.number, leg.round - 1)
@@ -182,9 +183,10 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
 
 
 def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
-    """Let the order wait for its settlement; until then the job bond stays, and the validator's part with it.
+    """Let the order wait for its settlement, so that the consumer can fetch the result.
 
-    Of a job that stopped the consumer has what the newest hand-over round left; before the first there is nothing.
+    Until then the job bond stays locked, and the validator's part stays withheld. The result of a stopped job is the
+    state of its newest hand-over round. If the job stopped before the first one, there is nothing to wait for.
     """
     nothing = last.stopped is not None and last.round < order.params.handover_every
     wait = 0 if nothing else handover_seconds(order.terms, order.params, order.window)

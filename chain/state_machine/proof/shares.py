@@ -1,4 +1,7 @@
-"""Shares of rounds: how they are found and drawn, and how they end."""
+"""Shares of rounds: their storage, the draw of their segments, and their end.
+
+A *live* share is committed, and neither accepted nor rejected; a slot of a round has at most one.
+"""
 
 from typing import Any
 
@@ -31,7 +34,7 @@ from pol.rules.tiers.table import tier_of
 
 
 def share_id(key: ShareKey) -> bytes:
-    """Return what stands for a share in its seed, so that two shares of one block draw apart."""
+    """Return the identifier of a share in its seed, so that two shares of one block have different draws."""
     return hash_fields(
         "assay/share/id",
         key.order_id,
@@ -43,16 +46,16 @@ def share_id(key: ShareKey) -> bytes:
 
 
 def put_share(ctx: Context, share: Share) -> None:
-    """Store a share, and mark its slot of the round as taken for exactly as long as it stands.
+    """Store a share, and mark its slot of the round as taken as long as the share is live.
 
-    What does not stand any more is never scanned: a round may have seen any number of rejections.
+    Scans only read live shares, because a round may have any number of rejected ones.
     """
     SHARES.put(ctx.store, share)
     _mark_slot(ctx, share)
 
 
 def change_share(ctx: Context, key: ShareKey, **changes: Any) -> Share:
-    """Change fields of a stored share, and return it; its slot is free when it does not stand any more."""
+    """Change fields of a stored share, and return it; its slot is free if the share is no longer live."""
     share = SHARES.update(ctx.store, *key, **changes)
     _mark_slot(ctx, share)
     return share
@@ -67,20 +70,21 @@ def _mark_slot(ctx: Context, share: Share) -> None:
 
 
 def get_live_issue(ctx: Context, key: RoundKey, slot: int) -> int:
-    """Return the issue number of the share that stands in a slot of a round, 0 where none does."""
+    """Return the issue number of the live share in a slot of a round; 0 if there is none."""
     return STANDING_ISSUES.get(ctx.store, *key, slot)
 
 
 def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
-    """Return the shares of a round that stand, by slot."""
-    found = [key.share(number_of(slot), issue) for (*_, slot), issue in STANDING_ISSUES.scan(ctx.store, *key)]
-    return [SHARES.must(ctx.store, *share) for share in found]
+    """Return the live shares of a round, by slot."""
+    keys = [key.share(number_of(slot), issue) for (*_, slot), issue in STANDING_ISSUES.scan(ctx.store, *key)]
+    return [SHARES.must(ctx.store, *share_key) for share_key in keys]
 
 
 def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
-    """Draw the segments of every share that this commitment put on chain and nobody rejected since.
+    """Draw the segments of every live share that the block of this subject committed.
 
-    The lots of a slot add up: who does not open what was drawn and is rejected gets no better lot.
+    The drawn segments of a slot accumulate over its issues. So a provider that does not open its drawn segments and is
+    rejected cannot get an easier draw with the next issue.
     """
     order = ORDERS.must(ctx.store, subject.round.order_id)
     tier = tier_of(LEGS.must(ctx.store, order.id, subject.round.leg))
@@ -100,23 +104,23 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
 
 
 def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
-    """Return the gas of a draw: the shares of the round that stand."""
+    """Return the gas of a draw, for each live share of the round."""
     return DRAW_GAS * count_live_shares(ctx, subject.round)
 
 
 def count_live_shares(ctx: Context, key: RoundKey) -> int:
-    """Return how many shares of a round stand."""
+    """Return the number of live shares of a round."""
     return sum(1 for _ in STANDING_ISSUES.keys(ctx.store, *key))
 
 
 def get_last_issue(ctx: Context, key: ShareKey) -> int:
-    """Return the highest issue number that the share's slot committed in its round, 0 before the first."""
+    """Return the highest issue number that was committed for the share's slot in its round; 0 before the first."""
     last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     return last.issue if last is not None and last.round == key.round else 0
 
 
 def put_last_issue(ctx: Context, key: ShareKey) -> None:
-    """Remember that a slot committed this issue, which is its highest so far in the round."""
+    """Store the issue number that was committed for a slot, which is the highest so far in the round."""
     last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     drawn = last.drawn if last is not None and last.round == key.round else ()
     LAST_ISSUES.put(
@@ -141,7 +145,7 @@ def make_commitment(
     local_in: bytes,
     roots: ShareRoots,
 ) -> bytes:
-    """Return the commitment that ``roots`` make under a provider's name, from what the chain knows of the share."""
+    """Return the commitment of a provider to ``roots``, with the other values that the chain has for the share."""
     return share_commitment(
         ctx.block.chain_id,
         key,
@@ -153,7 +157,7 @@ def make_commitment(
 
 
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
-    """Reject a share: its slot is free again; its bond stays until its round is verified, or the leg is over."""
+    """Reject a share and free its slot; its bond stays locked until its round is verified or the leg is over."""
     claim = share.claim
     change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason))
     count_share(ctx, claim.provider, rejected=1)
@@ -161,7 +165,7 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
-    """Drop the shares of a round that will never be closed, which is nobody's verdict, and their lots."""
+    """Drop the live shares of a round that will never be closed, and their lots; no provider is blamed."""
     reason = int(ShareReason.LEG_ENDED)
     for share in get_live_shares(ctx, key):
         claim = share.claim
@@ -174,12 +178,12 @@ def drop_open_round(ctx: Context, key: RoundKey) -> None:
 
 
 def weigh_open_round(ctx: Context, key: RoundKey) -> int:
-    """Return the gas of dropping a round: its shares that stand."""
+    """Return the gas of dropping a round, for each of its live shares."""
     return REJECT_GAS * count_live_shares(ctx, key)
 
 
 def count_share(ctx: Context, provider: str, accepted: int = 0, rejected: int = 0) -> None:
-    """Add to a provider's track record."""
+    """Add to the numbers of accepted and rejected shares in a provider's record."""
     record = PROVIDERS.must(ctx.store, provider)
     PROVIDERS.update(
         ctx.store,

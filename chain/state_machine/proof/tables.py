@@ -1,4 +1,4 @@
-"""What proof keeps: shares of rounds, closed rounds with their panels, and lots."""
+"""Tables of the proof: shares of rounds, closed rounds with their panels, and lots."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from domain.proof.records import Panel, PanelSeat, Round, Share
 
 @dataclass(frozen=True, slots=True)
 class SharesSubject:
-    """A lot draws segments of all shares that the block at ``height`` committed in a round."""
+    """The subject of a lot that draws segments of all shares that the block at ``height`` committed in a round."""
 
     PURPOSE: ClassVar[str] = "shares"
     round: RoundKey
@@ -24,19 +24,19 @@ class SharesSubject:
 
     @property
     def id(self) -> bytes:
-        """What the seed and the key of the lot are bound to."""
+        """The identifier to which the seed and the key of the lot are bound."""
         return _pack(self.round) + u64(self.height)
 
 
 AUDIT_STAGE = 0
-"""Before the first stage: it is drawn whether a round gets a panel, if its tier leaves that to chance."""
+"""The stage before the first one: a lot decides whether a round gets a panel, if its tier leaves that to chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelSubject:
-    """A lot draws the seats of a stage of a closed round's panel, and at the first one the places.
+    """The subject of a lot that draws the seats of one stage of a panel; in the first stage also the places.
 
-    That of ``AUDIT_STAGE`` draws whether the round gets a panel at all.
+    In ``AUDIT_STAGE`` the lot only decides whether the round gets a panel.
     """
 
     PURPOSE: ClassVar[str] = "panel"
@@ -45,7 +45,7 @@ class PanelSubject:
 
     @property
     def id(self) -> bytes:
-        """What the seed and the key of the lot are bound to."""
+        """The identifier to which the seed and the key of the lot are bound."""
         return _pack(self.round) + u64(self.stage)
 
 
@@ -54,7 +54,7 @@ def _pack(key: RoundKey) -> bytes:
 
 
 class LotKey(NamedTuple):
-    """Where a lot lies: its purpose, and the id of its subject."""
+    """The key of a lot: its purpose, and the id of its subject."""
 
     purpose: str
     id: bytes
@@ -67,30 +67,31 @@ def lot_key(subject: LotSubject) -> LotKey:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """A commitment that waits for a beacon; the draw of its purpose knows the class of the subject."""
+    """A draw that waits for a beacon; the ``Draw`` of its purpose knows the class of the subject."""
 
     subject: Packed
     group_id: bytes
-    # Of the commitment.
+    # Height of the commitment.
     height: int
     deadline: int
 
 
 @dataclass(frozen=True, slots=True)
 class LotGroup:
-    """The lots that wait with the same parties, and so for the same proposers."""
+    """A group of waiting lots with the same parties, which therefore wait for the same proposers."""
 
     id: bytes
     # Operator addresses.
     parties: tuple[str, ...]
+    # Number of lots.
     waiting: int
 
 
 @dataclass(frozen=True, slots=True)
 class LastIssue:
-    """The highest issue that a slot committed in the last round that it committed anything in.
+    """The highest committed issue of a slot, in the last round with a commitment for the slot.
 
-    ``drawn`` are the segments of all lots of the slot in that round: a new issue is checked at those as well.
+    ``drawn`` are the segments of all lots of the slot in that round: a new issue is also checked at those.
     """
 
     order_id: bytes
@@ -104,47 +105,46 @@ class LastIssue:
 SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
-# Order, leg, round, number.
+# Key: order, leg, round, number of the seat.
 SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
-# One more than the number of a seat that has something to do in the open stage: validator, order, leg, round.
+# Key: validator, order, leg, round; value: 1 + the number of the validator's seat that has a duty in the open stage.
 PANEL_DUTIES = Numbers(0x37, "duty of a seat")
-# What panels take of the auditors' time (ten-thousandths of a validator).
+# Time of auditors that panels use now (ten-thousandths of a validator).
 AUDIT_LOAD = Numbers(0x43, "load of auditors")
-# Panels without room: rank by fee, order, leg, round.
+# Panels that wait for room. Key: rank by fee, order, leg, round.
 WAITING_PANELS = KeySet(0x44, "panel that waits")
-# What silent and differing seats of a round lost and is not paid out yet: order, leg, round.
+# Key: order, leg, round; value: uassay that silent and differing seats lost, and that is not paid out yet.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
-# Purpose, id of the subject.
+# Key: purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot)
 LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
-# Group, height of the commitment, purpose, id of the subject.
+# Key: group, height of the commitment, purpose, id of the subject.
 WAITING_LOTS = KeySet(0x3D, "lot of a group")
-# The group that a block looked at last.
+# The id of the group that a block checked last.
 LAST_GROUP = BytesTable(0x3E, "last group")
-# The issue number of the share that stands in a slot of the open round: order, leg, round, slot.
+# Key: order, leg, round, slot; value: issue number of the live share in the slot of the open round.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
-# What a slot committed last.
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
-# Slots in which a rejected share was right, and the first one was paid: order, leg, round, slot.
+# Slots with a rejected share that was right and was compensated. Key: order, leg, round, slot.
 RIGHTED = KeySet(0x39, "righted slot")
 
 
-# Purpose, id of the subject.
+# Parts of an entry: purpose, id of the subject.
 LOT_DUE = Due("lot", 0, lane=0)
-# Order, leg, round: a part of a panel's stage is over.
+# The time to commit or to reveal in a panel's stage is over. Parts of an entry: order, leg, round.
 STAGE_DUE = Due("stage", 1, lane=0, of_order=True)
-# Order, leg, round.
+# Parts of an entry: order, leg, round.
 WINDOW_DUE = Due("window", 2, lane=0, of_order=True)
-# Order, leg, round: the round that becomes void next.
+# The next round that becomes void. Parts of an entry: order, leg, round.
 VOID_DUE = Due("void", 3, lane=0, of_order=True)
-# Order, leg, round, and the number of its shares whose bonds have returned.
+# Parts of an entry: order, leg, round, number of its shares whose bonds are returned.
 BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
-# Nothing: there may be audit room.
+# There may be audit room for a waiting panel. An entry has no parts.
 ROOM_DUE = Due("room", 5, lane=0)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:
-    """Yield the rounds of which lots are to be drawn; one may come more than once."""
+    """Yield the rounds that have waiting lots; a round may come more than once."""
     for lot in LOTS.iterate(store, SharesSubject.PURPOSE):
         yield lot.subject.unpack(SharesSubject).round
     for lot in LOTS.iterate(store, PanelSubject.PURPOSE):

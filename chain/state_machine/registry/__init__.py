@@ -1,1 +1,1 @@
-"""Validators and compute providers."""
+"""The registry: validators and compute providers."""

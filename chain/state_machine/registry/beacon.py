@@ -1,7 +1,8 @@
-"""The beacon on chain: whose unique signature a block begins with, what it makes of it, and the keys for it.
+"""The beacon on chain: the reveal that a block begins with, the beacon from it, and the beacon keys.
 
-A block whose proposer has no key that counts (it gave its key up) begins with no reveal, and seeds nothing. Validators
-refuse every proposal without the right one; should a block be decided all the same, it seeds nothing, either.
+A block begins with the reveal of its proposer: a unique signature with the proposer's beacon key. A proposer without a
+valid key (it revoked its key) makes no reveal, and its block has no beacon. Validators refuse every other proposal
+without the right reveal. If such a block is decided all the same, it has no beacon either.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ from domain.registry.records import BeaconKey, Validator
 
 @dataclass(frozen=True, slots=True)
 class RevealDuty:
-    """What the next block must begin with: the unique signature of this key for this message."""
+    """The reveal that the next block must begin with: the unique signature of this key for this message."""
 
     operator: str
     pub_key: bytes
@@ -33,7 +34,7 @@ class RevealDuty:
 
 
 def get_reveal_duty(store: Overlay, proposer: bytes, height: int) -> RevealDuty | None:
-    """Return the duty of a proposer (consensus address) behind this state, or None where it has no key that counts."""
+    """Return the duty of a proposer (consensus address) at a height after this state; None if it has no valid key."""
     operator = get_operator(store, proposer)
     pub_key = VALIDATORS.must(store, operator).beacon_key(height) if operator else b""
     if not pub_key:
@@ -43,13 +44,13 @@ def get_reveal_duty(store: Overlay, proposer: bytes, height: int) -> RevealDuty 
 
 
 def apply_reveal(ctx: Context, block: Block) -> TxResult | None:
-    """Make the beacon of this block, and return the result of the reveal; None where the block has none."""
+    """Compute the beacon of this block, and return the result of the reveal; None if the block has no reveal."""
     if block.reveal is None:
         return None
     duty = get_reveal_duty(ctx.store, block.proposer, block.height)
     proof = block.reveal.proof
     if duty is None or not ctx.crypto.reveal(duty.pub_key, duty.message, proof):
-        refusal = Refusal(BAD_PROOF, "proof", "is not what this block begins with")
+        refusal = Refusal(BAD_PROOF, "proof", "is not the reveal that this block must begin with")
         return TxResult(
             code=refusal.code.number,
             codespace=refusal.code.space,
@@ -68,35 +69,35 @@ def apply_reveal(ctx: Context, block: Block) -> TxResult | None:
 
 
 def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, tuple[bytes, ...]]:
-    """Let a key count after ``beacon_delay`` blocks; of the others only the one that counts now stays until then.
+    """Register a key that becomes valid after ``beacon_delay`` blocks; until then only the currently valid key stays.
 
-    So nobody chooses between several keys when it comes to it. Return it, and the keys that are dropped.
+    So a validator cannot choose between several keys when it has to reveal. Return the new key and the dropped keys.
     """
     validator = VALIDATORS.must(ctx.store, operator)
-    counting = validator.beacon_key(ctx.height)
-    kept = [beacon for beacon in validator.beacon_keys if beacon.key == counting]
+    valid_key = validator.beacon_key(ctx.height)
+    remaining = [beacon for beacon in validator.beacon_keys if beacon.key == valid_key]
     added = BeaconKey(key, ctx.height + ctx.block.params.of(RegistryParams).beacon_delay)
-    VALIDATORS.update(ctx.store, operator, beacon_keys=(*kept, added))
+    VALIDATORS.update(ctx.store, operator, beacon_keys=(*remaining, added))
     BEACON_KEYS.mark(ctx.store, key)
-    return added, _dropped(validator, kept)
+    return added, _dropped(validator, remaining)
 
 
 def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[bytes, ...]:
-    """Let a key count no more; where it counted, the one before it does not come back, for a choice between two.
+    """Make a key invalid, and return all keys that are dropped.
 
-    Return all keys that are dropped.
+    If the key is the valid one, earlier keys are dropped too. Otherwise the validator could choose between two keys.
     """
     validator = VALIDATORS.must(ctx.store, operator)
-    counted = validator.beacon_key(ctx.height) == key
-    left = tuple(
+    was_valid = validator.beacon_key(ctx.height) == key
+    remaining = tuple(
         beacon
         for beacon in validator.beacon_keys
-        if beacon.key != key and not (counted and beacon.counts_from <= ctx.height)
+        if beacon.key != key and not (was_valid and beacon.counts_from <= ctx.height)
     )
-    VALIDATORS.update(ctx.store, operator, beacon_keys=left)
-    return _dropped(validator, left)
+    VALIDATORS.update(ctx.store, operator, beacon_keys=remaining)
+    return _dropped(validator, remaining)
 
 
-def _dropped(before: Validator, kept: Iterable[BeaconKey]) -> tuple[bytes, ...]:
-    stay = tuple(kept)
+def _dropped(before: Validator, remaining: Iterable[BeaconKey]) -> tuple[bytes, ...]:
+    stay = tuple(remaining)
     return tuple(beacon.key for beacon in before.beacon_keys if beacon not in stay)

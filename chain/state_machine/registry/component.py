@@ -1,4 +1,4 @@
-"""The registry: validators with their stakes and beacon keys, and providers in their clusters."""
+"""The component of the registry: validators with their stakes and beacon keys, and providers in their clusters."""
 
 from chain.state_machine.component import Component
 from chain.state_machine.registry.beacon import apply_reveal

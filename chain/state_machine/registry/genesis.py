@@ -24,10 +24,12 @@ def write_registry(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate,
 
 def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
     cons_address = sha256(genesis.cons_key).digest()[:20]
-    check_genesis(VALIDATORS.get(overlay, genesis.operator) is None, "validators", "an operator comes twice")
-    check_genesis(not OPERATORS.has(overlay, cons_address), "validators", "a key comes twice")
+    check_genesis(
+        VALIDATORS.get(overlay, genesis.operator) is None, "validators", f"{genesis.operator} is in the list twice"
+    )
+    check_genesis(not OPERATORS.has(overlay, cons_address), "validators", "two validators have the same consensus key")
     known = BEACON_KEYS.has(overlay, genesis.beacon_key)
-    check_genesis(not known, "validators.beacon_key", "a key comes twice")
+    check_genesis(not known, "validators.beacon_key", "two validators have the same key")
     ensure_account(overlay, genesis.operator)
     validator = Validator(
         operator=genesis.operator,

@@ -1,4 +1,4 @@
-"""Handlers of the registry: where validators are reached, and who is in whose cluster."""
+"""Handlers of the registry: validators' endpoints, beacon keys and audit promises, and the members of clusters."""
 
 from dataclasses import replace
 
@@ -42,23 +42,23 @@ from domain.registry.messages import (
 from domain.registry.params import RegistryParams
 from domain.registry.records import Capability, Provider, Validator
 
-# --- MsgSetEndpoint: where a validator's cluster service listens, and its certificate ------------
+# --- MsgSetEndpoint: the address of a validator's cluster service, and its certificate -----------
 
 
 def check_set_endpoint_fields(message: MsgSetEndpoint) -> None:
-    """An endpoint as host:port."""
+    """Check that the endpoint has the form host:port."""
     host, colon, port = message.endpoint.rpartition(":")
     if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise Refusal(BAD_FIELD, "endpoint", "is not host:port", "for example 192.0.2.7:7430")
+        raise Refusal(BAD_FIELD, "endpoint", "is not host:port", "use a form like 192.0.2.7:7430")
 
 
 def check_set_endpoint(ctx: Context, message: MsgSetEndpoint) -> Validator:
-    """The signer is a validator."""
+    """Return the signer's validator; refuse if there is none."""
     return VALIDATORS.need(ctx.store, message.operator)
 
 
 def apply_set_endpoint(ctx: Context, message: MsgSetEndpoint, validator: Validator) -> None:
-    """Publish both."""
+    """Publish the endpoint and the certificate."""
     VALIDATORS.update(
         ctx.store,
         validator.operator,
@@ -68,18 +68,18 @@ def apply_set_endpoint(ctx: Context, message: MsgSetEndpoint, validator: Validat
     ctx.emit(EndpointSet(message.operator, message.endpoint, message.certificate))
 
 
-# --- MsgSetBeaconKey: another key for the beacon, with a proof that its owner holds it --------------
+# --- MsgSetBeaconKey: another key for the beacon, with a proof that the validator has it ------------
 
 
 def check_set_beacon_key(ctx: Context, message: MsgSetBeaconKey) -> None:
-    """The signer is a validator and holds the key, and the key is new to the chain."""
+    """Check that the signer is a validator and has the key, and that the key was never registered before."""
     VALIDATORS.need(ctx.store, message.operator)
     if BEACON_KEYS.has(ctx.store, message.beacon_key):
-        raise Refusal(ALREADY_EXISTS, "beacon_key", "was registered before", "make a new one")
+        raise Refusal(ALREADY_EXISTS, "beacon_key", "was registered before", "generate a new key")
     document = possession_sign_bytes(ctx.block.chain_id, message.operator, message.beacon_key)
     if not ctx.crypto.signature(message.beacon_key, document, message.key_proof):
-        reason = "is not the key's signature"
-        raise Refusal(BAD_PROOF, "key_proof", reason, "sign with the beacon key")
+        reason = "is not a signature by the beacon key"
+        raise Refusal(BAD_PROOF, "key_proof", reason, "sign the proof with the beacon key")
 
 
 def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> None:
@@ -95,14 +95,15 @@ def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> Non
     )
 
 
-# --- MsgRevokeBeaconKey: a key that is lost or known to others -------------------------------------
+# --- MsgRevokeBeaconKey: revoke a key that is lost or known to others ------------------------------
 
 
 def check_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey) -> None:
-    """The key is one of the signer's."""
+    """Check that the key is one of the signer's."""
     validator = VALIDATORS.need(ctx.store, message.operator)
     if message.beacon_key not in [beacon.key for beacon in validator.beacon_keys]:
-        raise Refusal(NOT_FOUND, "beacon_key", "is none of yours", "`assay status --output json` lists them")
+        reason = "is not one of your beacon keys"
+        raise Refusal(NOT_FOUND, "beacon_key", reason, "use a key that `assay status --output json` lists")
 
 
 def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) -> None:
@@ -111,35 +112,40 @@ def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) 
     ctx.emit(BeaconKeyRevoked(message.operator, message.beacon_key, dropped))
 
 
-# --- MsgPromiseAudits: what a validator can do as an auditor ----------------------------------------
+# --- MsgPromiseAudits: the speed and data rate that a validator promises as an auditor ---------------
 
 
 def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
-    """The signer is a validator, and asks for more only a while after it was silent; returns its record."""
+    """Return the signer's validator; refuse a higher promise within ``promise_wait`` after it was silent on a seat."""
     validator = VALIDATORS.need(ctx.store, message.validator)
     more = message.speed > validator.audit_speed or message.rate > validator.audit_rate
     free_at = validator.halved_at + ctx.block.params.of(RegistryParams).promise_wait
     if more and validator.halved_at and ctx.clock < free_at:
         field = "speed" if message.speed > validator.audit_speed else "rate"
-        reason = f"you were silent on a seat at {validator.halved_at}, which halved your promise"
-        raise Refusal(NOT_YET, field, reason, f"raise it at {free_at} (now {ctx.clock})")
+        reason = f"you were silent on a seat at {validator.halved_at}, so your promise was halved"
+        remedy = f"wait until the chain clock is {free_at} (now {ctx.clock}), then raise it"
+        raise Refusal(NOT_YET, field, reason, remedy)
     return validator
 
 
 def apply_promise_audits(ctx: Context, message: MsgPromiseAudits, validator: Validator) -> None:
-    """Replace the promise; seats that are drawn stay, and orders keep the time that was found for them."""
+    """Replace the promise; drawn seats do not change, and orders keep their audit time."""
     promise_audits(ctx, validator.operator, message.speed, message.rate)
 
 
-# --- MsgRegisterProvider: ask to be in the cluster of a validator, or leave one for another ------
+# --- MsgRegisterProvider: apply to the cluster of a validator, or leave one for another ----------
 
 
 def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provider:
-    """The validator exists, and the provider has no share committed elsewhere; returns its record."""
+    """Return the provider's record, a new one if there is none.
+
+    Refuse if the validator does not exist, the provider has already applied to it, or a share of the provider is
+    committed.
+    """
     VALIDATORS.need(ctx.store, message.validator)
     provider = PROVIDERS.get(ctx.store, message.provider)
     if provider is None:
-        # The key is in the account, because the account has signed this very transaction.
+        # The account has a public key, because it signed this transaction.
         pub_key = ACCOUNTS.must(ctx.store, message.provider).pub_key
         return Provider(
             address=message.provider,
@@ -150,36 +156,44 @@ def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provi
             shares_rejected=0,
         )
     if provider.validator == message.validator:
-        reason = "is yours already" if provider.admitted else "was asked already"
-        remedy = "nothing to do" if provider.admitted else "wait until it admits you, or leave"
+        if provider.admitted:
+            reason = "has already admitted you to its cluster"
+            remedy = "no further action is needed"
+        else:
+            reason = "already has your application"
+            remedy = "wait until it admits you, or withdraw with `assay provider leave`"
         raise Refusal(ALREADY_EXISTS, "validator", reason, remedy)
     check_free(ctx, message.provider)
     return provider
 
 
 def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider: Provider) -> None:
-    """Leave where it was, and ask: one validator at a time, which it concerns only when that admits it."""
+    """Apply to the validator, and leave the cluster or withdraw the application at another validator.
+
+    The provider is a member of the new cluster only after the validator has admitted it.
+    """
     if provider.validator:
         _leave(ctx, provider)
-    asking = replace(provider, validator=message.validator, admitted=False, capability=None)
-    PROVIDERS.put(ctx.store, asking)
-    ctx.emit(ProviderRegistered(message.provider, message.validator, asking.pub_key))
+    applicant = replace(provider, validator=message.validator, admitted=False, capability=None)
+    PROVIDERS.put(ctx.store, applicant)
+    ctx.emit(ProviderRegistered(message.provider, message.validator, applicant.pub_key))
 
 
-# --- MsgLeaveCluster: leave the cluster, or ask for it no more -----------------------------------
+# --- MsgLeaveCluster: leave the cluster, or withdraw the application -----------------------------
 
 
 def check_leave_cluster(ctx: Context, message: MsgLeaveCluster) -> Provider:
-    """The provider is in a cluster or asked for one, and has no share committed; returns its record."""
+    """Return the provider; refuse if it has no cluster and no application, or a share of it is committed."""
     provider = PROVIDERS.need(ctx.store, message.provider)
     if not provider.validator:
-        raise Refusal(WRONG_STATE, "provider", "is in no cluster", "nothing to do")
+        reason = "is not in a cluster and has not applied to one"
+        raise Refusal(WRONG_STATE, "provider", reason, "no further action is needed")
     check_free(ctx, message.provider)
     return provider
 
 
 def apply_leave_cluster(ctx: Context, message: MsgLeaveCluster, provider: Provider) -> None:
-    """Leave."""
+    """Leave the cluster, or withdraw the application."""
     _leave(ctx, provider)
 
 
@@ -188,29 +202,29 @@ def _leave(ctx: Context, provider: Provider) -> None:
     ctx.emit(ProviderLeft(provider.address, provider.validator))
 
 
-# --- MsgAdmitProvider: take a provider that asked into the cluster -------------------------------
+# --- MsgAdmitProvider: admit a provider that applied to the cluster ------------------------------
 
 
 def check_admit_provider(ctx: Context, message: MsgAdmitProvider) -> Provider:
-    """The provider asked the signer, and is not in its cluster yet; returns its record."""
+    """Return the provider; refuse one that has not applied to the signer, or is already in its cluster."""
     provider = _of_validator(ctx, message.provider, message.validator)
     if provider.admitted:
-        raise Refusal(ALREADY_EXISTS, "provider", "is in your cluster already", "nothing to do")
+        raise Refusal(ALREADY_EXISTS, "provider", "is already in your cluster", "no further action is needed")
     return provider
 
 
 def apply_admit_provider(ctx: Context, message: MsgAdmitProvider, provider: Provider) -> None:
-    """Admit."""
+    """Admit the provider to the cluster."""
     admit(ctx, provider)
 
 
-# --- MsgDismissProvider: have a provider in the cluster no more, or refuse one that asked --------
+# --- MsgDismissProvider: remove a provider from the cluster, or reject its application -----------
 
 
 def check_dismiss_provider(ctx: Context, message: MsgDismissProvider) -> Provider:
-    """The provider is the signer's, or asked it, and has no share committed; returns its record.
+    """Return the provider; refuse one that is not the signer's or an applicant, and one with a committed share.
 
-    An operator that is let go in between would be drawn for the audits of its own shares.
+    If a validator's operator were dismissed while its share is committed, it could be drawn to audit its own share.
     """
     provider = _of_validator(ctx, message.provider, message.validator)
     check_free(ctx, message.provider)
@@ -218,32 +232,33 @@ def check_dismiss_provider(ctx: Context, message: MsgDismissProvider) -> Provide
 
 
 def apply_dismiss_provider(ctx: Context, message: MsgDismissProvider, provider: Provider) -> None:
-    """Dismiss."""
+    """Remove the provider from the cluster, or reject its application."""
     remove(ctx, provider)
     ctx.emit(ProviderDismissed(provider.address, provider.validator))
 
 
 def _of_validator(ctx: Context, address: str, validator: str) -> Provider:
-    """Return a provider that is in the validator's cluster, or asked to be."""
+    """Return a provider that is in the validator's cluster or has applied to it; refuse any other."""
     provider = PROVIDERS.need(ctx.store, address)
     if provider.validator != validator:
-        raise Refusal(NOT_YOURS, "provider", "did not ask you", "it names you with `assay provider join`")
+        reason = "has not applied to this validator"
+        raise Refusal(NOT_YOURS, "provider", reason, "it applies with `assay provider join`")
     return provider
 
 
-# --- MsgCertifyProvider: what the validator measured of a provider in its cluster ----------------
+# --- MsgCertifyProvider: record the speed and memory that the validator measured -----------------
 
 
 def check_certify_provider(ctx: Context, message: MsgCertifyProvider) -> Provider:
-    """The provider is in the signer's cluster; returns its record."""
+    """Return the provider; refuse one that is not in the signer's cluster."""
     provider = PROVIDERS.need(ctx.store, message.provider)
     if not provider.is_in(message.validator):
-        raise Refusal(NOT_YOURS, "provider", "is not in your cluster", "only its validator measures it")
+        raise Refusal(NOT_YOURS, "provider", "is not in your cluster", "certify only providers of your cluster")
     return provider
 
 
 def apply_certify_provider(ctx: Context, message: MsgCertifyProvider, provider: Provider) -> None:
-    """Replace the capability."""
+    """Replace the capability of the provider."""
     capability = Capability(
         device_class=message.device_class,
         speed=message.speed,

@@ -1,4 +1,4 @@
-"""What must hold of the stakes of validators."""
+"""Invariants of validators' stakes."""
 
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Invariants
@@ -9,7 +9,7 @@ from domain.registry.moves import STAKES_POT
 
 
 def check_stakes(store: Overlay, _: Running) -> None:
-    """The count of stakes is the sum over all validators."""
+    """Check that the count of the stakes pot is the sum of the stakes of all validators."""
     ensure_pot(store, STAKES_POT, sum(validator.stake for validator in VALIDATORS.scan(store)))
 
 

@@ -1,4 +1,4 @@
-"""Members: validators have consensus power, which follows their stake, and providers are in their clusters."""
+"""Members of the network: validators with their consensus power, which depends on their stake, and their providers."""
 
 from dataclasses import replace
 
@@ -17,46 +17,47 @@ from pol.rules.panels import Promised
 
 
 def compute_power(validator: Validator) -> int:
-    """Return a validator's consensus power."""
+    """Return a validator's consensus power; 0 if it is jailed."""
     return 0 if validator.jailed else validator.stake // POWER_REDUCTION
 
 
 def is_active(validator: Validator) -> bool:
-    """Tell whether a validator is in the set: only then it gets new matches and seats."""
+    """Return whether a validator is in the validator set; only such validators get new matches and seats."""
     return compute_power(validator) > 0
 
 
 def get_promised(store: Overlay) -> list[Promised]:
-    """Return the validators of the set with what they promise as auditors, by operator."""
+    """Return the audit promises of the validators in the set, in order of operator."""
     return [
         Promised(
-            operator=found.operator,
-            stake=found.stake,
-            speed=found.audit_speed,
-            rate=found.audit_rate,
+            operator=validator.operator,
+            stake=validator.stake,
+            speed=validator.audit_speed,
+            rate=validator.audit_rate,
         )
-        for found in VALIDATORS.scan(store)
-        if is_active(found)
+        for validator in VALIDATORS.scan(store)
+        if is_active(validator)
     ]
 
 
 def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
-    """Set what a validator promises as an auditor."""
+    """Set the speed and the data rate that a validator promises as an auditor."""
     changed = VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
     ctx.emit(AuditsPromised(operator=operator, speed=speed, rate=rate, halved_at=changed.halved_at))
 
 
 def halve_promise(ctx: Context, operator: str) -> None:
-    """Halve what a validator promises, because it was silent on a seat; something always stays."""
+    """Halve the audit promise of a validator that was silent on a seat, but keep speed and rate at 1 or more."""
     validator = VALIDATORS.must(ctx.store, operator)
     missed = validator.audits_missed + 1
     VALIDATORS.update(ctx.store, operator, halved_at=ctx.clock, audits_missed=missed)
-    speed, rate = max(1, validator.audit_speed // 2), max(1, validator.audit_rate // 2)
+    speed = max(1, validator.audit_speed // 2)
+    rate = max(1, validator.audit_rate // 2)
     promise_audits(ctx, operator, speed, rate)
 
 
 def cut_stake(ctx: Context, operator: str, amount: int, move: Move, target: str = "") -> None:
-    """Move coins out of a validator's stake; its power follows when the block ends."""
+    """Move coins out of a validator's stake; its power changes at the end of the block."""
     if amount == 0:
         return
     stake = VALIDATORS.must(ctx.store, operator).stake
@@ -69,10 +70,10 @@ def cut_stake(ctx: Context, operator: str, amount: int, move: Move, target: str 
 
 
 def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
-    """Return the changes of power of this block, by operator.
+    """Return the changes of power that are due, in order of operator, and remove them from the state.
 
-    Never one that would leave the chain without validators: then the old powers stay, because a chain that stops
-    helps nobody, and the changes are told as soon as anybody has power again.
+    If no validator has power, return nothing: the old powers stay, so that the chain does not stop. The changes are
+    then returned in the first block in which some validator has power.
     """
     changed = list(STAKES_BEFORE.scan(ctx.store))
     if not changed or not any(map(is_active, VALIDATORS.iterate(ctx.store))):
@@ -88,21 +89,21 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
 
 
 def check_free(ctx: Context, provider: str) -> None:
-    """Refuse while a bond of the provider's is locked for a share."""
+    """Refuse if a bond of the provider is locked for a share."""
     if next(BONDED_SHARES.keys(ctx.store, provider), None) is not None:
-        reason = "a share of yours is committed"
-        raise Refusal(WRONG_STATE, "provider", reason, "wait until its bond has returned")
+        reason = "has a committed share"
+        raise Refusal(WRONG_STATE, "provider", reason, "wait until the bond of the share is returned")
 
 
 def admit(ctx: Context, provider: Provider) -> None:
-    """Take a provider into the cluster that it asked for."""
+    """Admit a provider to the cluster to which it applied."""
     CLUSTERS.mark(ctx.store, provider.validator, provider.address)
     PROVIDERS.update(ctx.store, provider.address, admitted=True)
     ctx.emit(ProviderAdmitted(provider.address, provider.validator))
 
 
 def remove(ctx: Context, provider: Provider) -> None:
-    """Take a provider out of the cluster that it is in or asked for; a capability was measured for that one only."""
+    """Remove a provider from its cluster, or its application; drop the capability that the validator measured."""
     if provider.admitted:
         CLUSTERS.delete(ctx.store, provider.validator, provider.address)
     PROVIDERS.update(ctx.store, provider.address, validator="", admitted=False, capability=None)

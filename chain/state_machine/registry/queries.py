@@ -28,8 +28,8 @@ def _providers(store: Overlay, request: ProvidersRequest) -> ProvidersResponse:
         return ProvidersResponse(tuple(PROVIDERS.scan(store, after=after, limit=limit)))
     cluster = (request.validator,)
     members = CLUSTERS.keys(store, *cluster, after=after and (*cluster, *after))
-    found = (PROVIDERS.must(store, name.decode()) for _, name in members)
-    return ProvidersResponse(take(found, limit))
+    providers = (PROVIDERS.must(store, name.decode()) for _, name in members)
+    return ProvidersResponse(take(providers, limit))
 
 
 def _provider(store: Overlay, request: ProviderRequest) -> ProviderResponse:

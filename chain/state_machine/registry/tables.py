@@ -1,4 +1,4 @@
-"""What the registry keeps: validators with their beacon keys, providers, and who is in whose cluster."""
+"""Tables of the registry: validators with their beacon keys, providers, and the members of clusters."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from domain.registry.records import Provider, Validator
 
 @dataclass(frozen=True, slots=True)
 class LastReveal:
-    """The last block that a validator's reveal began, and its beacon."""
+    """The last block that began with a reveal of a validator, and the beacon of that block."""
 
     operator: str
     height: int
@@ -17,15 +17,15 @@ class LastReveal:
 
 
 VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
-# The operator of a consensus address.
+# Key: consensus address; value: operator.
 OPERATORS = BytesTable(0x19, "operator")
-# The stake before the block's first change, of the validators whose stake changed in it.
+# Key: operator; value: stake before the first change that is not yet in the validator's consensus power.
 STAKES_BEFORE = Numbers(0x1A, "stake before the block")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
-# Validator, provider that it admitted.
+# Key: validator, provider that it admitted.
 CLUSTERS = KeySet(0x1D, "member of a cluster")
 LAST_REVEALS = Table(0x1F, "last reveal", LastReveal, lambda r: (r.operator,))
-# Every key that was ever registered: no key comes back.
+# Every key that was ever registered; none may be registered twice.
 BEACON_KEYS = KeySet(0x17, "beacon key")
 
 

@@ -27,7 +27,10 @@ _CALLING = ("container.py", "module.py")
 """Files among them that only call others."""
 _CALL = nn.Module._call_impl.__code__
 _MARK = "place"
-_NO_GRADIENT = re.compile(r"derivative for '?(?:aten::)?(\w+)'? is not implemented")
+_OF_GRADIENT = re.compile(
+    r"derivative for '?(?:aten::)?(\w+)'? is not implemented|output \d+ of (\w+?)(?:Backward\d*)?,"
+)
+_PACKAGE = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
 _BACKWARD = re.compile(r"Backward\d*$")
 
 _Line = tuple[str, int]
@@ -61,6 +64,12 @@ class CallSite:
         """Tell whether anything of the consumer's is known."""
         return self != _NOWHERE
 
+    @property
+    def package(self) -> str:
+        """Return the installed package that has the line, as its folder is called; "" for a file of the consumer."""
+        found = _PACKAGE.search(Path(self.line[0]).as_posix()) if self.line else None
+        return found[1] if found else ""
+
     def __str__(self) -> str:
         """Return the place as the field of an error."""
         parts = [self.kind] if self.kind else []
@@ -89,9 +98,9 @@ class CallSites(TorchFunctionMode):
         self._gradients: dict[str, CallSite] = {}
 
     def place_of_gradient(self, error: BaseException) -> CallSite:
-        """Say where that is called whose gradient torch does not know; nothing of the consumer's is on the stack."""
-        found = _NO_GRADIENT.search(str(error))
-        name = "".join(filter(str.isalnum, found[1])).lower() if found else ""
+        """Say where that is called whose gradient torch cannot compute; nothing of the consumer's is on the stack."""
+        found = _OF_GRADIENT.search(str(error))
+        name = "".join(filter(str.isalnum, found[1] or found[2])).lower() if found else ""
         return self._gradients.get(name, _NOWHERE)
 
     def __torch_function__(

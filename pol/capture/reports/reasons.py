@@ -51,6 +51,10 @@ _SAID: dict[str, tuple[str, str]] = {
         "a weight is changed in place there, and its gradient is asked for",
         "do it under torch.no_grad(), or make another tensor of it, as w = w + 1",
     ),
+    "has been modified by an inplace operation": (
+        "a tensor that a gradient needs is changed in place after it",
+        "make another tensor of it, as h = h + 1, or change a copy, as h = h.clone() and then h += 1",
+    ),
     "does not require grad and does not have a grad_fn": (
         "a gradient is asked for there of what depends on no weight that is trained",
         "leave .detach(), torch.no_grad() and argmax out of what is differentiated",

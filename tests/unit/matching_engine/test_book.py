@@ -41,7 +41,7 @@ def test_changes_are_seen_by_the_next_question() -> None:
 
 def test_what_a_validator_can_give_is_one_for_all_its_bids() -> None:
     book = Book([bid("a", 5), bid("b", 5, by="w")])
-    with pytest.raises(ValueError, match="two free amounts"):
+    with pytest.raises(ValueError, match="differ in free bond or free stake"):
         book.put(replace(bid("c", 5), free_bond=1))
     book.put(replace(bid("a", 5), free_bond=1))
     book.put(replace(bid("c", 5), free_bond=1))

@@ -1,4 +1,4 @@
-"""Handlers of the market, by what they are about."""
+"""Handlers of the market: those of bids and those of orders."""
 
 from chain.state_machine.market.handlers import bids, orders
 

@@ -31,12 +31,12 @@ from pol.rules.tiers.table import check_names, default_tier
 
 
 def check_deposit_bond(ctx: Context, message: MsgDepositBond) -> None:
-    """The account has that much."""
+    """Check that the account has the amount."""
     balances.check_funds(ctx, message.owner, message.amount)
 
 
 def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
-    """Move the coins; more bond is more room in the book."""
+    """Move the coins; if the owner has bids, let the auction try open orders again, because they may now fit."""
     balances.apply_transfer(
         ctx,
         Transfer(
@@ -54,39 +54,36 @@ def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
 
 
 def check_place_bid_fields(message: MsgPlaceBid) -> None:
-    """A bid names tiers that this chain runs, and a greatest work that is not below the least; 0 means any."""
+    """Check that the bid has known tiers, and that its ``max_work`` is 0 (any) or at least its ``min_work``."""
     offer = message.offer
     if not offer.tiers:
-        remedy = f"name one: {default_tier().name}"
-        raise Refusal(BAD_FIELD, "offer.tiers", "names no tier, so no order can match it", remedy)
+        remedy = f"add a tier, for example {default_tier().name}"
+        raise Refusal(BAD_FIELD, "offer.tiers", "is empty, so that no order could match the bid", remedy)
     check_names(offer.tiers, "offer.tiers")
     if 0 < offer.max_work < offer.min_work:
-        raise Refusal(BAD_FIELD, "offer.max_work", "is below min_work", "swap them, or 0 for any")
+        reason = f"is below min_work ({offer.min_work})"
+        raise Refusal(BAD_FIELD, "offer.max_work", reason, "set it to at least min_work, or to 0 for any work")
 
 
 def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
-    """The signer is a validator in good standing that consumers can reach, with room for a bid."""
+    """Check that the signer is an active validator with an endpoint, and does not have the most bids already."""
     validator = VALIDATORS.need(ctx.store, message.validator)
     if validator.jailed:
-        raise Refusal(WRONG_STATE, "validator", "is jailed", "leave jail first")
+        raise Refusal(WRONG_STATE, "validator", "is jailed", "a jailed validator cannot place bids")
     if not is_active(validator):
         reason = "has too little stake to be in the validator set"
-        raise Refusal(WRONG_STATE, "validator", reason, "a bid would find no match")
+        raise Refusal(WRONG_STATE, "validator", reason, "only validators in the set can place bids")
     if not validator.endpoint:
-        reason = "has no endpoint, so no payload could reach it"
-        raise Refusal(
-            WRONG_STATE,
-            "validator",
-            reason,
-            "start its daemon: assay validator run",
-        )
+        reason = "has no endpoint, so that no consumer could send it a payload"
+        raise Refusal(WRONG_STATE, "validator", reason, "start its daemon with `assay validator run`")
     bids = sum(1 for _ in BIDS_OF.keys(ctx.store, message.validator))
     if bids >= BIDS_PER_VALIDATOR_MAX:
-        raise Refusal(LIMIT_REACHED, "validator", f"has {bids} bids", "withdraw one first")
+        reason = f"has {bids} bids, the greatest number"
+        raise Refusal(LIMIT_REACHED, "validator", reason, "withdraw one with `assay bid withdraw` first")
 
 
 def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
-    """Put the bid into the book, for orders of the blocks to come, and for those that nobody takes who stood before."""
+    """Put the bid into the book; orders of this block or earlier ones take it only if no earlier bid fits."""
     bid = Bid(
         id=ctx.new_id("bid"),
         validator=message.validator,
@@ -103,16 +100,16 @@ def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     ctx.emit(BidPlaced(bid=bid.id, validator=bid.validator, price=bid.offer.price, record=bid))
 
 
-# --- MsgChangeBid: change price and capacity of a bid, and prolong it ----------------------------
+# --- MsgChangeBid: change the price, capacity and end of a bid -----------------------------------
 
 
 def check_change_bid(ctx: Context, message: MsgChangeBid) -> Bid:
-    """The bid is the signer's and has not expired."""
+    """Return the bid; refuse one of another validator, and one that has expired."""
     return get_own_bid(ctx, message.bid_id, message.validator)
 
 
 def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
-    """Replace price, capacity and expiry; the book sees the bid as new, and what is sold of it stays sold."""
+    """Replace price, capacity and end of the bid; it then counts as a new bid, but keeps its sold capacity."""
     expires_at = ctx.clock + message.duration
     if message.price > bid.offer.price or message.capacity < bid.capacity or expires_at < bid.expires_at:
         mark_worsened(ctx, bid.validator)
@@ -139,16 +136,16 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
     )
 
 
-# --- MsgWithdrawBid: take a bid out of the book --------------------------------------------------
+# --- MsgWithdrawBid: remove a bid from the book --------------------------------------------------
 
 
 def check_withdraw_bid(ctx: Context, message: MsgWithdrawBid) -> Bid:
-    """The bid is the signer's and has not expired."""
+    """Return the bid; refuse one of another validator, and one that has expired."""
     return get_own_bid(ctx, message.bid_id, message.validator)
 
 
 def apply_withdraw_bid(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
-    """Close the bid; running legs go on."""
+    """Close the bid; legs that it won go on."""
     mark_worsened(ctx, bid.validator)
     close_bid(ctx, bid, "withdrawn")
 

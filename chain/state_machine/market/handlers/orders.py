@@ -1,4 +1,4 @@
-"""Handlers of orders, before anybody is matched."""
+"""Handlers of orders that are not matched: submit and cancel."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
@@ -30,14 +30,15 @@ from pol.rules.orders import Auditable, check_job, check_order
 
 
 def check_submit_order_fields(message: MsgSubmitOrder) -> None:
-    """A job that chains of this version run."""
+    """Check the job's terms and conditions, as far as the message alone shows."""
     check_job(message.terms, message.conditions)
 
 
 def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
-    """An order that this chain takes; a key of the consumer's own, for this order alone; the deposit is there.
+    """Return the time and the window of the order's audits.
 
-    Returns the time and the window of its audits.
+    Refuse an order that this chain does not take, a proof that is not the order key's signature of the order's id, and
+    a deposit above the consumer's balance.
     """
     auditable = check_order(
         message.terms,
@@ -50,14 +51,14 @@ def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
     )
     document = possession_sign_bytes(ctx.new_id("order"), message.order_key)
     if not ctx.crypto.signature(message.order_key, document, message.key_proof):
-        remedy = "sign this order's id with the order's key"
-        raise Refusal(BAD_PROOF, "key_proof", "does not hold", remedy)
+        reason = "is not the order key's signature of the order's id"
+        raise Refusal(BAD_PROOF, "key_proof", reason, "sign the id of this order with the order's key")
     balances.check_funds(ctx, message.consumer, message.deposit)
     return auditable
 
 
 def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> None:
-    """Lock the deposit and open the order; the next block's auction sees it."""
+    """Lock the deposit and open the order; the auction of the next block tries it."""
     order = Order(
         id=ctx.new_id("order"),
         consumer=message.consumer,
@@ -95,7 +96,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
 
 
 def _least_fee(ctx: Context) -> int:
-    """Return the least that the transaction cost the consumer, which its first message stands for."""
+    """Return the least fee (uassay) of the transaction for its first message; 0 for the other messages."""
     if ctx.sender is None or ctx.message_index:
         return 0
     return ctx.sender.gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000
@@ -105,10 +106,10 @@ def _least_fee(ctx: Context) -> int:
 
 
 def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
-    """The order is the signer's and open."""
+    """Return the order; refuse one of another consumer, and one that is not open, is held, or has expired."""
     order = ORDERS.need(ctx.store, message.order_id)
     if order.consumer != message.consumer:
-        raise Refusal(NOT_YOURS, "order_id", "is somebody else's order", "name one of yours")
+        raise Refusal(NOT_YOURS, "order_id", "is another consumer's order", "use the id of one of your orders")
     if order.state is not OrderState.OPEN or is_ending(ctx, order):
         reason = f"the order is {order.state.name.lower()}"
         raise Refusal(WRONG_STATE, "order_id", reason, "only an open order can be cancelled")
@@ -118,12 +119,12 @@ def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
 
 
 def apply_cancel_order(ctx: Context, message: MsgCancelOrder, order: Order) -> None:
-    """Close it; what is locked returns."""
+    """Close the order, and return its deposit and bonds."""
     end_order(ctx, order, CloseReason.CANCELLED)
 
 
 def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
-    """Return the gas of the end: the bonds that return at once, and the depositors."""
+    """Return the gas of the end: the bonds of one step, and the depositors."""
     return weigh_close(ctx, message.order_id)
 
 

@@ -1,4 +1,4 @@
-"""Handlers of the proof, one file for each message."""
+"""Handlers of the proof: traces, the close of rounds, and seats."""
 
 from chain.state_machine.proof.handlers import (
     close_round,

@@ -1,8 +1,8 @@
 """MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root.
 
-In a hand-over round it carries the root of the encrypted states that the consumer can fetch. The last round is one, and
-closing it proves the order. Where the job has no result, the message names the place instead of a root: shares may end
-there, and nothing follows.
+In a hand-over round the message also has the root of the encrypted states that the consumer can fetch. The last round
+is a hand-over round, and after its close the order is proven. If the job stopped, the message names the place of the
+stop instead of a next root. Shares may end at that place, and no round follows.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 
 @dataclass(frozen=True, slots=True)
 class CheckedClose:
-    """What the check found: the order, the leg, and the accepted shares in slot order, with their roots."""
+    """The records of a checked message: the order, the leg, and the accepted shares in slot order, with their roots."""
 
     order: Order
     leg: Leg
@@ -44,33 +44,34 @@ class CheckedClose:
 
 
 def check_stateless(message: MsgCloseRound) -> None:
-    """Shares in slot order, and either a next state or where the job stopped."""
+    """Check that shares are in slot order, and that the message has either ``next_root`` or ``stopped``."""
     slots = [accepted.slot for accepted in message.shares]
     if slots != sorted(set(slots)):
-        raise Refusal(BAD_FIELD, "shares", "are not in slot order", "one share a slot, ascending")
+        raise Refusal(BAD_FIELD, "shares", "are not in slot order", "list one share per slot, by ascending slot")
     if bool(message.next_root) == (message.stopped is not None):
-        reason = "goes with no next_root, and only with none"
-        raise Refusal(BAD_FIELD, "stopped", reason, "send one of the two")
+        reason = "must be set if next_root is empty, and only then"
+        raise Refusal(BAD_FIELD, "stopped", reason, "send either next_root, or stopped if the job has no result")
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
-    """One share is named for each slot of the order, and stands; all are drawn, and committed to these roots.
+    """Return the order, the leg and the shares; refuse the message if a round cannot be closed with these shares.
 
-    The cheapest check comes first, and no share is read while one that is named does not stand.
+    The message must list one live share for each slot of the leg. All of them must be drawn, and must have committed to
+    these roots. The cheapest check comes first, and shares are read only if all of them are live.
     """
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
     if is_far_ahead(order, leg):
-        reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
-        raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
+        reason = f"{order.params.rounds_ahead} rounds are closed, but not verified"
+        raise Refusal(NOT_YET, "round", reason, "wait until the first of them is verified")
     _check_handover(order, message)
     _check_slots(message.shares, leg)
     _check_ends(order, message)
     key = leg.open_round
     for accepted in message.shares:
         if get_live_issue(ctx, key, accepted.slot) != accepted.issue:
-            reason = f"share {accepted.slot}/{accepted.issue} does not stand in this round"
-            raise Refusal(NOT_FOUND, "shares", reason, "name the shares that stand")
+            reason = f"share {accepted.slot}/{accepted.issue} is not committed in this round, or was rejected"
+            raise Refusal(NOT_FOUND, "shares", reason, "list only committed shares that were not rejected")
     shares = [_get_drawn(ctx, key, accepted) for accepted in message.shares]
     for share, accepted in zip(shares, message.shares, strict=True):
         _check_roots(ctx, order, leg, share, accepted.roots)
@@ -79,46 +80,46 @@ def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
 
 
 def _check_handover(order: Order, message: MsgCloseRound) -> None:
-    """Check that there is a root of encrypted states where the consumer is to have them, and nowhere else."""
+    """Check that hand-over rounds have a root of encrypted states, and that other rounds have none."""
     every = order.params.handover_every
     due = message.stopped is None and is_handover(order.terms, every, message.round)
     if due and not message.ciphertext_root:
-        reason = f"is empty, and round {message.round} hands over: each {every}th does, and the last"
-        remedy = "encrypt the states that it leaves, and send their root"
+        reason = f"is empty, but round {message.round} is a hand-over round: every {every}th round and the last are"
+        remedy = "encrypt the states after this round, and send their root"
         raise Refusal(BAD_FIELD, "ciphertext_root", reason, remedy)
     if message.ciphertext_root and not due:
-        reason = f"is given, and round {message.round} hands nothing over"
+        reason = f"is set, but round {message.round} is not a hand-over round"
         raise Refusal(BAD_FIELD, "ciphertext_root", reason, "leave it empty")
 
 
 def _check_slots(shares: tuple[AcceptedShare, ...], leg: Leg) -> None:
-    """Check that shares in slot order are of exactly the slots that the leg serves."""
+    """Check that the shares, in slot order, are of exactly the slots that the leg serves."""
     served = f"the leg serves slots {leg.first_slot} to {leg.end_slot - 1}"
     named = {accepted.slot for accepted in shares}
     missing = next((slot for slot in leg.served_slots if slot not in named), None)
     if missing is not None:
-        reason = f"name no share of slot {missing}, and {served}"
-        raise Refusal(SLOT_MISSING, "shares", reason, "accept one share of each slot")
+        reason = f"have no share of slot {missing}, but {served}"
+        raise Refusal(SLOT_MISSING, "shares", reason, "accept one share of each of these slots")
     beyond = next((a.slot for a in shares if a.slot not in leg.served_slots), None)
     if beyond is not None:
-        reason = f"name a share of slot {beyond}, and {served}"
-        raise Refusal(NOT_FOUND, "shares", reason, "name only shares of these slots")
+        reason = f"have a share of slot {beyond}, but {served}"
+        raise Refusal(NOT_FOUND, "shares", reason, "list only shares of these slots")
 
 
 def _check_ends(order: Order, message: MsgCloseRound) -> None:
-    """Check that shares are whole, or else end where the job stopped, of which the first place is named."""
+    """Check that shares are whole or end where the job stopped, and that ``stopped`` is the first such place."""
     for accepted in message.shares:
         problem = check_roots(order.terms, accepted.roots)
         if problem:
             reason = f"the roots of share {accepted.slot}/{accepted.issue} {problem}"
-            raise Refusal(BAD_FIELD, "shares", reason, "send what its provider delivered")
+            raise Refusal(BAD_FIELD, "shares", reason, "send the roots that its provider delivered")
     stop = find_stop(order.terms, ((a.slot, a.issue, a.roots) for a in message.shares))
     if message.stopped is None and stop != AGGREGATION:
         reason = f"share {stop.slot}/{stop.issue} ends where the job stopped"
-        raise Refusal(BAD_FIELD, "stopped", reason, f"name {_name(stop)} instead of next_root")
+        raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, and leave out next_root")
     if message.stopped is not None and message.stopped != stop:
-        reason = f"is {_name(message.stopped)}, and by its shares the round stopped at {_name(stop)}"
-        raise Refusal(BAD_FIELD, "stopped", reason, "name the first place that has no result")
+        reason = f"is {_name(message.stopped)}, but by its shares the round stopped at {_name(stop)}"
+        raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, the first place without a result")
 
 
 def _name(place: Place) -> str:
@@ -126,31 +127,32 @@ def _name(place: Place) -> str:
 
 
 def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
-    """Return a share of the round, which has to be drawn."""
+    """Return a share of the round; refuse one whose segments are not drawn yet."""
     share = SHARES.must(ctx.store, *key.share(accepted.slot, accepted.issue))
     if not share.drawn:
         reason = f"the segments of share {accepted.slot}/{accepted.issue} are not drawn yet"
-        raise Refusal(NOT_YET, "shares", reason, "wait for share.drawn")
+        raise Refusal(NOT_YET, "shares", reason, "wait for its event share.drawn")
     return share
 
 
 def _check_roots(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> None:
-    """Refuse roots that are not those that the share's provider committed to."""
+    """Refuse roots to which the share's provider did not commit."""
     claim = share.claim
-    made = make_commitment(ctx, order, claim.key, claim.provider, leg.global_in, share.local_in, roots)
-    if made != claim.commitment:
+    commitment = make_commitment(ctx, order, claim.key, claim.provider, leg.global_in, share.local_in, roots)
+    if commitment != claim.commitment:
         reason = f"the roots of share {claim.slot}/{claim.issue} do not hash to its commitment"
-        remedy = "send what its provider delivered, or reject it"
+        remedy = "send the roots that its provider delivered, or reject the share"
         raise Refusal(BAD_PROOF, "shares", reason, remedy)
 
 
-def apply(ctx: Context, message: MsgCloseRound, found: CheckedClose) -> None:
+def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
     """Accept the shares, open the next round from the new state, and start the window and the panel.
 
-    Behind the last round nothing opens, nor behind one in which the job stopped: the order is proven.
+    After the last round, and after a round in which the job stopped, no round opens: the order is proven.
     """
-    order, leg = found.order, found.leg
-    works = [_accept(ctx, order, leg, share, roots) for share, roots in found.shares]
+    order = checked.order
+    leg = checked.leg
+    works = [_accept(ctx, order, leg, share, roots) for share, roots in checked.shares]
     closed = Round(
         order_id=order.id,
         leg=leg.number,
@@ -158,8 +160,8 @@ def apply(ctx: Context, message: MsgCloseRound, found: CheckedClose) -> None:
         global_in=leg.global_in,
         next_root=message.next_root,
         ciphertext_root=message.ciphertext_root,
-        shares=tuple(share.claim.key.ref for share, _ in found.shares),
-        # What stopped has no end, and is nobody's work.
+        shares=tuple(share.claim.key.ref for share, _ in checked.shares),
+        # A stopped round has no aggregation, so no one did its work.
         work=sum(works) + (0 if message.stopped else order.terms.outer_work),
         closed_at=ctx.clock,
         closed_height=ctx.height,
@@ -191,17 +193,18 @@ def apply(ctx: Context, message: MsgCloseRound, found: CheckedClose) -> None:
                 segment=where.segment,
             )
         )
-    left = message.next_root or leg.global_in
-    open_next_round(ctx, order, leg, left, stops=message.stopped is not None)
+    global_out = message.next_root or leg.global_in
+    open_next_round(ctx, order, leg, global_out, stops=message.stopped is not None)
     open_panel(ctx, ORDERS.must(ctx.store, order.id), closed)
 
 
 def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> int:
-    """Accept a share, and publish what it committed to; return its work, which is that of its whole segments.
+    """Accept a share, and publish its roots; return the work (FLOPs) of its whole segments.
 
-    Its slot goes on from the local state that it left.
+    The next share of the slot starts from the local state that this share left.
     """
-    claim, work = share.claim, done_work(order.terms, roots)
+    claim = share.claim
+    work = done_work(order.terms, roots)
     change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work)
     if roots.is_whole:
         put_local_root(ctx, leg, claim.slot, roots.local_out)
@@ -221,7 +224,7 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
 
 
 def weigh(ctx: Context, _: MsgCloseRound, __: CheckedClose) -> int:
-    """Return the gas of opening the panel: there may be room for it."""
+    """Return the gas of opening the panel, which may begin at once."""
     return weigh_ask(ctx)
 
 

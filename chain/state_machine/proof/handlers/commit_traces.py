@@ -1,7 +1,8 @@
-"""MsgCommitTraces: put commitments to shares of the open round on chain; from here on a share can be rejected, never
-edited. What they hide is shown to the validator now, and to the chain when the round is closed.
+"""MsgCommitTraces: put commitments to shares of the open round on chain.
 
-Rejections come first and free their slots. A bad share is skipped with its reason, and the others stand.
+A committed share can be rejected, but it can never be changed. The provider now shows the validator the roots that the
+commitment hides; the chain sees them when the round is closed. Rejections are applied first, and free their slots. A
+bad share is skipped with a reason, and the other shares are committed.
 """
 
 from dataclasses import dataclass
@@ -36,12 +37,12 @@ from pol.rules.commitment import share_sign_bytes
 from pol.rules.schedule import share_work
 
 VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
-"""Reasons that a validator may reject a share for."""
+"""Reasons for which a validator may reject a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCommit:
-    """What the check found: the order, the leg, and the shares to reject with their reasons."""
+    """The records of a checked message: the order, the leg, and the shares to reject with their reasons."""
 
     order: Order
     leg: Leg
@@ -49,20 +50,25 @@ class CheckedCommit:
 
 
 def check_stateless(message: MsgCommitTraces) -> None:
-    """At least one share or rejection, none twice, and verdicts that a validator may give."""
+    """Check that there is a share or a rejection, that no share is rejected twice, and that the reasons are allowed."""
     if not message.shares and not message.rejections:
-        raise Refusal(BAD_FIELD, "shares", "is empty, and so is rejections", "send one at least")
+        reason = "is empty, and rejections is empty too"
+        raise Refusal(BAD_FIELD, "shares", reason, "send at least one share or rejection")
     refs = [rejection.ref for rejection in message.rejections]
     if len(set(refs)) != len(refs):
-        raise Refusal(BAD_FIELD, "rejections", "names a share twice", "name it once")
+        raise Refusal(BAD_FIELD, "rejections", "have a share twice", "reject each share once")
     for rejection in message.rejections:
         if rejection.reason not in VERDICTS:
             known = [int(reason) for reason in VERDICTS]
-            raise Refusal(BAD_FIELD, "rejections.reason", f"{rejection.reason} is none", f"one of {known}")
+            problem = f"{rejection.reason} is not a reason to reject"
+            raise Refusal(BAD_FIELD, "rejections.reason", problem, f"use one of {known}")
 
 
 def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
-    """The signer runs this round of the order, and every share to reject stands."""
+    """Return the order, the leg and the shares to reject.
+
+    Refuse if this round is not the open round of a leg that the signer runs, or a share to reject is not live.
+    """
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
     rejected = []
@@ -72,15 +78,16 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
         share = SHARES.need(ctx.store, *key)
         if share.state is not ShareState.COMMITTED:
             reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
-            raise Refusal(WRONG_STATE, "rejections", reason, "reject only shares that stand")
+            raise Refusal(WRONG_STATE, "rejections", reason, "reject only committed shares")
         rejected.append((share, ShareReason(rejection.reason)))
     return CheckedCommit(order, leg, tuple(rejected))
 
 
-def apply(ctx: Context, message: MsgCommitTraces, found: CheckedCommit) -> None:
-    """Reject, then commit what holds; the seed for it comes from the blocks after this one."""
-    order, leg = found.order, found.leg
-    for share, reason in found.rejected:
+def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> None:
+    """Reject shares, then commit the valid ones, and open the lot that draws their segments in a later block."""
+    order = checked.order
+    leg = checked.leg
+    for share, reason in checked.rejected:
         reject_share(ctx, share, reason)
     committed = False
     for signed in message.shares:
@@ -96,7 +103,7 @@ def apply(ctx: Context, message: MsgCommitTraces, found: CheckedCommit) -> None:
 
 
 def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> ShareReason:
-    """Return why a share cannot be committed, or NONE. Cheap checks come first, the signature last but one."""
+    """Return the reason why a share cannot be committed, or NONE. Cheap checks come before the signature."""
     claim = signed.claim
     if not _is_well_formed(order, leg, signed):
         return ShareReason.MALFORMED
@@ -104,7 +111,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
         return ShareReason.BAD_SLOT
     if get_live_issue(ctx, leg.open_round, claim.slot):
         return ShareReason.SLOT_TAKEN
-    # Numbers may be left out: a slot that nobody answered for is issued again unheard by the chain.
+    # Issue numbers may have gaps: the validator issues a slot again without a message if its provider does not answer.
     if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
     provider = PROVIDERS.get(ctx.store, claim.provider)
@@ -120,7 +127,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
 
 
 def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
-    """Tell whether the claim is an issue of a share of this round."""
+    """Return whether the claim is of this order, leg and round, and has an issue number."""
     claim = signed.claim
     return claim.order_id == order.id and claim.leg == leg.number and claim.round == leg.round and claim.issue > 0
 

@@ -26,111 +26,126 @@ from pol.rules.tiers.table import tier_of
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """What the check found: the panel, the signer's seat of its stage, and what leaves show of places."""
+    """The records of a checked message: the panel, the signer's seat in its stage, and the roots shown for places."""
 
     panel: Panel
     seat: PanelSeat
+    # Place number and the root that the accepted trace claims for it.
     shown: tuple[tuple[int, bytes], ...] = ()
 
 
 def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> CheckedAnswer:
-    """Return the panel and the signer's seat, which has something to do in the open stage."""
+    """Return the panel and the signer's seat; refuse if the seat has no duty in the open stage."""
     key = RoundKey(message.order_id, message.leg, message.round)
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
     if not number:
-        reason = "has no seat that waits for this: not drawn, done, too late, or not needed any more"
-        raise Refusal(NOT_YOURS, "auditor", reason, "leave it")
+        reason = "has no open duty in this panel: it was not drawn, has answered, is too late, or the panel has ended"
+        raise Refusal(NOT_YOURS, "auditor", reason, "no further action is needed")
     if not panel.is_open or message.stage != panel.stage:
-        reason = f"the panel is in stage {panel.stage}"
-        raise Refusal(WRONG_STATE, "stage", reason, "read your duties again")
+        reason = f"the panel is in stage {panel.stage}" if panel.is_open else "the stage has ended"
+        raise Refusal(WRONG_STATE, "stage", reason, "read the duties of the auditor again")
     return CheckedAnswer(panel, SEATS.must(ctx.store, *key, number - 1))
 
 
-# --- MsgCommitAnswer: the hash of what a seat found ------------------------------------------------
+# --- MsgCommitAnswer: the hash of a seat's answers -------------------------------------------------
 
 
 def check_commit_answer(ctx: Context, message: MsgCommitAnswer) -> CheckedAnswer:
-    """The signer has a seat in the open stage that has not committed, in time."""
-    found = _get_seat(ctx, message)
-    if found.seat.commitment:
-        reason = "the seat has committed"
-        raise Refusal(ALREADY_EXISTS, "commitment", reason, "reveal when all have, or the time is over")
-    check_before(ctx, "end of commitments", found.panel.commits_end)
-    return found
+    """Return the panel and the seat; refuse if the signer has no seat in the open stage, has committed, or is late."""
+    checked = _get_seat(ctx, message)
+    if checked.seat.commitment:
+        reason = "the seat has already committed"
+        remedy = "reveal when all seats have committed or the time to commit is over"
+        raise Refusal(ALREADY_EXISTS, "commitment", reason, remedy)
+    check_before(ctx, "end of commitments", checked.panel.commits_end)
+    return checked
 
 
-def apply_commit_answer(ctx: Context, message: MsgCommitAnswer, found: CheckedAnswer) -> None:
-    """Keep the commitment; when all seats have committed, they reveal."""
-    apply_commit(ctx, found.panel, found.seat, message.commitment)
+def apply_commit_answer(ctx: Context, message: MsgCommitAnswer, checked: CheckedAnswer) -> None:
+    """Store the commitment; when all seats have committed, they can reveal."""
+    apply_commit(ctx, checked.panel, checked.seat, message.commitment)
 
 
-# --- MsgRevealAnswer: what a seat found ------------------------------------------------------------
+# --- MsgRevealAnswer: a seat's answers -------------------------------------------------------------
 
 
 def check_reveal_answer_fields(message: MsgRevealAnswer) -> None:
-    """Answers by place, each with what its kind has; leaves by place."""
+    """Check that answers and leaves are in order of places, and that each answer has the fields of its kind."""
     for name, places in (
         ("answers", [answer.place for answer in message.answers]),
         ("leaves", [shown.place for shown in message.leaves]),
     ):
         if places != sorted(set(places)):
-            raise Refusal(BAD_FIELD, name, "are not in order of places", "one each, ascending")
+            reason = "are not in order of places"
+            raise Refusal(BAD_FIELD, name, reason, "list one per place, by ascending place")
     for at, answer in enumerate(message.answers):
         _check_answer(f"answers[{at}]", answer)
 
 
 def _check_answer(field: str, answer: SeatAnswer) -> None:
-    """Refuse an answer that has what its kind has not, so that one finding has one form."""
+    """Refuse an answer with fields that its kind does not have, so that each finding has exactly one form."""
     finished = answer.kind is AnswerKind.FINISHED
     unavailable = answer.kind is AnswerKind.UNAVAILABLE
     stopped = answer.kind is AnswerKind.STOPPED
+    kind = answer.kind.name.lower()
     if bool(answer.digest) is unavailable:
-        remedy = "leave it out" if unavailable else "send that of what you recomputed"
-        raise Refusal(BAD_FIELD, f"{field}.digest", "does not go with the kind", remedy)
+        reason = f"{'is set' if unavailable else 'is empty'}, but the kind is {kind}"
+        remedy = "leave it out" if unavailable else "send the digest of what you recomputed"
+        raise Refusal(BAD_FIELD, f"{field}.digest", reason, remedy)
     if (finished and not answer.root) or (stopped and answer.root):
-        remedy = "send it" if finished else "leave it out"
-        raise Refusal(BAD_FIELD, f"{field}.root", "does not go with the kind", remedy)
+        reason = f"{'is empty' if finished else 'is set'}, but the kind is {kind}"
+        remedy = "send the root that you recomputed" if finished else "leave it out"
+        raise Refusal(BAD_FIELD, f"{field}.root", reason, remedy)
     if answer.step and not stopped:
-        raise Refusal(BAD_FIELD, f"{field}.step", "is for what stopped", "leave it out")
+        raise Refusal(BAD_FIELD, f"{field}.step", f"is set, but the kind is {kind}", "leave it out")
 
 
 def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
-    """The answers are those that the seat committed to, in time, of its places; leaves are in the accepted traces."""
-    found = _get_seat(ctx, message)
-    panel, seat = found.panel, found.seat
+    """Return the panel, the seat and the roots that leaves show.
+
+    Refuse if the seat has not committed to exactly these answers, or if it is too early or too late to reveal. Also
+    refuse answers for places outside the duty, and leaves that are not in the accepted trace.
+    """
+    checked = _get_seat(ctx, message)
+    panel = checked.panel
+    seat = checked.seat
     if not seat.commitment:
-        reason = "the seat committed to nothing"
+        reason = "the seat has not committed to an answer"
         raise Refusal(WRONG_STATE, "auditor", reason, "commit in the first part of a stage")
     if ctx.clock < panel.commits_end:
         reason = f"others may commit until {panel.commits_end} (now {ctx.clock})"
-        raise Refusal(NOT_YET, "stage", reason, "wait until then")
-    check_before(ctx, "stage's end", panel.reveals_end)
+        raise Refusal(NOT_YET, "stage", reason, "reveal after that time")
+    check_before(ctx, "end of the stage", panel.reveals_end)
     leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
-    made = tier_of(leg).commitment(
+    commitment = tier_of(leg).commitment(
         ctx.block.chain_id, panel.key, panel.stage, message.auditor, message.salt, message.answers
     )
-    if made != seat.commitment:
+    if commitment != seat.commitment:
         reason = "do not hash to the commitment"
-        raise Refusal(BAD_PROOF, "answers", reason, "send what you committed to, with its salt")
+        raise Refusal(BAD_PROOF, "answers", reason, "send the committed answers, with their salt")
     asked = set(seat.places)
     if any(answer.place not in asked for answer in message.answers):
-        reason = "name a place that the seat is not asked about"
-        raise Refusal(BAD_FIELD, "answers", reason, "answer those of your duty")
+        reason = "include a place that is not in the duty of the seat"
+        raise Refusal(BAD_FIELD, "answers", reason, "answer only the places of your duty")
     shown = tuple((leaf.place, leaf.leaf.boundary_root) for leaf in message.leaves if _check_shown(ctx, panel, leaf))
     return CheckedAnswer(panel, seat, shown)
 
 
 def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
-    """Refuse a leaf that is not the accepted trace's behind the segment; tell whether it is news."""
+    """Return whether a leaf is the first one for its place.
+
+    Refuse a leaf that is not the accepted trace's leaf at the end of the segment.
+    """
     number = shown.place
     if number >= len(panel.places):
-        raise Refusal(BAD_FIELD, "leaves", f"there is no place {number}", "name one of the panel's")
+        reason = f"include place {number}, but the panel has {len(panel.places)} places"
+        raise Refusal(BAD_FIELD, "leaves", reason, f"use places 0 to {len(panel.places) - 1}")
     place = panel.places[number].place
     if place.kind is not AuditKind.SEGMENT:
-        raise Refusal(BAD_FIELD, "leaves", f"place {number} is no segment", "leave it out")
+        raise Refusal(BAD_FIELD, "leaves", f"place {number} is not a segment", "leave out its leaf")
     if panel.places[number].stops:
-        raise Refusal(BAD_FIELD, "leaves", f"nothing is behind place {number}", "leave it out")
+        raise Refusal(BAD_FIELD, "leaves", f"the job stopped in place {number}, so it has no leaf", "leave it out")
     if panel.places[number].claim:
         return False
     roots = SHARES.must(ctx.store, *panel.key.share(place.slot, place.issue)).roots
@@ -138,14 +153,14 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
         raise LookupError("an accepted share has no roots")
     right = shown.leaf.index == place.segment + 1
     if not (right and check_leaf(roots.trace_root, roots.segments, shown.leaf)):
-        reason = f"that of place {number} is not the one behind its segment in the accepted trace"
+        reason = f"the leaf of place {number} is not the one at the end of its segment in the accepted trace"
         raise Refusal(BAD_PROOF, "leaves", reason, "leave it out")
     return True
 
 
-def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, found: CheckedAnswer) -> None:
-    """Keep the answers, and what leaves show; when all who committed have revealed, the stage ends."""
-    apply_reveal(ctx, found.panel, found.seat, message.answers, found.shown)
+def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, checked: CheckedAnswer) -> None:
+    """Store the answers and the shown roots; when all committed seats have revealed, the stage ends."""
+    apply_reveal(ctx, checked.panel, checked.seat, message.answers, checked.shown)
 
 
 HANDLERS = (

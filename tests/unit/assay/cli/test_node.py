@@ -159,7 +159,7 @@ def test_a_chain_that_cannot_start_is_refused_and_can_be_mended(tmp_path: Path) 
     own = make_key(tmp_path, "op")
     start = ("node", "init", "alpha", "--new-chain", "assay-local-1")
     twice = run(tmp_path, *start, "--validator", f"b,{own},{'00' * 32},{BEACON},1")
-    assert "an operator comes twice" in twice.refusal
+    assert f"{own} is in the list twice" in twice.refusal
     assert run(tmp_path, *start).code == 0
 
 

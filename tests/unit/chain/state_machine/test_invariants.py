@@ -233,7 +233,7 @@ def loaded(store: Overlay) -> Load:
 
 BREAKS: dict[str, tuple[Break, str]] = {
     "supply": (add(SUPPLY, 1), "pots hold"),
-    "negative pot": (add(POTS, -(10**15), "fees"), "less than nothing"),
+    "negative pot": (add(POTS, -(10**15), "fees"), "a pot has a negative count"),
     "a coin from nowhere": (add(BALANCES, 1, "carol", "uassay"), "accounts hold"),
     "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
     "stake from nowhere": (edit(VALIDATORS, "v1", stake=5), "stakes hold"),
@@ -245,51 +245,51 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "empty bond": (empty_bond, "empty bond"),
     "a payment too many": (
         lambda s, o: PAYMENTS.put_at(s, Payment("x", "refund", 1, -1), o, 0),
-        "lost a payment",
+        "lists",
     ),
-    "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
-    "matched work": (edit(LEGS, ORDER, 1, work=10**30), "other work than its rounds"),
-    "counted work": (edit(ORDERS, ORDER, work_verified=1), "counts its work wrong"),
-    "counted void": (edit(LEGS, ORDER, 1, void=1), "counts 1 void rounds of 0"),
-    "counted verified": (edit(LEGS, ORDER, 1, verified=1), "counts 1 verified rounds of 0"),
+    "work": (edit(ORDERS, ORDER, work_verified=10**30), "more verified work than ordered"),
+    "matched work": (edit(LEGS, ORDER, 1, work=10**30), "does not have the work of its rounds"),
+    "counted work": (edit(ORDERS, ORDER, work_verified=1), "wrong count of verified work"),
+    "counted void": (edit(LEGS, ORDER, 1, void=1), "counts 1 void rounds, but has 0"),
+    "counted verified": (edit(LEGS, ORDER, 1, verified=1), "counts 1 verified rounds, but has 0"),
     "more rounds": (edit(LEGS, ORDER, 1, rounds=9), "reaches beyond its order"),
     "more slots": (edit(LEGS, ORDER, 1, first_slot=1), "reaches beyond its order"),
-    "a round left out": (edit(LEGS, ORDER, 1, round=2), "left out a round"),
+    "a round left out": (edit(LEGS, ORDER, 1, round=2), "have a gap"),
     "a round too many": (closed_too_many, "in a round that it does not serve"),
     "void and verified": (void_and_verified, "void and verified"),
-    "out of order": (verified_out_of_order, "before its predecessor"),
+    "out of order": (verified_out_of_order, "after one that is not verified"),
     "load": (lambda store, _: LOADS.put(store, replace(loaded(store), work=1)), "a wrong amount"),
     "load value": (
         lambda store, _: LOADS.put(store, replace(loaded(store), value=1)),
         "a wrong value",
     ),
-    "no load": (drop_all(LOADS.key()), "reserves nothing"),
+    "no load": (drop_all(LOADS.key()), "reserves no capacity"),
     "oversold": (
         lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], reserved=1)),
         "reserves a wrong amount",
     ),
-    "a leg that no order counts": (edit(ORDERS, ORDER, legs=0), "lost a leg"),
-    "runs without a match": (never_matched, "runs without a match"),
-    "decided too much": (edit(LEGS, ORDER, 1, verified=1, void=1), "more rounds than it closed"),
-    "a live predecessor": (live_predecessor, "runs on behind its successor"),
+    "a leg that no order counts": (edit(ORDERS, ORDER, legs=0), "has 0 legs"),
+    "runs without a match": (never_matched, "but has no leg"),
+    "decided too much": (edit(LEGS, ORDER, 1, verified=1, void=1), "more decided rounds than closed ones"),
+    "a live predecessor": (live_predecessor, "is still live after its successor"),
     "an opening of no slot": (
         lambda s, o: SLOT_OPENINGS.put(s, SlotOpening(o, 1, 2, bytes(32))),
-        "opens a slot that is not served",
+        "has a start for a slot that is not served",
     ),
-    "verified twice": (verified_twice, "verified a share of a slot twice"),
-    "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has a leg that runs on"),
-    "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
-    "no queue": (drop_queue, "without a deadline|will ever end"),
+    "verified twice": (verified_twice, "two verified shares of a slot"),
+    "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "is open, but its leg is live"),
+    "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "is matched, but its leg is not"),
+    "no queue": (drop_queue, "has no deadline in the queue|no queue entry will end"),
     "a slot left out": (
         edit(ROUNDS, ORDER, 1, 0, shares=(ShareRef(0, 1),)),
         "a share of each slot",
     ),
-    "work of a round": (edit(ROUNDS, ORDER, 1, 0, work=1), "a round of other work"),
+    "work of a round": (edit(ROUNDS, ORDER, 1, 0, work=1), "a round without the work of its terms"),
     "no such slot": (
         lambda s, o: SHARES.put(s, _moved(SHARES.must(s, o, 1, 1, 0, 1), slot=2)),
         "a slot that its leg does not serve",
     ),
-    "work of a share": (edit(SHARES, ORDER, 1, 1, 1, 1, work=1), "a share is of other work"),
+    "work of a share": (edit(SHARES, ORDER, 1, 1, 1, 1, work=1), "a share does not have the work"),
     "slot twice": (
         lambda s, o: SHARES.put(s, replace(SHARES.must(s, o, 1, 1, 0, 1), state=ShareState.COMMITTED)),
         "two shares in a round",
@@ -297,35 +297,35 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "drawn outside": (edit(SHARES, ORDER, 1, 0, 0, 1, drawn=(9,)), "outside its share"),
     "a party sits": (seat(0, validator="carol"), "a party sits"),
     "somebody sits twice": (sits_twice, "sits twice"),
-    "a seat too few": (panel(seats=3), "lost a seat"),
-    "a count of seats": (panel(committed=1), "counts its seats wrong"),
-    "answers uncommitted": (seat(0, answers=(ANSWER,)), "answers uncommitted"),
+    "a seat too few": (panel(seats=3), "a wrong count of seats"),
+    "a count of seats": (panel(committed=1), "wrong counts of committed or revealed seats"),
+    "answers uncommitted": (seat(0, answers=(ANSWER,)), "answers without a commitment"),
     "answers of others": (
         seat(0, answers=(replace(ANSWER, place=9),)),
-        "answers what it was not asked",
+        "an answer for a place outside its duty",
     ),
-    "a ruling without a finding": (ruled_without_a_finding, "rules without a finding"),
-    "paid too early": (panel(is_settled=True), "paid before its round ends"),
-    "load of auditors": (panel(load=10**6), "load of auditors is counted wrong"),
+    "a ruling without a finding": (ruled_without_a_finding, "a ruling without a finding"),
+    "paid too early": (panel(is_settled=True), "is settled before its round"),
+    "load of auditors": (panel(load=10**6), "load of auditors is not the sum"),
     "waits with room": (
         lambda store, order_id: WAITING_PANELS.mark(store, 1, order_id, 1, 0),
-        "waits for room that it has",
+        "waits for room, but has begun",
     ),
-    "counted waiting": (edit(TALLIES, ORDER, waiting=1), "counts who waits wrong"),
-    "waits for nobody": (waits_for_nobody, "and nobody has any"),
-    "a pot that is left": (paid_pot, "keeps the pot"),
+    "counted waiting": (edit(TALLIES, ORDER, waiting=1), "wrong count of waiting panels"),
+    "waits for nobody": (waits_for_nobody, "but no panel has any"),
+    "a pot that is left": (paid_pot, "still has the pot"),
     "a duty when nothing is open": (panel(is_open=False), "a stage that is over"),
-    "a duty of somebody else": (duty_of_nobody, "a duty of another seat"),
-    "no duty": (no_duty, "a seat has no duty"),
+    "a duty of somebody else": (duty_of_nobody, "a duty that does not belong to its seat"),
+    "no duty": (no_duty, "lacks its duty"),
     "roots too early": (
         lambda s, o: SHARES.put(s, replace(SHARES.must(s, o, 1, 1, 1, 1), roots=SHARES.must(s, o, 1, 0, 1, 1).roots)),
-        "shows its roots before",
+        "a share has roots before",
     ),
-    "roots never": (edit(SHARES, ORDER, 1, 0, 0, 1, roots=None), "shows its roots before"),
-    "reason": (edit(ORDERS, ORDER, close_reason=5), "without a reason"),
-    "book": (drop_all(OPEN_ORDERS.key()), "the book has not"),
-    "index of shares": (drop_all(STANDING_ISSUES.key()), "the index of standing shares"),
-    "behind a void round": (behind_a_void_round, "behind a void one"),
+    "roots never": (edit(SHARES, ORDER, 1, 0, 0, 1, roots=None), "a share has roots before"),
+    "reason": (edit(ORDERS, ORDER, close_reason=5), "with close reason 5"),
+    "book": (drop_all(OPEN_ORDERS.key()), "the index of open orders"),
+    "index of shares": (drop_all(STANDING_ISSUES.key()), "the index of live shares"),
+    "behind a void round": (behind_a_void_round, "after a void one"),
     "index of bids": (drop_all(BIDS_OF.key()), "the index of bids"),
     "index of legs": (drop_all(LIVE_LEGS.key()), "the index of live"),
 }
@@ -350,7 +350,7 @@ def test_no_queue_means_that_an_order_lives_for_ever() -> None:
     market = Market(bidders=())
     market.submit()
     market.chain.drop_queue()
-    with pytest.raises(InvariantBroken, match="nothing will ever end"):
+    with pytest.raises(InvariantBroken, match="no queue entry will end"):
         check_all(market.chain.store)
 
 
@@ -359,7 +359,7 @@ def test_an_order_that_outlives_its_last_deadline() -> None:
     order_id = market.submit()
     overlay = Overlay(market.chain.store)
     ORDERS.put(overlay, replace(ORDERS.must(overlay, order_id), deadline=-10_000))
-    with pytest.raises(InvariantBroken, match="outlived"):
+    with pytest.raises(InvariantBroken, match="is not closed after its last deadline"):
         check_all(overlay)
 
 

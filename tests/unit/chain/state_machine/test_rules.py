@@ -111,9 +111,9 @@ def test_software_without_the_version_stops_before_its_first_block() -> None:
     with pytest.raises(RulesMissing) as stopped:
         chain.block()
     assert str(stopped.value) == (
-        "rules from height 4: block 4 needs version 2 of the rules, and this software has 1; "
-        "install a release of assay with version 2 of the rules and start the node again: "
-        "it goes on from the block that it has"
+        "rules from height 4: block 4 needs version 2 of the rules, but this software only has 1; "
+        "install a release of assay with version 2 of the rules and start the node again; "
+        "it continues from its last block"
     )
     missing = ONLY_FIRST.get_missing(chain.overlay(), 1)
     assert missing is not None
@@ -188,7 +188,7 @@ def test_components_that_claim_the_same_make_no_rules(component: Component, clai
 
 def test_versions_of_a_rulebook_rise() -> None:
     for versions in ((), (SECOND, FIRST), (FIRST, FIRST)):
-        with pytest.raises(ValueError, match="have to rise"):
+        with pytest.raises(ValueError, match="must increase"):
             Rulebook(*versions)
 
 

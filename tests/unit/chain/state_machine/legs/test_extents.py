@@ -97,7 +97,7 @@ def test_nobody_commits_or_closes_outside_the_slots_of_a_leg() -> None:
     message = market.close_message(order_id)
     more = (replace(message.shares[0], slot=0), *message.shares)
     refused = market.chain.refused(NOT_FOUND, replace(message, shares=more), field="shares")
-    assert "a share of slot 0, and the leg serves slots 1 to 2" in refused.log
+    assert "a share of slot 0, but the leg serves slots 1 to 2" in refused.log
     market.chain.refused(SLOT_MISSING, replace(message, shares=message.shares[1:]))
     market.chain.ok(message)
 

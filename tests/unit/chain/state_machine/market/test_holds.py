@@ -271,7 +271,7 @@ def hold_longer(store: Overlay, order_id: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("breaks", "text"),
-    [(uncount, "counted wrong"), (forget_end, "no end"), (hold_longer, "for too long")],
+    [(uncount, "counts of holds are wrong"), (forget_end, "no entry in the queue"), (hold_longer, "for too long")],
 )
 def test_the_alarm_rings_for_a_hold_that_would_not_end(breaks: Callable[[Overlay, bytes], None], text: str) -> None:
     market = judged()

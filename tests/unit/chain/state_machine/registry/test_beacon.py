@@ -173,6 +173,6 @@ def test_a_key_is_registered_once_and_by_who_holds_it(chain: Chain) -> None:
 def test_two_validators_of_genesis_have_two_keys() -> None:
     first, second = GENESIS.validators
     twins = (first, replace(second, beacon_key=first.beacon_key))
-    with pytest.raises(Refusal, match="a key comes twice") as refused:
+    with pytest.raises(Refusal, match="two validators have the same key") as refused:
         init_chain(Overlay(MemoryStore()), replace(GENESIS, validators=twins), 0)
     assert (refused.value.code, refused.value.field) == (BAD_FIELD, "validators.beacon_key")

@@ -70,7 +70,7 @@ def test_a_round_has_a_share_of_each_slot(market: Market, ready: bytes) -> None:
     for named, missing in (((), 0), ((1,), 0), ((0,), 1), ((0, 2), 1), ((1, 2), 0)):
         shares = tuple(accepted(slot, 1) for slot in named)
         refused = market.chain.refused(SLOT_MISSING, replace(message, shares=shares))
-        assert f"name no share of slot {missing}, and the leg serves slots 0 to 1" in refused.log
+        assert f"have no share of slot {missing}, but the leg serves slots 0 to 1" in refused.log
     more = (*message.shares, accepted(2, 1))
     market.chain.refused(NOT_FOUND, replace(message, shares=more), field="shares")
 
