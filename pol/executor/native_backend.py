@@ -24,7 +24,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 log = logging.getLogger(__name__)
 
 GRAIN = 1_250_000
-"""Number of operations of a product per thread; they take some microseconds, as long as starting a thread's part."""
+"""Least number of operations per thread; they take some microseconds, as long as sharing an instruction does."""
 
 
 class NativeBackend(Remembering[Compiled]):
@@ -179,7 +179,7 @@ class Taped:
 
 
 def _is_free(array: Array) -> bool:
-    """Return whether a kernel may overwrite an array: it is readable as it is and owns its memory; make it writable."""
+    """Make an array writable if a kernel may overwrite it in place, and return whether that is the case."""
     if not array.flags.owndata or _readable(array) is not array:
         return False
     array.setflags(write=True)

@@ -24,8 +24,8 @@ class Outlook(Readable):
     """The expected times of a job on a network, in seconds, rounded up, without the wait for a match.
 
     - ``steps``: the number of steps that must run one after another.
-    - ``providers``: the number of slots, and so of providers that can train at the same time.
-    - ``turns``: how many shares a provider trains one after another in a round.
+    - ``providers``: the largest number of providers that can train at the same time, one per slot.
+    - ``turns``: the number of groups of slots that train one after another in a round.
     - ``segments``: the number of segments of a share.
     - ``round`` and ``job``: the time of training and aggregating.
     - ``accept``: the longest time from match to acceptance.

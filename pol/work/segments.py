@@ -211,8 +211,8 @@ def run_steps(
     The metrics are FP32 bit patterns. The caller has checked that the job has this segment. If the job has an initial
     local state for the slot (:meth:`LoadedJob.slot_local`), the slot's first step uses that one instead of the local
     state in ``state``. ``on_step`` receives the step's number, its first metric and the state after it. With
-    ``donate``, the steps overwrite ``state``, which saves the memory of a second state. The caller may then not use
-    ``state`` afterwards, and the state passed to ``on_step`` is valid only during that call. ``release`` is as in
+    ``donate``, the steps overwrite ``state``, which saves memory. The caller may not use ``state``
+    afterwards then, and the state passed to ``on_step`` is valid only during that call. ``release`` is as in
     :func:`advance`.
     """
     document = loaded.job.document
