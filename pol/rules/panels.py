@@ -124,9 +124,9 @@ def draw_places(
     """Draw the places of a panel: the aggregation, the update of one share, and ``segments`` different segments.
 
     ``shares`` are the accepted shares in slot order. All updates are equally likely, and so are all segments of the
-    round. If the job ``stopped`` at a segment or an update, that place is drawn instead of the aggregation and of one
-    place of its kind, so the panel does not take longer than others. Segments that other shares began but did not end
-    are as likely as whole segments.
+    round. If the job ``stopped`` at a segment or an update, that place replaces the aggregation and one place of its
+    kind. The panel therefore does not take longer than others. Segments that other shares began but did not end are as
+    likely as whole segments.
     """
     fixed = stopped or AGGREGATION
     places = [fixed]
