@@ -52,4 +52,4 @@ def test_what_needs_more_memory_than_it_declares_is_said(
     with caplog.at_level(logging.WARNING):
         assert answer(executor) == KNOWN
     assert f"{len(known_program().nodes)} nodes does not run natively" in caplog.text
-    assert "more memory than it declares" in caplog.text
+    assert "more memory than the program declares" in caplog.text
