@@ -214,7 +214,7 @@ def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("consumer.submit.SEQUENCES_TRIED", 50)
     assert SEQUENCES_TRIED > 50
     assert recover(now=60, made=11)
-    with pytest.raises(ConsumerError, match="use the key that ordered"):
+    with pytest.raises(ConsumerError, match="use the key that submitted it"):
         recover(now=60, made=10)
 
 
@@ -257,7 +257,7 @@ def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
     reason, remedy = explain((("regions", 4), ("capacity", 1)))
     assert reason == "no bid fits now: 4 bids may leave the regions, 1 bid has too little capacity left"
     assert remedy == "allow more regions, or name none"
-    assert explain((("price", 4),), 700)[1] == "price_limit=700 would match one"
+    assert explain((("price", 4),), 700)[1] == "price_limit=700 would match a bid"
     assert explain(())[0] == "no bid stands"
 
 

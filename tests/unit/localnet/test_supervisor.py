@@ -14,7 +14,7 @@ from localnet.network import Network
 from localnet.supervisor import (
     NetworkBusy,
     _serve_requests,
-    _who_ended,
+    _ended_processes,
     ask_for_end,
     ask_for_fault,
     held,
@@ -90,9 +90,9 @@ def test_who_ends_by_itself_is_told_with_what_starts_it_again(network: Network) 
     directory = network.layout.path
     network.start_one("val0.node")
     before = network.states()
-    assert list(_who_ended(before, before, directory)) == []
+    assert list(_ended_processes(before, before, directory)) == []
     network.kill("val0.node")
-    (text,) = _who_ended(before, network.states(), directory)
+    (text,) = _ended_processes(before, network.states(), directory)
     assert text.startswith(f"val0.node has ended, see {network.log_path('val0.node')}; ")
     assert text.endswith(f"assay localnet fault restart val0.node --dir {directory}")
-    assert list(_who_ended(network.states(), network.states(), directory)) == []
+    assert list(_ended_processes(network.states(), network.states(), directory)) == []
