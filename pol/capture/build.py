@@ -280,7 +280,7 @@ def _resumed_states(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
-    """Return the job with the round length of the checkpoint, if the length affects the result and the job gives none."""
+    """Return the job with the checkpoint's round length, if the length affects the result and the job gives none."""
     alone = spec.slots == 1 and isinstance(spec.outer, Average)
     if alone or spec.round_steps is not None:
         return spec

@@ -45,8 +45,8 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
     If the author does not choose the length of a round, there are 4 to 20 rounds. There are more only if slots would
     otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible (a hundredth
-    more does not count for a job of epochs). Among equal choices, the steps per round with the most divisors win, because
-    they allow the most lengths of segments.
+    more does not count for a job of epochs). Among equal choices, the steps per round with the most divisors win: they
+    allow the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:
@@ -69,7 +69,7 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
 
 def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
-    """Return the overhead of a segment in FLOPs, beside its steps: it ends with a state of ``boundary_size`` bytes to hash.
+    """Return the work of a segment beside its steps, in FLOPs: it ends with a state of ``boundary_size`` bytes to hash.
 
     A replay also needs the order of the segment's samples, which is computed for all rows of an epoch.
     """

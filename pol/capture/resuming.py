@@ -52,7 +52,7 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
 
 
 def _has_steps(optimizer: object) -> bool:
-    """Return whether an optimizer has taken steps; state alone does not show it, as Adagrad has state from the start."""
+    """Return whether an optimizer has taken steps; a state alone does not show it: Adagrad has one from the start."""
     if isinstance(optimizer, UpdateRule | GradientAt):
         return optimizer.steps > 0
     return isinstance(optimizer, torch.optim.Optimizer) and any(steps_of(state) for state in optimizer.state.values())
@@ -96,11 +96,11 @@ def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampl
         raise JobError("train", reason, same)
 
 
-def check_tensors(found: Checkpoint, state: State, local: State) -> None:
+def check_tensors(checkpoint: Checkpoint, state: State, local: State) -> None:
     """Refuse a checkpoint whose tensors differ in name or type from ``state`` and ``local`` of this job; JobError."""
-    for name, here, there in _differences(state, found.state):
+    for name, here, there in _differences(state, checkpoint.state):
         raise _of_global(name, here, there)
-    for slot_local in found.locals:
+    for slot_local in checkpoint.locals:
         for name, here, there in _differences(local, slot_local):
             raise _of_local(name, here, there)
 
