@@ -144,7 +144,7 @@ class PlainStep:
             return self._take_once(local, batch)
 
     def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
-        """Yield results of the same step taken again and again; only Python attributes of modules persist between them."""
+        """Yield results of the same step, taken repeatedly; only Python attributes of modules persist between them."""
         with attributes_put_back(self._spec.model):
             while True:
                 with values_borrowed(self._spec.model, start):
