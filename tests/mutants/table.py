@@ -2925,7 +2925,7 @@ MUTANTS = (
         "taken-again",
         "a step of plain torch may be another one when it is taken again",
         "pol/capture/check.py",
-        "                if name := _otherwise(plain, left, self._functions.trained):\n",
+        "                if name := _first_difference(plain, repeated, self._functions.trained):\n",
         "                if name := None:\n",
         ("tests/unit/pol/capture/test_held.py",),
     ),
