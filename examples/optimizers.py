@@ -48,7 +48,13 @@ def adamw(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleSte
 
 
 def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """Apply LAMB (arXiv 1904.00962): Adam's step scaled to the parameter's norm. Arguments as for AdamW."""
+    """Apply LAMB (arXiv 1904.00962): Adam's step scaled to the parameter's norm. Arguments as for AdamW.
+
+    This is algorithm 2 of the paper's last version. Both means are corrected for their start at 0, weight decay is part
+    of the scaled step, and the parameter's norm has no bounds. timm's Lamb(..., max_grad_norm=None, always_adapt=True)
+    is the same. The Lamb of pytorch-optimizer is another variant: it divides the learning rate, not the mean, by
+    1 - beta1**count, so its first steps are up to ten times as long, and it bounds the norm at 10.
+    """
     (beta1, beta2), count = step.options["betas"], step.number + 1
     mean = beta1 * state["mean"] + (1.0 - beta1) * gradient
     square = beta2 * state["square"] + (1.0 - beta2) * gradient**2

@@ -1,4 +1,4 @@
-"""Packages that people train with, used as they are; ``make packages`` installs them."""
+"""Models and losses from common training packages, unchanged; ``make packages`` installs the packages."""
 
 import os
 from collections.abc import Callable
@@ -32,7 +32,7 @@ MAKE = "install it with `make packages`"
 
 
 class WithLoss(nn.Module):
-    """A network and a loss that has weights or settings of its own."""
+    """A network together with a loss that has its own weights or settings."""
 
     def __init__(self, body: nn.Module, loss: nn.Module) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def _of(
     loss: Loss = classify,
     **options: Any,
 ) -> Make:
-    """Return a job whose model a package makes."""
+    """Return a job whose model comes from a package."""
 
     def made() -> JobSpec:
         library = package(name, MAKE)
@@ -89,7 +89,7 @@ def _language(library: Any) -> nn.Module:
 
 
 def _metric(name: str) -> Make:
-    """Return a network under a loss of pytorch-metric-learning that has class weights."""
+    """Return the job of a network with a loss of pytorch-metric-learning that has class weights."""
 
     def make(library: Any) -> nn.Module:
         return WithLoss(nn.Linear(16, 8), getattr(library, name)(CLASSES, 8))
@@ -102,8 +102,32 @@ def _metric(name: str) -> Make:
     return _of("pytorch_metric_learning.losses", make, VECTORS, loss)
 
 
+def _pairs(make: Callable[[Any], nn.Module]) -> Make:
+    """Return the job of a network with a pair loss of pytorch-metric-learning, on two noisy views of each row."""
+
+    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        assert isinstance(model, WithLoss)
+        x = batch["x"].repeat(2, 1)
+        labels = torch.arange(len(batch["x"])).repeat(2)
+        found: torch.Tensor = model.loss(model.body(x + 0.1 * torch.randn_like(x)), labels)
+        return found
+
+    return _of(
+        "pytorch_metric_learning.losses",
+        lambda losses: WithLoss(nn.Linear(16, 8), make(losses)),
+        VECTORS,
+        loss,
+    )
+
+
+def _triplets(losses: Any) -> nn.Module:
+    mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
+    made: nn.Module = losses.TripletMarginLoss(margin=1, reducer=mean)
+    return made
+
+
 def _two_views(name: str, **options: Any) -> Make:
-    """Return a network under a loss of lightly that compares two noisy views of a row."""
+    """Return the job of a network with a loss of lightly that compares two noisy views of each row."""
 
     def make(library: Any) -> nn.Module:
         return WithLoss(nn.Linear(16, 8), getattr(library, name)(**options))
@@ -136,9 +160,9 @@ class OnGraph(nn.Module):
 
 
 def _graph() -> dict[str, Array]:
-    made = np.random.default_rng(4)
-    x = made.standard_normal((1, NODES, 6), np.float32)
-    return {"x": x, "y": made.integers(0, CLASSES, (1, NODES))}
+    random = np.random.default_rng(4)
+    x = random.standard_normal((1, NODES, 6), np.float32)
+    return {"x": x, "y": random.integers(0, CLASSES, (1, NODES))}
 
 
 def _nodes(model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -157,7 +181,7 @@ def _lightning() -> JobSpec:
     library = package("lightning", MAKE)
 
     class Module(library.LightningModule):  # type: ignore[misc,name-defined]
-        """A module as its tutorial has it: hyper-parameters, a log, an optimizer with a schedule."""
+        """A module as in Lightning's tutorial: hyper-parameters, logging, an optimizer with a schedule."""
 
         def __init__(self, width: int = 16) -> None:
             super().__init__()
@@ -187,7 +211,7 @@ def _lightning() -> JobSpec:
 
 def _keras(make: Callable[[Any], nn.Module], data: Callable[[], dict[str, Array]]) -> Make:
     def made() -> JobSpec:
-        # read when it is imported
+        # Keras reads this variable when it is imported.
         os.environ["KERAS_BACKEND"] = "torch"
         library = package("keras", MAKE)
         return job(lambda: make(library), data)()
@@ -275,6 +299,17 @@ PACKAGES: tuple[Row, ...] = (
     ),
     ("pytorch-metric-learning NormalizedSoftmaxLoss", _metric("NormalizedSoftmaxLoss")),
     ("pytorch-metric-learning SoftTripleLoss", _metric("SoftTripleLoss")),
+    ("pytorch-metric-learning ArcFaceLoss", _metric("ArcFaceLoss")),
+    ("pytorch-metric-learning CosFaceLoss", _metric("CosFaceLoss")),
+    ("pytorch-metric-learning NTXentLoss, two views", _pairs(lambda losses: losses.NTXentLoss())),
+    (
+        "pytorch-metric-learning MultiSimilarityLoss, two views",
+        _pairs(lambda losses: losses.MultiSimilarityLoss()),
+    ),
+    (
+        "pytorch-metric-learning TripletMarginLoss, two views",
+        _pairs(_triplets),
+    ),
     ("lightly NTXentLoss", _two_views("NTXentLoss")),
     ("lightly BarlowTwinsLoss", _two_views("BarlowTwinsLoss")),
     ("lightly VICRegLoss", _two_views("VICRegLoss")),

@@ -1,13 +1,18 @@
 """Values that are known while a job is built may decide shapes: masks, lists of places, counts.
 
-A tensor that is made of constants alone has its value beside it while a function is traced. So has one that is made of
-tensors of the model that no step changes; :attr:`KnownValues.relied_on` names those of them whose values have decided
-anything. What a mask selects becomes what its places name, so that all shapes are plain numbers, in the gradient too.
+A tensor that is made of constants or shapes alone has its value beside it while a function is traced. So has one that
+is made of tensors of the model that no step changes; :attr:`KnownValues.relied_on` names those of them whose values
+have decided anything. What a mask selects becomes what its places name, so that all shapes are plain numbers, in the
+gradient too.
+
+A mask that is made of labels, as ``F.one_hot`` makes it, selects one element of each row, whatever the labels are. Its
+places are computed from them (:class:`_Choice`), and so are those of its opposite.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -29,6 +34,31 @@ MOST_ELEMENTS = 2**22
 _aten = torch.ops.aten
 _WITHOUT_VALUES = ("aten.empty", "aten.new_empty")
 _MASKS = (torch.bool, torch.uint8)
+_LABELS = (torch.int64, torch.int32)
+_PUTS = (_aten.index_put.default, _aten.index_put_.default)
+_SCATTERS = (
+    _aten.scatter.value,
+    _aten.scatter_.value,
+    _aten.scatter.src,
+    _aten.scatter_.src,
+)
+_OF_SHAPE = (
+    _aten.zeros_like.default,
+    _aten.ones_like.default,
+    _aten.full_like.default,
+    _aten.new_zeros.default,
+    _aten.new_ones.default,
+    _aten.new_full.default,
+)
+"""Operations whose results have nothing of a tensor but its shape and type."""
+_ALIKE = (
+    _aten._to_copy.default,
+    _aten.clone.default,
+    _aten.detach.default,
+    _aten.alias.default,
+    _aten.expand.default,
+)
+"""Operations that keep what is chosen in each row, beside those that compute each element by itself."""
 _BY_VALUE = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _SYMBOL = re.compile(r"\b[uz]u?f?\d+\b")
 COUNTS: Mapping[Any, tuple[str, str]] = {
@@ -62,6 +92,19 @@ COUNTS: Mapping[Any, tuple[str, str]] = {
 """Operations whose shapes depend on values: why, and what to write where these are not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A tensor whose last dimension has ``on`` at one place, that of a label, and ``off`` at all others."""
+
+    labels: Tensor
+    on: Tensor
+    off: Tensor
+    may_be_negative: bool
+    """Whether labels may count from the end, as those of x[rows, labels] do."""
+    writes: tuple[int, int] = (0, 0)
+    """How often the tensor and the labels had been written to."""
+
+
 class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, what is known has its value beside it: constants, and inputs whose ``values`` are given by name.
 
@@ -82,6 +125,9 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._foreign: dict[int, torch.UntypedStorage] = {}
         self._lost: dict[int, torch.UntypedStorage] = {}
         self._counts: dict[str, tuple[str, str]] = {}
+        self._choices: Any = WeakTensorKeyDictionary()
+        # how often a storage was written to, by its address
+        self._writes: dict[int, int] = {}
         for tensor in own.values():
             self._lost[_address(tensor)] = tensor.untyped_storage()
 
@@ -122,6 +168,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if decided is not None:
                 return decided
         said = COUNTS.get(getattr(func, "overloadpacket", None))
+        choice = self._chosen_by(func, args, options)
         try:
             result = func(*args, **options)
         except CONTROL_FLOW as error:
@@ -131,7 +178,88 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if said is not None:
             self._note_counts(said, result)
         self._follow(func, args, options, result)
+        if choice is not None:
+            self._note_choice(result, choice)
         return result
+
+    def note_labels(self, marks: Tensor, labels: Tensor) -> None:
+        """Take note that a tensor is 1 at the place that a label says, and otherwise 0."""
+        with plainly():
+            zero, one = torch.tensor([0, 1]).unbind()
+        self._note_choice(marks, _Choice(labels, one, zero, may_be_negative=False))
+
+    def _note_choice(self, marks: Tensor, choice: _Choice) -> None:
+        self._choices[marks] = replace(choice, writes=self._writes_to(marks, choice.labels))
+
+    def _writes_to(self, marks: Tensor, labels: Tensor) -> tuple[int, int]:
+        return self._writes.get(_address(marks), 0), self._writes.get(_address(labels), 0)
+
+    def _choice(self, tensor: Tensor) -> _Choice | None:
+        found: _Choice | None = self._choices.get(tensor)
+        if found is None or found.writes != self._writes_to(tensor, found.labels):
+            return None
+        return found
+
+    def _chosen_by(self, func: Any, args: Any, options: Any) -> _Choice | None:
+        """Return what an operation will choose in each row; None where that is not one element."""
+        if func in _PUTS and not options and len(args) == 3:
+            return self._chosen_by_put(*args)
+        if func in _SCATTERS and not options and len(args) == 4:
+            return self._chosen_by_scatter(*args)
+        if func not in _ALIKE and torch.Tag.pointwise not in getattr(func, "tags", ()):
+            return None
+        tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
+        before = self._choice(tensors[0]) if len(tensors) == 1 else None
+        if before is None or any(_written(func, args, options)):
+            return None
+        if func is _aten.expand.default:
+            return before if tuple(args[1]) == tuple(tensors[0].shape) else None
+        with plainly():
+            both = torch.stack((before.off, before.on))
+            given, named = tree_map(lambda leaf: both if leaf is tensors[0] else leaf, (args, options))
+            off, on = func(*given, **named).unbind()
+            return None if bool(off == on) else replace(before, off=off, on=on)
+
+    def _chosen_by_put(self, x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> _Choice | None:
+        if x.dim() != 2 or len(indices) != 2:
+            return None
+        rows, labels = indices
+        if rows is None or labels is None or labels.dtype not in _LABELS or labels.dim() != 1:
+            return None
+        places = self._value(rows)
+        if places is None or places.dtype in _MASKS or places.dim() != 1 or len(places) != len(x):
+            return None
+        with plainly():
+            if len(labels) != len(x) or not bool((places == torch.arange(len(x))).all()):
+                return None
+        return self._made_of(x, labels, values, may_be_negative=True)
+
+    def _chosen_by_scatter(self, x: Tensor, dim: int, index: Tensor, values: Tensor | float) -> _Choice | None:
+        if not x.dim() or dim % x.dim() != x.dim() - 1 or index.shape != (*x.shape[:-1], 1):
+            return None
+        return self._made_of(x, index, values, may_be_negative=False)
+
+    def _made_of(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
+        """Return the choice of labels in a tensor that is the same number everywhere, by another number."""
+        off, on = self._number(x), self._number(values)
+        if off is None or on is None:
+            return None
+        with plainly():
+            on = on.to(off.dtype)
+            return None if bool(off == on) else _Choice(labels, on, off, may_be_negative)
+
+    def _number(self, tensor: Tensor | float) -> Tensor | None:
+        """Return the number that all elements of a tensor are; None where they differ or are not known."""
+        if not isinstance(tensor, Tensor):
+            with plainly():
+                return torch.tensor(tensor)
+        value = self._value(tensor)
+        if value is None or not value.numel():
+            return None
+        self.relied_on |= self._names.get(_address(value), frozenset())
+        with plainly():
+            first = value.reshape(-1)[0].clone()
+            return first if bool((value == first).all()) else None
 
     def _value(self, tensor: Tensor) -> Tensor | None:
         if isinstance(tensor, FakeTensor):
@@ -184,6 +312,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
         """Compute the value of a result beside it."""
         written = list(_written(func, args, options))
+        for each in written:
+            self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
         targets = [value for each in written if (value := self._value(each)) is not None]
         found = None
         if _has_value(func, result) and not any(_address(t) in self._foreign for t in targets):
@@ -201,6 +331,10 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._names[_address(part)] = names
 
     def _computed(self, func: Any, args: Any, options: Any) -> tuple[Any, frozenset[str]] | None:
+        if func in _OF_SHAPE:
+            with plainly():
+                shown = torch.zeros((), dtype=args[0].dtype).expand(args[0].shape)
+            args = (shown, *args[1:])
         operands = self._operands(args, options)
         if operands is None:
             return None
@@ -218,7 +352,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return where a mask is true, by numbers in C order; None where that is not known."""
         value = self.value(mask)
         if value is None:
-            return None
+            choice = self._choice(mask)
+            return None if choice is None else _chosen(mask, choice)
         with plainly():
             count = int(value.count_nonzero())
         flat = _aten.eq.Scalar(_aten.reshape.default(mask, [-1]), 0)
@@ -226,6 +361,39 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         order = _aten.sort.stable(flat, stable=True, dim=0)[1]
         found: Tensor = _aten.slice.Tensor(order, 0, 0, count)
         return found
+
+
+def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
+    """Return where a mask that is made of labels is true, by numbers in C order."""
+    with plainly():
+        is_on, is_off = bool(choice.on), bool(choice.off)
+    if is_on == is_off:
+        return None
+    width = mask.shape[-1]
+    rows = prod(mask.shape[:-1])
+    labels = _aten.reshape.default(choice.labels, [rows])
+    if labels.dtype != torch.int64:
+        labels = _aten._to_copy.default(labels, dtype=torch.int64)
+    if choice.may_be_negative:
+        labels = _aten.where.self(_aten.lt.Scalar(labels, 0), _aten.add.Tensor(labels, width), labels)
+    first = _aten.arange.start_step(0, rows * width, width, device=mask.device)
+    if is_on:
+        found: Tensor = _aten.add.Tensor(first, labels)
+        return found
+    others = _aten.arange.default(width - 1, device=mask.device)
+    is_behind = _aten.ge.Tensor(others, _aten.unsqueeze.default(labels, 1))
+    columns = _aten.add.Tensor(others, is_behind)
+    return _aten.reshape.default(  # type: ignore[no-any-return]
+        _aten.add.Tensor(columns, _aten.unsqueeze.default(first, 1)), [-1]
+    )
+
+
+def note_labels(marks: Tensor, labels: Tensor) -> None:
+    """Take note, while a function is traced, that a tensor is 1 at the place that a label says and otherwise 0."""
+    for mode in reversed(_get_current_dispatch_mode_stack()):
+        if isinstance(mode, KnownValues):
+            mode.note_labels(marks, labels)
+            return
 
 
 def known_value(tensor: Tensor) -> Tensor | None:

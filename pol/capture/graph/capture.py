@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from domain.errors import Expected
 from pol.capture.author.spec import Precision
-from pol.capture.constants.known import KnownValues
+from pol.capture.constants.known import COUNTS, KnownValues
 from pol.capture.constants.sparse import Dense
 from pol.capture.graph.folding import Folding
 from pol.capture.graph.garbage import collected_later
@@ -67,6 +67,12 @@ NOTHING: Tensors = {}
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 """Prints the stack of every error of a function under tracing, which ends as one sentence here."""
 _KEEP = "keep it in a buffer (register_buffer) and change that, or carry it in assay.repeat"
+_OF_VALUES = frozenset((VALUES, *COUNTS.values()))
+_OF_PACKAGES = (
+    "it can be traced if labels and masks that it is given are known when the job is built, as torch.arange(n) is; "
+    'or write that part in your own file with torch.where and masks (docs/jobs.md, "Models of others")'
+)
+"""What to do about a package whose lines depend on values."""
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 """Numbers that no trace knows."""
 _aten = torch.ops.aten
@@ -219,9 +225,9 @@ def _graph(function: Function, inputs: Tensors, known: KnownValues) -> tuple[Gra
     except Exception as error:
         other = "write it in another way there (docs/jobs.md lists what works)"
         reason, remedy = known.why_not(error) or in_words(error, other)
-        place = place_of_error(error)
-        if not place:
-            place = places.place_of_gradient(error)
+        place = places.place_of_gradient(error) or place_of_error(error)
+        if place.package and (reason, remedy) in _OF_VALUES:
+            remedy = f"{place.package} has that line, and {_OF_PACKAGES}"
         raise JobError(str(place), f"cannot be traced: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names

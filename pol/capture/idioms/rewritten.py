@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from pol.capture.constants.known import note_labels
 from pol.capture.idioms.habits import HABITS
 from pol.capture.loops.repeating import repeat
 from pol.capture.rewrites import foreach, scattered
@@ -197,6 +198,13 @@ def grouped_mm(
     return found if bias is None else found + bias
 
 
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """Return torch's own, which is known to have one 1 in each row: other labels than those of the classes fail."""
+    found = functional.one_hot(x, num_classes)
+    note_labels(found, x)
+    return found
+
+
 REWRITTEN: dict[Any, Callable[..., Any]] = {
     **HABITS,
     **scattered.FUNCTIONS,
@@ -205,6 +213,7 @@ REWRITTEN: dict[Any, Callable[..., Any]] = {
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,
     functional.grouped_mm: grouped_mm,
+    functional.one_hot: one_hot,
     torch._grouped_mm: grouped_mm,
     torch.take: take,
     Tensor.take: take,

@@ -349,9 +349,9 @@ def test_which_key_signs_is_told_in_both_languages(tmp_path: Path) -> None:
 
 
 def test_a_passphrase_is_asked_for_only_where_something_is_signed(tmp_path: Path) -> None:
-    with pytest.raises(assay.Error, match="choose file or test"):
+    with pytest.raises(assay.Error, match="use file or test"):
         assay.Keyring(tmp_path, "gold")
-    with pytest.raises(assay.Error, match="choose file or test"):
+    with pytest.raises(assay.Error, match="use file or test"):
         _ = assay.connect("127.0.0.1:9", home=tmp_path, keyring="gold").key
     network = assay.connect("127.0.0.1:9", home=tmp_path)
     with network, pytest.raises(assay.Error, match="this home has no key to sign with"):

@@ -1,9 +1,13 @@
 """The table of models: a tenth of its rows train as plain torch does, and one that cannot says why."""
 
+import re
+
 import pytest
 
 from benchmarks import models
 from benchmarks.catalogue import CATALOGUE
+from benchmarks.catalogue.rows import VECTORS, job, linear
+from benchmarks.models_page import PAGE
 
 ROWS = (
     "weight_norm",
@@ -32,6 +36,8 @@ ROWS = (
     "momentum network, .data =",
     "gradient reversal",
     "graph by a fixed sparse matrix",
+    "squeeze and excitation",
+    "no decay on biases, warm-up, clipping",
 )
 """A tenth of the table, of every kind that a set-up can run, and small; all of the table is tried at night."""
 
@@ -44,6 +50,25 @@ def test_a_row_trains_as_plain_torch_does(name: str) -> None:
     assert not found.error
     assert found.nodes > 20
     assert found.difference < models.TOLERANCE
+
+
+def test_a_row_in_which_nothing_is_trained_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = job(linear, VECTORS, lambda model, batch: 0.0 * model(batch["x"]).sum())
+    monkeypatch.setattr(models, "CATALOGUE", {"nothing": made})
+    assert "change nothing" in models.outcome("nothing").error
+
+
+def test_the_page_has_each_row_of_the_catalogue_and_counts_them() -> None:
+    page = PAGE.read_text()
+    rows = dict(re.findall(r"^\| (.+?) \| (yes|no) \|", page, re.MULTILINE))
+    assert list(rows) == list(CATALOGUE)
+    fine = sum(ok == "yes" for ok in rows.values())
+    assert f"**{fine} of {len(rows)} rows**" in page
+    assert fine / len(rows) >= 0.95
+    others = page.partition("## What the others need")[2]
+    assert re.findall(r"^- \*\*(.+?)\*\*:", others, re.MULTILINE) == [name for name, ok in rows.items() if ok == "no"]
+    index = (PAGE.parent / "index.md").read_text()
+    assert f"[{fine} of {len(rows)} rows tried](models.md)" in index
 
 
 def test_the_list_is_long_and_a_row_that_fails_says_why() -> None:

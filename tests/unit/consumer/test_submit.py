@@ -35,7 +35,7 @@ from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.market.records import Bid, Conditions, Offer, Order
 from domain.messages import Message
 from domain.node.queries import ParamsRequest, StatusRequest, StatusResponse
-from domain.params import Params, local_params, told_params
+from domain.params import Params, local_params, params_response
 from domain.proof.params import ProofParams
 from domain.queries import Query
 from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
@@ -86,7 +86,7 @@ class Node(ChainClient):
                 standing = [bid for bid in self.bids if bid.offer.price <= (asked.price_limit or MONEY_MAX)]
                 answer = SimulateMatchResponse(tuple(standing), ())
             case ParamsRequest():
-                answer = told_params(self.parameters)
+                answer = params_response(self.parameters)
             case ValidatorsRequest():
                 answer = ValidatorsResponse(self.validators)
             case _:

@@ -45,8 +45,8 @@ def test_a_port_that_is_taken_and_an_address_that_is_none_are_a_sentence(
         port = other.getsockname()[1]
         assert run(command, ["--port", str(port), "--home", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert f"--port: 127.0.0.1:{port} cannot be listened on" in said
-    assert "name another port, or 0" in said
+    assert f"--port: the console cannot listen on 127.0.0.1:{port}" in said
+    assert "or --port 0 for any free one" in said
     assert run(command, ["--rpc", "here", "--home", str(tmp_path)]) == 2
     assert "here is not a URL; write for example http://127.0.0.1:26657" in capsys.readouterr().err
     assert run(command, ["--rpc", "http://::1:26657", "--home", str(tmp_path)]) == 2

@@ -83,7 +83,7 @@ def test_how_to_go_on_is_said(made: Path, tmp_path: Path) -> None:
 
 
 def test_a_job_that_goes_on_says_from_which_step(job: Path, tmp_path: Path) -> None:
-    assert "goes on from step" not in assay("job", "inspect", job).out
+    assert "continues from step" not in assay("job", "inspect", job).out
     file = job / "job.json"
     fields = {**json.loads(file.read_bytes()), "start": {"step": 1200, "local_roots": []}}
     file.write_bytes(dump_json(fields))

@@ -55,4 +55,4 @@ def test_the_faucet_needs_a_network(network: Path, tmp_path: Path) -> None:
     ran = assay("localnet", "faucet", address, "5ASSAY", "--dir", network)
     assert ran.code != 0
     assert "no node answers" in ran.refusal
-    assert "ADDRESS: not a valid address" in assay("localnet", "faucet", "assay1x").refusal
+    assert "ADDRESS: is not a valid address" in assay("localnet", "faucet", "assay1x").refusal

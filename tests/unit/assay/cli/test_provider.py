@@ -132,7 +132,7 @@ def test_status_of_a_damaged_file_is_a_sentence(tmp_path: Path, text: str) -> No
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(text)
     refusal = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path).refusal
-    assert "status.json is not what a provider's daemon writes" in refusal
+    assert "status.json is not a provider's status file" in refusal
 
 
 def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -
     }
     ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
     assert "is stopped" in ran.out
-    assert "status.json is not what a provider's daemon writes" in ran.out
+    assert "status.json is not a provider's status file" in ran.out
 
 
 def test_a_daemon_is_found_where_an_option_let_it_listen() -> None:

@@ -208,7 +208,7 @@ def test_an_unknown_option_is_no_receiver() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("mlp.py", "/mlp.py -o "), ("nope", "is not there"), ("file", "directory")],
+    [("mlp.py", "/mlp.py -o "), ("nope", "does not exist"), ("file", "directory")],
 )
 def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "mlp.py").touch()
@@ -243,11 +243,14 @@ def test_an_amount_without_a_unit_is_named_in_both() -> None:
 
 def test_a_home_that_nobody_knows_is_refused() -> None:
     ran = assay("keys", "list", home="~nobody-of-this-name/x")
-    assert ran.refusal == "this user has no home directory; set the variable HOME, or choose a folder for Assay: --home DIRECTORY (in Python: home=)"
+    assert (
+        ran.refusal
+        == "this user has no home directory; set the variable HOME, or choose a folder for Assay: --home DIRECTORY (in Python: home=)"
+    )
 
 
 @pytest.mark.parametrize("words", [["job", "inspect"], ["job", "run"], ["console", "--job"]])
 def test_whoever_loads_a_job_names_its_folder(words: list[str]) -> None:
     assert assay(*words, "/no/such/job", home="/nonexistent").refusal.startswith(
-        "/no/such/job: is not there; name the directory"
+        "/no/such/job: does not exist; name the directory"
     )

@@ -1,5 +1,6 @@
 """What depends on neither weights nor data may decide shapes, forward and backward; what does is refused."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,125 @@ def test_many_places_are_found_by_primitives(monkeypatch: pytest.MonkeyPatch) ->
     compare({"others": _others, "where": _where}, INPUTS, products=["others"])
     program = trace_program(lambda t: {"out": _others(t)}, INPUTS)
     assert "argsort" in {node.op for node in program.nodes}
+
+
+def _margin(t: Tensors) -> torch.Tensor:
+    """A margin at the true class, as losses that begin at a cosine have it: the mask is written by labels."""
+    mask = torch.zeros(6, 4, dtype=t["z"].dtype)
+    mask[torch.arange(6), t["counts"] - 1] = 1
+    true = t["z"][mask == 1]
+    return t["z"] + mask * (true.square() - true)[:, None]
+
+
+def _margin_in_place(t: Tensors) -> torch.Tensor:
+    is_true = torch.zeros_like(t["z"], dtype=torch.bool).scatter_(1, t["counts"][:, None], True)
+    scores = t["z"].clone()
+    scores[is_true] = scores[is_true].exp()
+    scores[~is_true] -= 0.5
+    return scores
+
+
+def _others_of_each(t: Tensors) -> torch.Tensor:
+    """All classes but the true one, by a mask that begins as numbers; a write to another tensor changes nothing."""
+    marks = F.one_hot(t["counts"].int().long(), 4).to(t["z"].dtype)
+    (marks + 0).fill_(0)
+    return t["z"][(1 - marks).gt(0.5)].view(6, 3).logsumexp(1)
+
+
+def _sequence(t: Tensors) -> torch.Tensor:
+    marks = F.one_hot(t["counts"].view(2, 3), 4)
+    one, two, three = torch.where(marks.bool())
+    return t["z"].view(2, 3, 4)[one, two, three] * t["z"].view(2, 3, 4)[marks > 0]
+
+
+OF_LABELS: Cases = {
+    "margin": _margin,
+    "margin in place": _margin_in_place,
+    "others of each": _others_of_each,
+    "sequence": _sequence,
+    "masked_select": lambda t: t["z"].masked_select(F.one_hot(t["counts"], 4) == 1),
+    "nonzero": lambda t: t["z"][:, :2] * F.one_hot(t["counts"], 4).nonzero(),
+    "of ones": lambda t: t["z"][torch.zeros(6, 4).scatter(1, t["counts"][:, None], torch.ones(6, 1)) > 0],
+}
+
+
+def test_a_mask_of_labels_selects_one_element_of_each_row() -> None:
+    with Rewriting():
+        compare(OF_LABELS, INPUTS)
+
+
+def _marked(t: Tensors) -> torch.Tensor:
+    mask = torch.zeros(6, 4)
+    mask[torch.arange(6), t["counts"]] = 1
+    return mask
+
+
+def _twice(t: Tensors) -> torch.Tensor:
+    mask = _marked(t)
+    mask[torch.arange(6), t["counts"].flip(0)] = 1
+    return t["z"][mask == 1]
+
+
+def _through_a_view(t: Tensors) -> torch.Tensor:
+    mask = _marked(t)
+    mask[0].fill_(0)
+    return t["z"][mask == 1]
+
+
+def _labels_after(t: Tensors) -> torch.Tensor:
+    labels = t["counts"].clone()
+    mask = F.one_hot(labels, 4)
+    labels.fill_(0)
+    return t["z"][mask == 1]
+
+
+def _rows_twice(t: Tensors) -> torch.Tensor:
+    mask = torch.zeros(6, 4)
+    mask[torch.tensor([0, 1, 2, 3, 4, 4]), t["counts"]] = 1
+    return t["z"][mask == 1]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _twice,
+        _through_a_view,
+        _labels_after,
+        _rows_twice,
+        # a label that is none of these has no place
+        lambda t: t["z"][t["counts"][:, None] == torch.arange(4)],
+        lambda t: t["z"][(F.one_hot(t["counts"], 4) * t["z"]) > 0],
+    ],
+    ids=["twice", "view", "labels", "rows", "equal", "product"],
+)
+def test_a_mask_that_may_select_another_number_of_elements_is_refused(
+    function: Callable[[Tensors], torch.Tensor],
+) -> None:
+    with (
+        Rewriting(),
+        pytest.raises(JobError, match="how many elements a mask selects depends on values"),
+    ):
+        trace_program(lambda t: {"out": function(t)}, INPUTS)
+
+
+def test_a_package_that_looks_at_values_is_named_with_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    (folder / "pair_losses").mkdir(parents=True)
+    (folder / "pair_losses" / "__init__.py").touch()
+    (folder / "pair_losses" / "pairs.py").write_text(
+        "def pairs(z, y):\n"
+        "    one, other = (y[:, None] == y).nonzero().T\n"
+        "    return (z[one] - z[other]).abs() if len(one) else z\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    pairs = importlib.import_module("pair_losses.pairs").pairs
+    with pytest.raises(JobError, match=r"pair_losses has that line.*known.*torch\.arange") as caught:
+        trace_program(lambda t: {"out": pairs(t["z"], t["counts"])}, INPUTS)
+    assert "pairs.py:3 `return (z[one] - z[other]).abs() if len(one) else z`" in caught.value.field
+    known = trace_program(lambda t: {"out": pairs(t["z"], torch.arange(3).repeat(2))}, INPUTS)
+    assert known.outputs
 
 
 def _late(t: Tensors) -> torch.Tensor:

@@ -293,3 +293,16 @@ def test_an_error_names_the_module_in_the_model(
         trace_program(JobFunctions(spec, 1).step, inputs)
     assert re.search(expected, caught.value.field), caught.value.field
     assert "_unique2" not in str(caught.value)
+
+
+def test_what_a_gradient_needs_and_is_changed_in_place_is_named_with_its_line() -> None:
+    def function(t: Tensors) -> Tensors:
+        x = t["x"].detach().requires_grad_()
+        h = x.sigmoid()
+        h += 1
+        return {"out": torch.autograd.grad(h.sum(), x)[0]}
+
+    with pytest.raises(JobError, match=r"is changed in place after it; .*h = h\.clone\(\)") as caught:
+        trace_program(function, {"x": torch.zeros(3)})
+    assert "h = x.sigmoid()" in caught.value.field or "h += 1" in caught.value.field
+    assert "anomaly" not in str(caught.value)

@@ -1,0 +1,96 @@
+"""The page of models, written from the benchmark's output: ``python -m benchmarks.models_page FILE...``.
+
+Each file has the output of ``python -m benchmarks models --output json``. If several files have the same row, the last
+file counts, so that single rows can be repeated with ``--only``. The page's text before the count of rows stays.
+"""
+
+import json
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.catalogue import CATALOGUE
+
+PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+_COUNT = "\n**"
+_TRIED = (
+    "torch",
+    "torchvision",
+    "transformers",
+    "peft",
+    "datasets",
+    "timm",
+    "vit-pytorch",
+    "x-transformers",
+    "denoising-diffusion-pytorch",
+    "segmentation-models-pytorch",
+    "pytorch-metric-learning",
+    "lightly",
+    "torch_geometric",
+    "lightning",
+    "keras",
+)
+_ROWS = Mapping[str, Mapping[str, Any]]
+
+
+def read_rows(files: Sequence[str]) -> _ROWS:
+    """Return the rows of figures by their names, in the order of the catalogue."""
+    rows: dict[str, Mapping[str, Any]] = {}
+    for file in files:
+        rows.update((row["case"], row) for row in json.loads(Path(file).read_text())["rows"])
+    return {name: rows[name] for name in CATALOGUE if name in rows}
+
+
+def count_of(rows: _ROWS) -> str:
+    """Return the number of rows that train, in the words of the page."""
+    return f"{sum(not row['error'] for row in rows.values())} of {len(rows)} rows"
+
+
+def table_of(rows: _ROWS) -> str:
+    """Return the part of the page from the count of rows on."""
+    versions = ", ".join(f"{name} {version(name)}" for name in _TRIED)
+    count = f"**{count_of(rows)}** on {datetime.now(UTC):%Y-%m-%d}, with {versions}, by"
+    lines = [
+        *textwrap.wrap(count, 120, break_on_hyphens=False),
+        "",
+        "    make packages",
+        "    python -m benchmarks models                        # or --only NAME, and --output json",
+        "",
+        "Models of transformers and torchvision are small versions of their configurations;",
+        "`benchmarks/catalogue/` has each row.",
+        "",
+        "| case | OK | nodes of a step | difference | seconds |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        nodes, seconds = f"{row['nodes']:,.0f}", f"{row['value']:.1f}"
+        difference = "" if row["error"] else _short(row["difference"])
+        lines.append(f"| {name} | {'no' if row['error'] else 'yes'} | {nodes} | {difference} | {seconds} |")
+    lines += ["", "## What the others need", ""]
+    lines += [f"- **{name}**: {row['error']}" for name, row in rows.items() if row["error"]]
+    return "\n".join(lines) + "\n"
+
+
+def _short(difference: float) -> str:
+    digits, _, power = f"{difference:.0e}".partition("e")
+    return f"{digits}e{int(power)}" if difference else "0"
+
+
+def main(files: Sequence[str]) -> int:
+    """Write the page; return 1 if rows of the catalogue are missing from the files."""
+    rows = read_rows(files)
+    if missing := [name for name in CATALOGUE if name not in rows]:
+        print(f"the files lack these rows: {', '.join(missing)}", file=sys.stderr)
+        return 1
+    before = PAGE.read_text().partition(_COUNT)[0]
+    PAGE.write_text(f"{before}\n{table_of(rows)}")
+    print(count_of(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
