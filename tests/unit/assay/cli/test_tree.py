@@ -243,9 +243,9 @@ def test_an_amount_without_a_unit_is_named_in_both() -> None:
 
 def test_a_home_that_nobody_knows_is_refused() -> None:
     ran = assay("keys", "list", home="~nobody-of-this-name/x")
-    assert (
-        ran.refusal
-        == "this user has no home directory; set the variable HOME, or choose a folder for Assay: --home DIRECTORY (in Python: home=)"
+    assert ran.refusal == (
+        "this user has no home directory; set the variable HOME, or choose a folder for Assay: --home DIRECTORY"
+        " (in Python: home=)"
     )
 
 
