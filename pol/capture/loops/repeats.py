@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.loops.turns import BEGIN, END, GIVEN, SLOPE, TOTAL, Passes, taken_apart
 from pol.capture.reports.reasons import NotInAJob
 from pol.capture.rules.repeat_op import repeated
@@ -286,7 +286,7 @@ def traced_turn(turn: Turn, operands: Operands) -> Program:
 
     with apart():
         kinds = zip((CARRY, SEQUENCE, CONSTANT), map(stand_ins, shown), strict=True)
-        return trace_program(function, _named(dict(kinds)))
+        return capture_program(function, _named(dict(kinds)))
 
 
 def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
@@ -323,7 +323,7 @@ def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> P
         for at, (value, is_wanted) in enumerate(zip(inside[2], wanted[sequences:], strict=True)):
             if is_wanted:
                 names[f"{TOTAL}.{at}"] = torch.zeros_like(value)
-        return taken_apart(trace_program(function, names))
+        return taken_apart(capture_program(function, names))
 
 
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:

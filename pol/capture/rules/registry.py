@@ -39,7 +39,7 @@ class Ref(int):
 
 
 @dataclass(frozen=True, slots=True)
-class TraceSite:
+class CaptureSite:
     """What a handler may ask about the node that it translates."""
 
     emitter: Emitter

@@ -57,7 +57,10 @@ def test_a_whole_id_is_taken_without_asking() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("12345678", "2 orders have ids that begin with 12345678"), ("99999999", "no order has an id that begins with 99999999")],
+    [
+        ("12345678", "2 orders have ids that begin with 12345678"),
+        ("99999999", "no order has an id that begins with 99999999"),
+    ],
 )
 def test_digits_of_several_orders_or_of_none_are_refused(text: str, says: str) -> None:
     with pytest.raises(ConsumerError, match=says) as refused:

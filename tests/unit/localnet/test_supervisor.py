@@ -13,8 +13,8 @@ from localnet.layout import NetworkError, NetworkKind
 from localnet.network import Network
 from localnet.supervisor import (
     NetworkBusy,
-    _serve_requests,
     _ended_processes,
+    _serve_requests,
     ask_for_end,
     ask_for_fault,
     held,

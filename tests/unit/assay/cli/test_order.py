@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from assay.cli.bid import bid_table, backing_line
+from assay.cli.bid import backing_line, bid_table
 from assay.cli.order import WaitReporter
 from assay.cli.quote import quote_headline
 from assay.settings.home import Settings
