@@ -33,7 +33,7 @@ PROGRAMS = (
     "localnet.demo",
     "validator.daemon",
 )
-TRACING = (
+CAPTURE = (
     "pol.capture.build",
     "sklearn.datasets",
     "mlxtend.data",

@@ -51,7 +51,7 @@ def set_up(lock: Path) -> None:
         step("protobuf modules", key, protos.are_there, protos.generate)
     project = digest([packages, str(ROOT), ROOT / "pyproject.toml"])
     step("project", project, (BIN / "assay").is_file, install_project)
-    programs = bytecode.PROGRAMS + (bytecode.TRACING if lock == FULL_LOCK else ())
+    programs = bytecode.PROGRAMS + (bytecode.CAPTURE if lock == FULL_LOCK else ())
     done = project + "".join(programs)
     step("modules of packages", done, is_venv, lambda: bytecode.compile_packages(programs))
     step("modules", digest([done, *bytecode.sources()]), is_venv, bytecode.compile_project)

@@ -68,7 +68,7 @@ CELLS: Mapping[Any, Cell] = {
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a turn is made of: shapes of what is carried and of weights; the last of these may be a projection."""
+    """The shapes of a turn: those of the carried values and of the weights, the last of which may be a projection."""
 
     cell: Cell
     carried: tuple[torch.Size, ...]
