@@ -62,7 +62,7 @@ def _step_of(model: Any, length: int) -> Program:
 
     from benchmarks import networks
     from pol.capture.functions import JobFunctions, named
-    from pol.capture.graph.capture import trace_program
+    from pol.capture.graph.capture import capture_program
     from pol.job.document import BATCH_NUMBER, STEP
 
     x, y = np.zeros((8, length, 4), np.float32), np.zeros(8, np.int64)
@@ -76,7 +76,7 @@ def _step_of(model: Any, length: int) -> Program:
         STEP: torch.tensor(0),
         BATCH_NUMBER: torch.tensor(0),
     }
-    return trace_program(functions.step, inputs)
+    return capture_program(functions.step, inputs)
 
 
 _SHAPES = ((4, 8), (8, 4), (1, 8), (4, 1), ())

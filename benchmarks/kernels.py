@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.figures import Figures, Row
 from benchmarks.threads import limited
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.optim.updates import Adam, Now, ParameterState
 from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
@@ -126,7 +126,7 @@ def _traced(executor: Backend, name: str, function: Callable[[Tensors], Tensors]
 
     tensors = {key: torch.tensor(array) for key, array in arrays.items()}
     plain = {key: tensors[f"global.{key}"] for key in shapes}
-    compiled = executor.compile(trace_program(named, tensors), 1)
+    compiled = executor.compile(capture_program(named, tensors), 1)
     return Case(name, lambda: compiled.run(arrays), lambda: function(plain))
 
 

@@ -59,7 +59,7 @@ class Streams:
         news = asyncio.Event()
         self._waiting.add(news)
         ends = time.monotonic() + STREAM_SECONDS
-        traced = self._index.traced(0)[1]
+        trace_changes = self._index.trace_changes(0)[1]
         try:
             # Milliseconds until a page that lost its connection connects again.
             yield "retry: 1000\n\n"
@@ -82,7 +82,7 @@ class Streams:
                     since = event.number + 1
                 if len(events) == _PAGE:
                     continue
-                orders, traced = await run_in_threadpool(self._index.traced, traced)
+                orders, trace_changes = await run_in_threadpool(self._index.trace_changes, trace_changes)
                 for order in orders:
                     yield _line("trace", {"order": order.hex()})
                 yield _line("head", self._head())

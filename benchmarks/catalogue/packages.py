@@ -120,10 +120,15 @@ def _pairs(make: Callable[[Any], nn.Module]) -> Make:
     )
 
 
-def _triplets(losses: Any) -> nn.Module:
-    mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
-    made: nn.Module = losses.TripletMarginLoss(margin=1, reducer=mean)
-    return made
+def _over_all(name: str, **options: Any) -> Make:
+    """Return a loss over pairs as the mean over all pairs, also those with a loss of 0."""
+
+    def make(losses: Any) -> nn.Module:
+        mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
+        loss: nn.Module = getattr(losses, name)(reducer=mean, **options)
+        return loss
+
+    return _pairs(make)
 
 
 def _two_views(name: str, **options: Any) -> Make:
@@ -308,8 +313,10 @@ PACKAGES: tuple[Row, ...] = (
     ),
     (
         "pytorch-metric-learning TripletMarginLoss, two views",
-        _pairs(_triplets),
+        _over_all("TripletMarginLoss", margin=1),
     ),
+    ("pytorch-metric-learning ContrastiveLoss, two views", _over_all("ContrastiveLoss")),
+    ("pytorch-metric-learning SupConLoss, two views", _over_all("SupConLoss")),
     ("lightly NTXentLoss", _two_views("NTXentLoss")),
     ("lightly BarlowTwinsLoss", _two_views("BarlowTwinsLoss")),
     ("lightly VICRegLoss", _two_views("VICRegLoss")),

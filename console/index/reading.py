@@ -42,7 +42,7 @@ class Readings(Database):
             for round, slot, issue, text in rows
         }
 
-    def traced(self, since: int) -> tuple[list[bytes], int]:
+    def trace_changes(self, since: int) -> tuple[list[bytes], int]:
         """Return the orders whose traces changed after change number ``since``, and the number of the last change."""
         rows = self._all("SELECT DISTINCT order_id FROM traces WHERE change > ?", since)
         ((last,),) = self._all("SELECT COALESCE(MAX(change), 0) FROM traces")

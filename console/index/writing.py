@@ -325,7 +325,7 @@ class EventIndex(Readings):
             self._do(
                 "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *key,
-                self.traced(0)[1] + 1,
+                self.trace_changes(0)[1] + 1,
                 json.dumps(value, separators=(",", ":")),
             )
 

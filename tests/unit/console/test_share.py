@@ -146,11 +146,11 @@ def test_records_are_only_read_and_only_when_they_changed(
     market.write_records(tmp_path, order_id)
     watcher = RecordWatcher(console.known, [tmp_path])
     watcher.look()
-    before = console.index.traced(0)
+    before = console.index.trace_changes(0)
     files = {path: path.read_bytes() for path in tmp_path.rglob("validator.db")}
     watcher.look()
-    assert console.index.traced(0) == before
-    assert console.index.traced(before[1]) == ([], before[1])
+    assert console.index.trace_changes(0) == before
+    assert console.index.trace_changes(before[1]) == ([], before[1])
     assert before[0] == [order_id]
     assert {path: path.read_bytes() for path in files} == files
     watcher.close()
