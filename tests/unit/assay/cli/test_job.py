@@ -232,7 +232,7 @@ def test_losses_of_all_phases_and_warnings(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     made = assay("job", "build", tmp_path / "job.py", "-o", folder, "--output", "json")
     (warning,) = made.json["warnings"]
-    assert warning.startswith("not checked against plain torch: a step of it fails: model (Pair")
+    assert warning.startswith("not checked against plain torch: a step of plain torch fails: model (Pair")
     assert f"warning: {warning}" in made.err
     ran = assay("job", "run", folder, "--output", "json").json
     losses = ran["rounds"][0]["training"]
