@@ -119,7 +119,7 @@ def explain(
         limit = "--price-limit" if asker is Asker.SHELL else "price_limit="
         return (
             "there are no bids",
-            f"wait for bids: an order with a price limit ({limit}) stays in the book until its time to live ends",
+            f"wait for bids: an order with a price limit ({limit}) stays in the book",
         )
     reason = list_failures(unmatched, backed, needed)
     return f"no bid fits now: {reason}", what_helps(unmatched, cheapest, asker)

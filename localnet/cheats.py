@@ -85,7 +85,7 @@ def parse(text: str, chain_id: str) -> Cheat:
     method, at, number = text.partition("@")
     if method not in METHODS or (at and not (number.isascii() and number.isdecimal())):
         raise CheatError(
-            f"there is no way to cheat called {text}",
+            f"there is no way to cheat called {text!r}",
             f"choose one of {', '.join(METHODS)}, optionally with a round: {METHODS[0]}@2",
         )
     return Cheat(method, int(number) if number else None)

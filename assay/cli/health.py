@@ -194,7 +194,7 @@ def idle_validator(seen: Seen) -> str:
     since = min(bid.placed_height for bid in standing)
     if not any(bid.free for bid in standing):
         return (
-            f"it waits until a leg ends, because its {counted(len(standing), 'bid')} had all capacity sold: assay bid"
+            f"it waits until a leg ends, because no capacity of its {counted(len(standing), 'bid')} is left: assay bid"
             " change --capacity adds more"
         )
     bids, price = counted(len(standing), "bid"), money(min(bid.offer.price for bid in standing))

@@ -23,7 +23,7 @@ def test_a_panel_says_what_it_waits_for() -> None:
     ]
     market.train_round(second)
     assert describe_panel(market.panel(second, 0), market.chain.clock) == [
-        "the panel of round 0 of leg 1: until auditors have room for it, it does not begin"
+        "the panel of round 0 of leg 1: it begins when auditors are free"
     ]
     market.wait_stage(first)
     panel, now = market.panel(first, 0), market.chain.clock

@@ -258,7 +258,7 @@ def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
     assert reason == "no bid fits now: 4 bids may leave the regions, 1 bid has too little capacity left"
     assert remedy == "allow more regions, or name none"
     assert explain((("price", 4),), 700)[1] == "price_limit=700 would match a bid"
-    assert explain(())[0] == "no bid stands"
+    assert explain(())[0] == "there are no bids"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_fault_is_carried_out(network: Network, monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_done_is_said(network: Network) -> None:
     refused = answered(network, "kill", "val9.node").exception()
     assert isinstance(refused, NetworkError)
-    assert "val9.node was never started; it is one of val0.node" in str(refused)
+    assert "no process val9.node was started; choose one of val0.node" in str(refused)
 
 
 def test_a_supervisor_that_does_not_answer(network: Network) -> None:

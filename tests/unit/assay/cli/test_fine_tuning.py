@@ -205,10 +205,10 @@ def test_numbers_that_cannot_be_are_refused(files: Path, changed: dict[str, Any]
 
 def test_options_belong_together(files: Path) -> None:
     for arguments, reason in (
-        (["--hf", files], "no text"),
+        (["--hf", files], "needs a text"),
         ([], "neither is given"),
         (["job.py", "--hf", files], "both are given"),
-        (["job.py", "--lora", 4], "belongs to --hf"),
+        (["job.py", "--lora", 4], "works only with --hf"),
         (["--hf", files, "--data", "x", "--steps", 1, "--epochs", 1], "both --steps and --epochs"),
     ):
         done = _run("build", *arguments, "-o", files / "out")

@@ -11,7 +11,7 @@ from nacl.pwhash import argon2id
 from tests.unit.assay.support import Ran, assay, in_process
 
 SECRET = "11" * 32
-ADDRESS_WARNING = "keeps keys in the clear"
+ADDRESS_WARNING = "stores keys unencrypted"
 
 
 @pytest.fixture(autouse=True)

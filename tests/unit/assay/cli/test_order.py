@@ -78,7 +78,7 @@ def test_who_stops_watching_is_told_that_the_order_goes_on(
     ran = assay("order", "watch", s.ORDER_ID.hex(), home=tmp_path)
     name = s.ORDER_ID.hex()[:12]
     assert ran.code == 1
-    assert f"order {name} goes on" in ran.refusal
+    assert f"order {name} stays active" in ran.refusal
     assert f"assay order watch {name}" in ran.refusal
 
 
@@ -182,7 +182,7 @@ def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
     assert len(said) == 2
     assert said[0] == (
         "the order waits for a bid, for another 60 s at most: 3 bids ask more; --price-limit 900000ASSAY would match"
-        " one; without a bid it closes then, and its deposit comes back"
+        " a bid; if no bid takes it by then, it closes and its deposit is refunded"
     )
     assert said[1].startswith("matched: ")
     assert "takes it at 1,000,000 ASSAY per PFLOP" in said[1]

@@ -142,7 +142,7 @@ def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:
 
 def test_leave_needs_a_key(tmp_path: Path) -> None:
     ran = assay("provider", "leave", "--node", "127.0.0.1:9", home=tmp_path)
-    assert "key: there is none that signs" in ran.refusal
+    assert "key: this home has no key to sign with" in ran.refusal
 
 
 def test_leave_while_the_daemon_runs(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
 
     matched, accepted = told()
     assert matched.startswith("the order goes to val0, the cheapest that fits: ")
-    assert accepted == "val0 has tried the job, and accepts the order: its providers train"
+    assert accepted == "val0 has tested the job and accepts the order: its providers train"
     wrong = market.trace(order_id, 0, "skipped", provider="v0p0")
     again = market.trace(order_id, 0, issue=2, provider="v0p1")
     market.commit(order_id, wrong, market.trace(order_id, 1, provider="v0p1"))
@@ -32,10 +32,10 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     seats = ", ".join(sorted(market.seated(order_id)))
     market.chain.pass_time(market.order(order_id).window + 2)
     (right,) = told(0.25)
-    assert right.startswith(f"round 0 of the order is right, say {seats}, who ")
+    assert right.startswith(f"round 0 of the order is verified: {seats} recomputed ")
     assert right.endswith("ASSAY paid")
     market.settle(order_id)
-    assert told()[-1] == "the order is settled: what was not spent is back"
+    assert told()[-1] == "the order is settled: the unspent deposit is refunded"
     assert told() == []
 
 
@@ -63,11 +63,11 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
         "slashed": 2_693_200,
     }
     told = cheat_sentence(caught, names, segment_steps=5, round_steps=40)
-    assert told.startswith("the cheat: prov0 said that it had trained slot 3 of round 0, and had not;")
-    assert "drew steps 10 to 14 by lot" in told
+    assert told.startswith("the cheat: prov0 claimed to have trained slot 3 of round 0, but had not;")
+    assert "the lot fell on steps 10 to 14" in told
     later = cheat_sentence(caught | {"round": 2}, names, segment_steps=5, round_steps=40)
-    assert "drew steps 90 to 94 by lot" in later
-    assert "2.6932 ASSAY of the bond are gone" in told
+    assert "the lot fell on steps 90 to 94" in later
+    assert "prov0 lost 2.6932 ASSAY of its bond" in told
     assert "the update at its end" in cheat_sentence(caught | {"segment": 8}, names, 5, 40)
     late = {
         "meant": "assay1p",
@@ -78,5 +78,5 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
         "slashed": 0,
     }
     told = cheat_sentence(late, names, 5, 40)
-    assert told.startswith("the cheat: prov0 was too late")
-    assert told.endswith("run the demo again when less runs beside it")
+    assert told.startswith("the cheat: prov0 committed its untrained share too late")
+    assert told.endswith("run the demo again when fewer other programs run")

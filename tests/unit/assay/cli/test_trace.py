@@ -53,7 +53,7 @@ def test_show(made: Path) -> None:
     assert not any(share["fault"] for share in value["shares"])
     assert len(value["round_roots"]) == 2
     told = assay("trace", "show", made / "run" / "trace.json").out
-    assert "whole" in told
+    assert "correct" in told
     steps = re.findall(r"│ *(\d)-(\d) *│", told)
     assert steps == [("0", "3"), ("0", "3"), ("4", "7"), ("4", "7")]
 
