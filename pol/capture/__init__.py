@@ -1,1 +1,1 @@
-"""Turning a model into a job; the only package that needs torch."""
+"""Capture of a model as a job; the only package that needs torch."""

@@ -1,4 +1,4 @@
-"""``python -m pol.capture FILE.py DIR``: build a job without the rest of Assay (tests make their fixtures so)."""
+"""Command ``python -m pol.capture FILE.py DIR``: build a job without the rest of Assay, as test fixtures do."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from pol.errors import JobError
 
 
 def main(arguments: list[str]) -> int:
-    """Build the job of a file into a folder and say its id."""
+    """Build the job of a file into a folder and print its id."""
     if len(arguments) != 2:
         sys.stderr.write("usage: python -m pol.capture FILE.py DIR\n")
         return 2

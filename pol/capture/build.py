@@ -1,4 +1,4 @@
-"""A consumer's own Python file on the consumer's own machine: from ``job()`` to a job directory."""
+"""The build of a job on the consumer's machine: from a Python file with ``job()`` to a job directory."""
 
 import re
 import runpy
@@ -58,7 +58,7 @@ from pol.values import MAX_NAME, NAME, TensorSpec
 
 Progress = Callable[[str], None]
 EVAL_ROWS = 4096
-"""Rows of a batch of ``eval`` at most."""
+"""Largest number of rows in a batch of ``eval``."""
 
 
 def build_job(
@@ -68,24 +68,26 @@ def build_job(
     resume: Path | str | HasTraining | None = None,
     check: bool = True,
 ) -> Job:
-    """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
+    """Capture a job and write the job directory ``out``.
 
-    With ``resume`` it goes on from that result, as if the JobSpec named it.
+    ``source`` is a JobSpec, a function that returns one, or a job file, whose function ``job()`` returns one. With
+    ``resume`` the job continues that result, as if the JobSpec named it.
 
-    A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
-    built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
+    The file is the consumer's own Python and runs with all rights of the caller. While the job is built, its folder is
+    first on the module path, as for a script; modules from that folder are forgotten afterwards.
 
     One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
 
-    Raises JobError, which names the field, when the file has no ``job()``, what it returns is not a job, or the step
-    differs from that of plain torch.
+    Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
+    job cannot be captured, or its step differs from that of plain torch.
 
     Example::
 
         assay.build_job(assay.JobSpec(..., name="mine", model=model), "my-job")
         assay.build_job("examples/digits.py", "digits-job")
     """
-    tell, out = on_progress or (lambda _text: None), Path(out)
+    tell = on_progress or (lambda _text: None)
+    out = Path(out)
 
     def build_it(spec: JobSpec) -> Job:
         spec = spec if resume is None else replace(spec, resume=resume)
@@ -94,34 +96,34 @@ def build_job(
     if isinstance(source, JobSpec):
         return build_it(source)
     if callable(source):
-        return build_it(_made_by(source, getattr(source, "__name__", "job")))
-    given: object = source
-    if not isinstance(given, str | Path):
-        reason = f"a {type(given).__name__} is no job"
+        return build_it(_spec_of(source, getattr(source, "__name__", "job")))
+    path: object = source
+    if not isinstance(path, str | Path):
+        reason = f"a {type(path).__name__} is not a job"
         raise JobError("source", reason, "give a JobSpec, a function that returns one, or a file")
-    file = Path(given)
+    file = Path(path)
     if not file.is_file():
-        raise JobError(str(file), "there is no such file", "give the path of a Python file")
+        raise JobError(str(file), "there is no such file", "give the path of a Python file, such as job.py")
     if b"\0" in file.read_bytes():
-        raise JobError(str(file), "is not a Python file", "give the file with the function job(), as job.py")
+        raise JobError(str(file), "is not a Python file", "give the file with the function job(), such as job.py")
     tell(f"running {file.name}")
     with _modules_beside(file):
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
         if not callable(maker):
-            raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-        return build_it(_made_by(maker, file.name))
+            raise JobError(file.name, "defines no function job()", "write def job(): return assay.JobSpec(…)")
+        return build_it(_spec_of(maker, file.name))
 
 
-def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
+def _spec_of(maker: Callable[[], object], where: str) -> JobSpec:
     spec = maker()
     if not isinstance(spec, JobSpec):
-        raise JobError(where, f"job() returned {type(spec).__name__}", "return a JobSpec")
+        raise JobError(where, f"job() returned {type(spec).__name__}", "return an assay.JobSpec(…)")
     return spec
 
 
 @contextmanager
 def _modules_beside(file: Path) -> Iterator[None]:
-    """Let a file import the modules in its folder."""
+    """Let a file import modules from its folder, and forget these modules afterwards."""
     folder = str(file.resolve().parent)
     known = set(sys.modules)
     sys.path.insert(0, folder)
@@ -136,8 +138,9 @@ def _modules_beside(file: Path) -> Iterator[None]:
 
 
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None, check: bool = True) -> Job:
-    """Trace a job and write its directory; see :func:`build_job`."""
-    since, tell = perf_counter(), on_progress or (lambda _text: None)
+    """Capture a job and write its directory; see :func:`build_job`."""
+    since = perf_counter()
+    tell = on_progress or (lambda _text: None)
     before = read_resume(spec)
     spec = replace(spec, model=prepare_model(spec.model, tell), check=spec.check and check)
     with Scratch(out) as scratch, noting(tell):
@@ -159,15 +162,15 @@ def _build_of(
     if before is not None:
         check_data(before.position, data, sampling)
         spec, first = _cut_alike(spec, before), before.position.step
-        tell(f"goes on from step {first:,}: weights, optimizers and the place in the data")
+        tell(f"continues from step {first:,}: weights, optimizers and the position in the data")
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
     rounds = divide_rounds(spec, rows)
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
-    if going_on := describe_state([group.taken for group in functions.groups]):
-        tell(going_on)
+    if note_on_states := describe_state([group.taken for group in functions.groups]):
+        tell(note_on_states)
     _say_modes(spec.model, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
@@ -176,15 +179,15 @@ def _build_of(
     if before is not None:
         check_tensors(before, _arrays(state), _arrays(local))
     is_wide = _try_loss(spec, state, data, holdout, tell)
-    tell(f"tracing a step of {spec.batch} rows")
+    tell(f"capturing a step of {spec.batch} rows")
     own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
-    # copies, because torch warns of arrays that are read-only, as mapped ones are
+    # copies, because torch warns about read-only arrays, such as mapped ones
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
     shown = {name: row for name, row in example.items() if name in holdout}
     batch = _batch_of(example, spec.batch)
     forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
-    begins = state if before is None else _opening(before)[0]
-    functions.values = named("global", _values_of_others(spec.model, begins, functions.trained))
+    initial = state if before is None else _resumed_states(before)[0]
+    functions.values = named("global", _values_of_others(spec.model, initial, functions.trained))
     with Remembered(spec.model, spec.losses.values()) as remembered:
         step = capture_program(
             functions.step,
@@ -218,19 +221,19 @@ def _build_of(
             values=values,
             kept=True,
         )
-    # last, so that a layer that cannot be traced is named as that
+    # after the capture, so that a layer that cannot be captured is reported first
     if before is None:
-        begun = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
-        state.update(begun.values)
+        initialised = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
+        state.update(initialised.values)
         state.update(averages_initial(spec.ema, state, functions.trained))
-        # a rule of the person's own may begin with something that is made of the weights
+        # an update rule of the consumer's own may compute its initial state from the weights
         local = functions.initial_local(state)
         if spec.weights is None:
-            tell(str(begun))
+            tell(str(initialised))
     if spec.check:
-        opening = (state, local) if before is None else _opening(before)
+        start = (state, local) if before is None else _resumed_states(before)
         check_step(
-            *(spec, functions, step, *opening, data),
+            *(spec, functions, step, *start, data),
             first=first,
             since=since,
             is_wide=is_wide,
@@ -267,8 +270,8 @@ def _build_of(
     )
 
 
-def _opening(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Return the global state and that of the first slot that a job goes on from, by the model's own names."""
+def _resumed_states(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return the global state and the first slot's local state of a checkpoint, by the model's own names."""
     state, local = (
         {model_name(name): torch.from_numpy(np.array(array)) for name, array in part.items()}
         for part in (before.state, before.locals[0])
@@ -277,7 +280,7 @@ def _opening(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[str, tor
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
-    """Return the job with rounds as long as before where their length changes the result, and it leaves that open."""
+    """Return the job with the checkpoint's round length, if the length affects the result and the job gives none."""
     alone = spec.slots == 1 and isinstance(spec.outer, Average)
     if alone or spec.round_steps is not None:
         return spec
@@ -291,19 +294,19 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 
 
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
-    """A schedule that counts other steps than the job's is no error, and seldom what was meant."""
+    """Report the learning rates, so that the person notices a schedule that counts other steps than the job."""
     if course:
         first, last, most = course[0], course[-1], max(course)
         tell(f"learning rate: {first:.3g} in the first step, {last:.3g} in the last, {most:.3g} at most")
 
 
 def _say_modes(model: nn.Module, tell: Progress) -> None:
-    """Say which parts train in the mode of evaluation, or that none does though the model came in it."""
+    """Report the parts that train in eval mode, or that none does although the whole model came in eval mode."""
     if not any(part.training for part in model.modules()):
-        tell("the model is in eval mode as a whole, and trains in training mode (as after model.train())")
+        tell("the whole model is in eval mode; it trains in training mode, as after model.train()")
         return
     parts = parts_in_eval(model)
-    # a part of one that is named has no line of its own
+    # a part of a reported part is not reported again
     names = {name for name, _ in parts}
     outer = [
         f"{name or 'the model itself'} ({type(part).__name__})"
@@ -312,34 +315,35 @@ def _say_modes(model: nn.Module, tell: Progress) -> None:
     ]
     if outer:
         tell(
-            f"handed over in eval mode, and kept in it while the rest trains: {listed(outer)}; "
+            f"these parts came in eval mode and keep it while the rest trains: {listed(outer)}; "
             "model.train() in job() puts all parts into training mode"
         )
 
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = "") -> None:
-    """Check that both have the same columns, but for one by whose ``weights`` only training draws its rows."""
+    """Check that both have the same columns, except for the column ``weights``, which only training needs."""
     if not data:
-        raise JobError("train", "there is no column", "give at least one")
+        raise JobError("train", "has no columns", 'give at least one, such as train={"x": x}')
     for field, columns in (("train", data), ("holdout", holdout)):
         rows = {name: len(column) for name, column in columns.items()}
         if len(set(rows.values())) > 1:
             counts = ", ".join(f"{name} {count:,}" for name, count in rows.items())
             reason = f"its columns do not have the same number of rows: {counts}"
-            raise JobError(field, reason, "check the data")
+            raise JobError(field, reason, "give each column one row per sample")
         if not any(rows.values()):
-            raise JobError(field, "has no rows", "check the data")
+            raise JobError(field, "has no rows", "give at least one row")
     kinds = [
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()} for columns in (data, holdout)
     ]
     if weights not in holdout:
         kinds[0].pop(weights, None)
     if kinds[0] != kinds[1]:
-        raise JobError("holdout", "its columns are not those of train", "give the same columns")
+        remedy = "give both columns of the same names, types and shapes"
+        raise JobError("holdout", "its columns differ from those of train", remedy)
 
 
 def _eval_rows(holdout: dict[str, Array], tell: Progress) -> tuple[dict[str, Array], int]:
-    """Return a holdout of whole batches and the rows of a batch (shapes are fixed, so no batch is short)."""
+    """Return the holdout, cut to whole batches, and the rows per batch (shapes are fixed, so all batches are equal)."""
     rows = len(next(iter(holdout.values())))
     batches = -(-rows // EVAL_ROWS)
     batch = rows // batches
@@ -353,18 +357,18 @@ def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch
 
 
 def _check_batch_norm(model: nn.Module) -> None:
-    """Refuse what divides by the number of batches: what every step counts cannot be averaged over slots."""
+    """Refuse batch norms that divide by the number of batches: such counts cannot be averaged over slots."""
     for name, module in batch_norms(model):
         if module.momentum is None and module.track_running_stats:
-            reason = f"{type(module).__name__} averages over all batches that there were"
-            raise JobError(f"model.{name}", reason, "give it a momentum, as 0.1")
+            reason = f"{type(module).__name__} averages over all earlier batches, whose number slots cannot share"
+            raise JobError(f"model.{name}", reason, "give it a momentum, such as 0.1")
 
 
 def _check_hooks(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
-            reason = "a hook runs after its gradient is there, and a step has no place for one"
-            remedy = "change the gradient with register_hook(…), and leave the rest to the optimizer"
+            reason = "has a hook that runs after its gradient is accumulated, which a step cannot contain"
+            remedy = "change the gradient in a register_hook(…) instead, and the weight in the optimizer"
             raise JobError(f"model.{name}", reason, remedy)
 
 
@@ -381,7 +385,7 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
     for name in state:
         if name.startswith(reserved):
             prefix = name.partition(".")[0]
-            raise JobError(f"model.{name}", f"{prefix}.… is reserved", "rename the attribute")
+            raise JobError(f"model.{name}", f"names that begin with {prefix} are reserved", "rename the attribute")
     averages = averages_initial(spec.ema, state, functions.trained)
     return {**state, **outer_initial(spec.outer, trained), **averages}
 
@@ -389,9 +393,9 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
 def _values_of_others(
     model: nn.Module, state: Mapping[str, torch.Tensor], trained: Sequence[str]
 ) -> dict[str, torch.Tensor]:
-    """Return what the model's tensors that no optimizer moves begin with, if it is not large.
+    """Return the initial values of the model's small tensors that no optimizer moves.
 
-    The counts of batches are none of them: a step does not keep them, and plain torch does.
+    The batch counters of batch norms are left out, because a step does not update them.
     """
     counts = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
     return {
@@ -402,7 +406,7 @@ def _values_of_others(
 
 
 def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a name that no tensor of a job can have, as the key of a ModuleDict may be."""
+    """Refuse names that no tensor of a job can have, such as some keys of a ModuleDict."""
     for full in (*named("global", state), *named("local", local)):
         name = full.partition(".")[2]
         reason = None
@@ -410,25 +414,25 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
             reason = f"its name {name!r} has characters that cannot be printed, or an empty part"
         elif (size := len(job_name(full))) > MAX_NAME:
             reason = (
-                f"its name takes {size} characters in a job, and {MAX_NAME} are the most (one that "
-                "is no letter, digit or underscore takes several)"
+                f"its name has {size} characters in a job, and at most {MAX_NAME} are allowed (a character that "
+                "is not a letter, digit or underscore counts as several)"
             )
         if reason:
             raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
 
 
 def _check_precisions(spec: JobSpec) -> None:
-    """A name that nothing has would choose nothing, and nobody would notice."""
+    """Refuse a precision for a module that the model does not have, which would silently have no effect."""
     known = [name for name, _ in spec.model.named_parameters()]
     for chosen in filter(None, spec.precisions):
         if not any(f"{name}.".startswith(f"{chosen}.") for name in known):
             reason = f"the model has no module with parameters that is called {chosen!r}"
-            remedy = "give a name of model.named_modules(); what is tied has the first of its names"
+            remedy = "give a name of model.named_modules(); a tied parameter counts under its first name"
             raise JobError("precision", reason, remedy)
 
 
 def _without_unchanged(step: Program, model: nn.Module) -> Program:
-    """Return a step without the parameters that it only hands on as they are, such as frozen ones."""
+    """Return a step without the outputs of parameters that it does not change, such as frozen ones."""
     changed = step.changed_outputs()
     names = (name for name, _ in model.named_parameters())
     unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
@@ -437,10 +441,10 @@ def _without_unchanged(step: Program, model: nn.Module) -> Program:
 
 
 def _check_averages(spec: JobSpec, trained: Sequence[str], updated: Sequence[str]) -> None:
-    """Refuse a moving average that would not follow its weight: one that forward alone changes."""
+    """Refuse a moving average that would not follow its weight, because only the forward pass changes the weight."""
     for name in trained if spec.ema is not None else ():
         if name in updated and AVERAGE + name not in updated:
-            reason = "changes in a forward pass and has no gradient, so its moving average would stay behind"
+            reason = "changes in the forward pass and has no gradient, so its moving average would not follow it"
             remedy = f"leave it out of the optimizer's groups, or freeze it: model.{name}.requires_grad_(False)"
             raise JobError(f"model.{name}", reason, remedy)
 
@@ -453,8 +457,8 @@ def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     updated = updated_tensors(step, specs)
     for spec in updated:
         if spec.dtype != "f32":
-            reason = "every step changes this counter, and integers cannot be averaged over slots"
-            remedy = "make it a float32 buffer, as torch.zeros(1) is"
+            reason = "each step changes this integer buffer, and integers cannot be averaged over slots"
+            remedy = "make it a float32 buffer, such as torch.zeros(1)"
             raise JobError(f"model.{model_name(spec.name)}", reason, remedy)
     return [model_name(spec.name) for spec in updated]
 
@@ -473,19 +477,19 @@ def _try_loss(
     holdout: Columns,
     tell: Progress,
 ) -> bool:
-    """Compute the loss of a few rows in plain torch, without dropout, before it is traced.
+    """Compute the loss of a few rows in plain torch, without dropout, before it is captured.
 
-    Return whether something is cast to types that are narrower than FP32.
+    Return whether the loss casts anything to types that are narrower than FP32.
 
-    A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
-    so the loss is computed once on the rows whose integers are the smallest and the largest of their columns.
+    A captured program first sees the data when it trains, and there a label outside the classes would simply have no
+    loss. So the loss is computed here on the rows with the smallest and the largest integers of each column.
 
-    Raises JobError, with torch's own reason and the line, when torch cannot compute it.
+    Raises JobError, with torch's own reason and the line, if torch cannot compute it.
     """
     # a forward pass may write
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow, trying = _NarrowTypes(), Trying()
-    # what torch warns of is not how a job computes
+    # torch's warnings concern its own way of computing, not that of a job
     quiet = warnings.catch_warnings(action="ignore")
     with quiet, evaluating(spec.model), narrow, trying:
         for columns, row in [
@@ -503,22 +507,22 @@ def _try_loss(
                 reason, remedy = _of_loss(error, columns)
                 if not isinstance(error, NotInAJob):
                     where = f"row {row} of the holdout" if columns is holdout else f"row {row}"
-                    reason = f"the loss of a batch that holds {where} fails: {reason}"
+                    reason = f"the loss of a batch with {where} fails: {reason}"
                 raise JobError(str(place_of_error(error)), reason, remedy) from error
     if seen := narrow.seen | trying.narrow:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in seen))
-        tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
+        tell(f"the job computes in float32 what the loss computes in {names} (by autocast or a cast)")
     return bool(seen)
 
 
 def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
     if isinstance(error, KeyError) and error.args and error.args[0] not in data:
-        return f"the data has no column {error.args[0]!r}", f"it has {', '.join(map(repr, data))}"
-    return in_words(error, "check the model, the loss and the values of the data")
+        return f"the data has no column {error.args[0]!r}", f"use one of its columns: {', '.join(map(repr, data))}"
+    return in_words(error, "correct the model, the loss or the data, so that plain torch computes this loss")
 
 
 class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees which other floating types than FP32 a function computes in."""
+    """A mode that records the floating types other than FP32 in which a function computes."""
 
     supports_higher_order_operators = True
 
@@ -527,17 +531,18 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.seen: set[torch.dtype] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Look at the result of one operation."""
-        found = func(*args, **(kwargs or {}))
-        if isinstance(found, torch.Tensor) and found.is_floating_point():
-            self.seen |= {found.dtype} - {torch.float32}
-        return found
+        """Call one operation and record the floating type of its result."""
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            self.seen |= {result.dtype} - {torch.float32}
+        return result
 
 
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
-    """Return the rows that are tried: the first, and those of the smallest and the largest integers.
+    """Return the rows to try: the first, and those with the smallest and the largest integers of each column.
 
-    With ``known`` columns only those whose integers are beyond all of theirs, and the first if there are other columns.
+    With ``known`` columns, return only rows with integers outside the range of these, and the first row only if the
+    names of the columns differ.
     """
     rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():

@@ -1,18 +1,17 @@
-"""The check of a job when it is built: one step of it beside one step of plain torch with the person's own objects.
+"""The check of a job at its build: a comparison of one of its steps with a step of plain torch on the same objects.
 
-Both steps have the same batch of real rows, the same random numbers, and the same weights: those of the job, each of
-the trained ones a little changed at random (:func:`_moved_apart`). Without that much would agree by chance in the first
-step: what follows another tensor is equal to it when training begins, and where a weight is 0, nothing has a gradient
-behind it.
+Both steps have the same batch of real rows, the same random numbers and the same weights. These are the weights of the
+job, with a small random change to each trained one (:func:`_perturb`). Without the change, many errors would not show
+in the first step: a tensor that follows another one still equals it, and a weight of 0 blocks the gradient behind it.
 
-**What counts as rounding.** The job's step is computed at 22 bits for all products, so it differs from plain FP32 by
-some 10^-6, more where differences of nearly equal numbers are taken. What a step changes in a tensor has to agree
-within a thousandth of the change, as a whole (``_WITHIN``). That alone would be too strict: a mathematically zero
-gradient, as that of a bias before a batch norm, is rounding and nothing else, and Adam makes a whole step of it. So
-where something differs, plain torch takes the step again, from weights that differ by 10^-5 and 10^-4: far more than
-what 22 bits round, far less than what is trained otherwise. Elements whose gradient changes by a tenth are rounding,
-and their weights are not compared; all else may differ by a few times what plain torch itself differs by, and an
-optimizer's state by a small part of the largest change in any parameter.
+**Tolerance for rounding.** The job's step is computed with 22 bits in all products. It differs from plain FP32 by about
+10^-6, and by more after a subtraction of nearly equal numbers. The changes of a tensor must agree, as a whole, within a
+thousandth of the change (``_WITHIN``). That alone would be too strict. A gradient that is mathematically zero, such as
+that of a bias before a batch norm, is nothing but rounding, and Adam makes a whole step of it. So if a tensor differs,
+plain torch takes the step again, from weights that differ by 10^-5 and 10^-4. That is far more than 22 bits round, and
+far less than a real difference. Elements whose gradient then changes by a tenth are rounding, and their weights are not
+compared. All other elements may differ by a few times the difference between steps of plain torch. The state of an
+optimizer may also differ by a small part of the largest change of its kind in any parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from pol.capture.functions import JobFunctions, batch_norms, named, parts_in_eva
 from pol.capture.model.exchange import slots_of
 from pol.capture.model.plain_model import own_tensors
 from pol.capture.optim.optimizers import AVERAGE
-from pol.capture.plain import Left, PlainStep, copies_of
+from pol.capture.plain import PlainStep, StepResult, copies_of
 from pol.capture.reports.notes import warn
 from pol.capture.reports.origin import place_of_error
 from pol.capture.reports.reasons import in_words
@@ -47,28 +46,29 @@ from pol.state.arrays import Array
 Tensors = Mapping[str, torch.Tensor]
 Progress = Callable[[str], None]
 
-SHARE, LEAST = 0.2, 2.0
-"""Most time that the check may take: a share of what the build took so far, or so many seconds if that is less."""
+SHARE = 0.2
+LEAST = 2.0
+"""Limit of the time of the check: a share of the build time so far, but at least ``LEAST`` seconds."""
 _COSTS = (1e-10, 1e-4, 5e-8)
-"""Seconds for an operation of both steps, for a node (a call of plain torch, in each turn), and for a weight."""
+"""Estimated seconds per FLOP of both steps, per node (a call of plain torch, in each turn), and per weight."""
 _APART = 0.02
-"""By how much weights are changed before both steps."""
+"""Largest relative change of the weights before both steps."""
 _WITHIN = 1e-3
 _ROUNDING = 2.0**-22
-"""What two sums of FP32 numbers may differ by, relative to the larger one."""
+"""Tolerance for two sums of FP32 numbers, relative to the larger one."""
 _SHAKES = (1e-5, 1e-5, 1e-4)
-"""Changes of the weights by which rounding is measured."""
+"""Relative changes of the weights with which rounding is measured."""
 _TIMES = 4.0
-"""How many times what plain torch differs by the job's step may differ."""
+"""Tolerance for the job's step, as a multiple of the difference between steps of plain torch."""
 _TENTH = 0.1
 _BESIDE = 1e-4
-"""What may be rounding of an optimizer's state, relative to the largest change of its kind in any parameter."""
+"""Tolerance for an optimizer's state, relative to the largest change of its kind in any parameter."""
 _AGAIN = 0.5
-"""Seconds at most in which a step is taken again and again."""
+"""Limit (seconds) for taking the same step repeatedly."""
 _SAME = 1e-5
-"""What the same step of plain torch may differ by, relative to the larger one."""
+"""Tolerance for two runs of the same step of plain torch, relative to the larger number."""
 _LOSS = "metric.loss"
-_OR = "or give check=False to build the job as it is"
+_OR = "or give check=False to build the job without this check"
 
 
 def check_step(
@@ -85,15 +85,15 @@ def check_step(
     again: int = 1,
     tell: Progress,
 ) -> None:
-    """Refuse a job whose first step leaves something else than a step of plain torch; say so where none is compared.
+    """Refuse a job whose first step differs from a step of plain torch; warn if they cannot be compared.
 
-    ``state`` and ``local`` are what the job begins with, at its step ``first``, ``since`` is when the build began, and
-    ``is_wide`` whether something is cast to narrow types, which a job computes in FP32. The step of plain torch is
-    taken ``again`` so often, if there is time, for it has to be the same whatever earlier ones have left in Python. A
-    job that goes on from a result has the state of its optimizer from there, so its update is not that of the person's
-    optimizer: there, the rule of the job moves the weights on both sides.
+    ``state`` and ``local`` are the job's initial states, at its step ``first``. ``since`` is the time when the build
+    began (``perf_counter``). ``is_wide`` says whether the loss casts to narrow types, which a job computes in FP32. The
+    step of plain torch is repeated up to ``again`` times, if there is time, because it must not depend on Python values
+    that earlier steps left. A job that resumes a result has its optimizer state from there, which the consumer's new
+    optimizer lacks. So the job's own rule then moves the weights on both sides.
 
-    Raises JobError, which names what differs and the cause.
+    Raises JobError, which names the difference and its cause.
     """
     wide = _at_most_bits(step)
     weights = sum(tensor.numel() for tensor in state.values())
@@ -101,7 +101,7 @@ def check_step(
     seconds = sum(cost * count for cost, count in zip(_COSTS, counts, strict=True))
     most = max(LEAST, SHARE * (perf_counter() - since))
     if seconds > most:
-        warn(f"not checked against plain torch: one step takes some {seconds:,.0f} s", tell)
+        warn(f"not checked against plain torch: one step takes about {seconds:,.0f} s", tell)
         return
     tell("checking one step against plain torch")
     plain = PlainStep(spec, functions, is_wide, first)
@@ -111,7 +111,7 @@ def check_step(
 
 
 def _at_most_bits(program: Program) -> Program:
-    """Return a program whose products have the most bits there are."""
+    """Return the program with the largest number of bits for all products."""
     nodes = []
     for node in program.nodes:
         attrs = dict(node.attrs)
@@ -125,7 +125,7 @@ def _at_most_bits(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A tensor before a step, after that of the job, and after that of plain torch."""
+    """A tensor before a step, after the job's step, and after the step of plain torch."""
 
     before: Array
     ours: Array
@@ -140,36 +140,36 @@ class _Compared:
         return bool((self.plain != self.before).any())
 
     def apart(self, among: Array | None = None) -> float:
-        """Return how far both are apart beyond what may be rounding; 0 if they are not."""
+        """Return the norm of the difference of both; 0 if the difference may be rounding."""
         if np.array_equal(self.ours, self.plain):
             return 0.0
         before, ours, plain = (part if among is None else part[among] for part in (self.before, self.ours, self.plain))
         change = max(_norm(ours, before), _norm(plain, before))
         allowed = _WITHIN * change + _ROUNDING * max(_norm(before), _norm(plain))
-        found = _norm(ours, plain)
-        return 0.0 if found <= allowed else found
+        difference = _norm(ours, plain)
+        return 0.0 if difference <= allowed else difference
 
     @property
     def ratio(self) -> float:
-        """Return how far both are apart, relative to the change."""
+        """Norm of the difference of both, relative to the change."""
         change = max(self.change, _norm(self.ours, self.before))
         return _norm(self.ours, self.plain) / change if change else 0.0
 
     @property
     def change(self) -> float:
-        """Return how much plain torch changes it."""
+        """Norm of the change by plain torch."""
         return _norm(self.plain, self.before)
 
 
 def _norm(values: Array, less: Array | None = None) -> float:
-    """Return the norm of values, or of a difference."""
+    """Return the norm of ``values``, or of the difference of ``values`` and ``less``."""
     if less is not None:
         values = np.subtract(values, less, dtype=np.float32)
     return float(np.linalg.norm(values.reshape(-1).astype(np.float32, copy=False)))
 
 
 class _Checker:
-    """One step of a job and of plain torch, and what differs between them."""
+    """The comparison of a step of a job with a step of plain torch."""
 
     def __init__(
         self,
@@ -183,10 +183,13 @@ class _Checker:
         again: int,
     ) -> None:
         self._again = again
-        self._spec, self._functions, self._step, self._data = spec, functions, step, data
+        self._spec = spec
+        self._functions = functions
+        self._step = step
+        self._data = data
         self._own = own_tensors(spec.model)
         start = copies_of(self._own, {name: state[name] for name in self._own})
-        _moved_apart([start[name] for name in functions.trained])
+        _perturb([start[name] for name in functions.trained])
         self._start = {name: tensor.clone() for name, tensor in start.items()}
         averages = {
             name: self._start[name.removeprefix(AVERAGE)]
@@ -198,61 +201,61 @@ class _Checker:
         self._plain = plain
         counters = (f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(spec.model))
         self._left_out = set(counters)
-        self._shaken: list[tuple[Tensors, Left]] = []
+        self._shaken: list[tuple[Tensors, StepResult]] = []
 
     def check(self) -> str | None:
-        """Compare; return why that could not be done, if so. Raises JobError where something differs."""
+        """Compare both steps; return the reason if they cannot be compared. Raises JobError if they differ."""
         batch = self._rows(0)
         try:
             plain = self._take(self._start, batch)
-        # of the person's own code, or of torch
+        # the consumer's own code and torch raise errors of any kind
         except Exception as error:  # noqa: BLE001
             place, (reason, _) = place_of_error(error), in_words(error, "")
-            return f"a step of it fails: {f'{place}: ' if place else ''}{reason}"
+            return f"a step of plain torch fails: {f'{place}: ' if place else ''}{reason}"
         if not self._is_finite(plain):
-            return "a step of it leaves NaN or infinity"
+            return "a step of plain torch gives NaN or infinity"
         self._check_repeatable(plain, batch)
         self._check_new(plain)
         try:
             ours = self._ours(batch)
         except NotFinite as error:
             what = _in_words(error.field)
-            reason = f"{what} holds NaN or infinity after a step of the job, and numbers after one of plain torch"
-            remedy = f"compute it in another way there; {_OR}"
+            reason = f"{what} holds NaN or infinity after a step of the job, but numbers after one of plain torch"
+            remedy = f"compute it without very large intermediate numbers, such as by torch.logsumexp; {_OR}"
             raise JobError("model", reason, remedy) from error
         except (OutOfRange, ExecutionError) as error:
             return f"a step of the job cannot be run here: {error}"
         self._compare(plain, ours, batch)
         return None
 
-    def _is_finite(self, left: Left) -> bool:
-        """Tell whether a step leaves numbers, but where there were none before it, as in a mask."""
-        # a mask may have been infinite before
-        own = {n: t for n, t in left.state.items() if not self._has_others(n)}
-        found = (
-            torch.tensor(left.loss),
-            *left.gradients.values(),
+    def _is_finite(self, result: StepResult) -> bool:
+        """Return whether all results of a step are finite, apart from tensors that were not finite before it."""
+        # a mask may contain infinity
+        own = {n: t for n, t in result.state.items() if not self._was_infinite(n)}
+        tensors = (
+            torch.tensor(result.loss),
+            *result.gradients.values(),
             *own.values(),
-            *left.local.values(),
+            *result.local.values(),
         )
-        return all(bool(torch.isfinite(tensor).all()) for tensor in found)
+        return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
-    def _has_others(self, name: str) -> bool:
+    def _was_infinite(self, name: str) -> bool:
         before = self._start.get(name)
         return before is not None and not bool(torch.isfinite(before).all())
 
-    def _take(self, start: Tensors, batch: Tensors) -> Left:
+    def _take(self, start: Tensors, batch: Tensors) -> StepResult:
         return self._plain.take(start, self._local, batch)
 
     def _rows(self, offset: int) -> dict[str, torch.Tensor]:
-        """Return a batch of rows from all over the data."""
+        """Return a batch of rows spread over the whole data, shifted by ``offset`` rows."""
         count = len(next(iter(self._data.values())))
         batch = self._spec.batch
         rows = (np.arange(batch) * max(1, count // batch) + offset) % count
         return {name: torch.from_numpy(np.array(column[rows])) for name, column in self._data.items()}
 
     def _ours(self, batch: Tensors) -> dict[str, Array]:
-        """Return the inputs of a step of the job as they are after it, and its loss."""
+        """Return the inputs of the job's step with their values after it, and its loss."""
         inputs = {
             name: tensor.detach().contiguous().numpy()
             for name, tensor in {
@@ -263,35 +266,35 @@ class _Checker:
                 BATCH_NUMBER: torch.tensor(0),
             }.items()
         }
-        given = {input_name(name): array for name, array in inputs.items()}
-        found = run(self._step, given, self._spec.seed, backend(NATIVE))
-        after = {name: found.get(input_name(name), array) for name, array in inputs.items()}
-        return {**after, _LOSS: found[_LOSS]}
+        arrays = {input_name(name): array for name, array in inputs.items()}
+        outputs = run(self._step, arrays, self._spec.seed, backend(NATIVE))
+        after = {name: outputs.get(input_name(name), array) for name, array in inputs.items()}
+        return {**after, _LOSS: outputs[_LOSS]}
 
-    def _check_new(self, plain: Left) -> None:
-        """Refuse a tensor that forward makes in the model and that depends on the rows: no step hands it on."""
+    def _check_new(self, plain: StepResult) -> None:
+        """Refuse a tensor that forward adds to the model and that depends on the rows: a job would not keep it."""
         known = set(_all_names(self._spec.model))
         new = [name for name in plain.state if name not in known]
         other = self._take(self._start, self._rows(1)).state if new else {}
         for name in new:
             if not torch.equal(plain.state[name], other.get(name, torch.empty(0))):
-                reason = "is made in a forward pass, and a job hands on only what the model has when it is built"
-                remedy = f"make it in __init__, register_buffer(name, torch.zeros(…)); {_OR}"
+                reason = "is made in a forward pass, but a job keeps only tensors that the model has when it is built"
+                remedy = f"make it in __init__: self.register_buffer(name, torch.zeros(…)); {_OR}"
                 raise JobError(f"model.{name}", reason, remedy)
 
-    def _check_repeatable(self, plain: Left, batch: Tensors) -> None:
-        """Refuse a step that is another one when it is taken again: a job has it as it was in its first call."""
+    def _check_repeatable(self, plain: StepResult, batch: Tensors) -> None:
+        """Refuse a step whose result changes if it is repeated: a job repeats its first call."""
         end = perf_counter() + _AGAIN
         with closing(self._plain.takes(self._start, self._local, batch)) as takes:
-            for number, left in enumerate(takes, 1):
-                if name := _otherwise(plain, left, self._functions.trained):
-                    raise _another(name, plain, left)
+            for number, repeated in enumerate(takes, 1):
+                if name := _first_difference(plain, repeated, self._functions.trained):
+                    raise _not_repeatable(name, plain, repeated)
                 if number >= self._again or perf_counter() > end:
                     return
 
-    # --- what differs ---
+    # --- differences ---
 
-    def _compare(self, plain: Left, ours: Mapping[str, Array], batch: Tensors) -> None:
+    def _compare(self, plain: StepResult, ours: Mapping[str, Array], batch: Tensors) -> None:
         tensors = dict(self._tensors(plain, ours))
         different = [name for name, pair in tensors.items() if pair.apart()]
         loss = _Compared(np.zeros(1), ours[_LOSS].reshape(1), np.array([plain.loss]))
@@ -302,24 +305,24 @@ class _Checker:
             self._shaken = [(start, self._take(start, batch)) for start in self._shaken_starts()]
         trained = set(self._functions.trained)
         real = [n for n in different if self._is_real(n, tensors[n], plain, n in trained)]
-        # what one side alone changes says more than what follows from it
+        # a tensor that only one side changes is closer to the cause than differences that follow from it
         alone = [n for n in real if tensors[n].is_changed_by_ours != tensors[n].is_changed_by_plain]
         for name in alone:
             raise self._refused(name, tensors[name], loss)
-        spread = max(abs(left.loss - plain.loss) for _, left in self._shaken)
+        spread = max(abs(shaken.loss - plain.loss) for _, shaken in self._shaken)
         if loss.apart() > _TIMES * spread:
             raise self._loss_refused(loss)
         for name in real:
             raise self._refused(name, tensors[name], loss)
         largest = _largest_changes(state)
         for name, pair in state.items():
-            spread = max(_norm(left.local[name].numpy(), plain.local[name].numpy()) for _, left in self._shaken)
+            spread = max(_norm(shaken.local[name].numpy(), plain.local[name].numpy()) for _, shaken in self._shaken)
             floor = _BESIDE * largest[name.partition(".")[0]]
             if pair.apart() > _TIMES * spread + floor:
                 raise self._optimizer_refused(name, pair)
 
-    def _tensors(self, plain: Left, ours: Mapping[str, Array]) -> Iterator[tuple[str, _Compared]]:
-        """Yield every tensor of the model, under all of its names, and the moving averages."""
+    def _tensors(self, plain: StepResult, ours: Mapping[str, Array]) -> Iterator[tuple[str, _Compared]]:
+        """Yield each tensor of the model, under each of its names, and the moving averages."""
         firsts = _all_names(self._spec.model)
         for name, first in firsts.items():
             if first not in self._left_out and name in plain.state and first in self._start:
@@ -335,7 +338,7 @@ class _Checker:
             mine = ours[f"global.{AVERAGE}{name}"]
             yield AVERAGE + name, _Compared(self._start[name].numpy(), mine, average.numpy())
 
-    def _optimizers(self, plain: Left, ours: Mapping[str, Array]) -> dict[str, tuple[Array, Array, Array]]:
+    def _optimizers(self, plain: StepResult, ours: Mapping[str, Array]) -> dict[str, tuple[Array, Array, Array]]:
         return {
             name: (self._local[name].numpy(), ours[f"local.{name}"], tensor.numpy())
             for name, tensor in plain.local.items()
@@ -344,62 +347,62 @@ class _Checker:
 
     def _shaken_starts(self) -> Iterator[dict[str, torch.Tensor]]:
         for number, size in enumerate(_SHAKES):
-            drawn = torch.Generator().manual_seed(number)
+            source = torch.Generator().manual_seed(number)
             moved = {
-                name: self._start[name] * (1 + size * (2 * torch.rand(self._start[name].shape, generator=drawn) - 1))
+                name: self._start[name] * (1 + size * (2 * torch.rand(self._start[name].shape, generator=source) - 1))
                 for name in self._functions.trained
             }
             yield {**self._start, **moved}
 
-    def _is_real(self, name: str, pair: _Compared, plain: Left, is_trained: bool) -> bool:
-        """Tell whether a tensor differs by more than rounding does."""
+    def _is_real(self, name: str, pair: _Compared, plain: StepResult, is_trained: bool) -> bool:
+        """Return whether a tensor differs by more than rounding."""
         among = np.ones(pair.before.shape, np.bool_)
         if is_trained and name in plain.gradients:
             gradient = plain.gradients[name]
-            for _, left in self._shaken:
-                moved = (left.gradients[name] - gradient).abs()
+            for _, shaken in self._shaken:
+                moved = (shaken.gradients[name] - gradient).abs()
                 among &= (moved <= _TENTH * gradient.abs()).numpy()
-        found = pair.apart(among)
-        if not found:
+        difference = pair.apart(among)
+        if not difference:
             return False
         key = name.removeprefix(AVERAGE)
         spread = 0.0
-        for start, left in self._shaken:
-            if key not in left.state or left.state[key].shape != pair.before.shape:
+        for start, shaken in self._shaken:
+            if key not in shaken.state or shaken.state[key].shape != pair.before.shape:
                 continue
-            shift = left.state[key].double() - plain.state[key].double()
+            shift = shaken.state[key].double() - plain.state[key].double()
             if key in start:
                 shift -= start[key].double() - self._start[key].double()
             spread = max(spread, _norm(shift.numpy()[among]))
-        return found > _TIMES * spread
+        return difference > _TIMES * spread
 
-    # --- words ---
+    # --- errors ---
 
     def _refused(self, name: str, pair: _Compared, loss: _Compared) -> JobError:
         model = self._spec.model
         own = name.removeprefix(AVERAGE)
         part = own.rpartition(".")[0]
-        kept = [at for at, _ in parts_in_eval(model) if not at or f"{part}.".startswith(f"{at}.")]
+        in_eval = [at for at, _ in parts_in_eval(model) if not at or f"{part}.".startswith(f"{at}.")]
         if not pair.is_changed_by_ours:
-            reason = f"a step of plain torch changes it (by {_largest(pair, 'plain')} at most), and the job's leaves it"
-            remedy = "write to it in forward by operations of torch on the tensor itself, not in a hook or by NumPy"
+            reason = f"a step of plain torch changes it (by at most {_largest(pair, 'plain')}), but the job's does not"
+            remedy = "change it in forward by operations of torch on the tensor itself, not in a hook or by NumPy"
         elif not pair.is_changed_by_plain:
             most = _largest(pair, "ours")
-            reason = f"the job's step changes it (by {most} at most), and one of plain torch leaves it"
+            reason = f"the job's step changes it (by at most {most}), but one of plain torch does not"
             remedy = (
-                "leave its part in training mode, or give a train() to the model that keeps it in eval mode"
-                if kept
-                else "leave it out of what forward writes to"
+                "leave its part in training mode, or write a train() of the model that keeps the part in eval mode"
+                if in_eval
+                else "do not write to it in forward"
             )
         else:
-            reason = f"a step of plain torch changes it otherwise than the job's, {pair.ratio:.1%} of the change apart"
-            remedy = "write what is computed of it in another way"
+            reason = f"a step of plain torch changes it differently from the job's, by {pair.ratio:.1%} of the change"
+            remedy = "compute with it by other operations of torch"
         if shared := self._sharing(own):
-            reason = f"{reason}; it is one memory with {shared}, and a job has two tensors there"
-            remedy = f"make one parameter of both, {own} = {shared}, or two with a memory of their own (clone())"
-        elif kept:
-            at = kept[-1] or "the model"
-            reason = f"{reason}; {at} ({type(model.get_submodule(kept[-1])).__name__}) was handed over in eval mode"
+            reason = f"{reason}; it shares its memory with {shared}, but in a job both are separate tensors"
+            remedy = f"use one parameter for both, {own} = {shared}, or give each its own memory by clone()"
+        elif in_eval:
+            at = in_eval[-1] or "the model"
+            reason = f"{reason}; {at} ({type(model.get_submodule(in_eval[-1])).__name__}) came in eval mode"
         if loss.ratio > 10 * _WITHIN:
             reason = f"{reason}; the loss is {loss.plain[0]:.6g} in plain torch and {loss.ours[0]:.6g} in the job"
         return JobError(f"model.{name}", reason, f"{remedy}; {_OR}")
@@ -407,35 +410,35 @@ class _Checker:
     def _loss_refused(self, loss: _Compared) -> JobError:
         reason = (
             f"is {loss.plain[0]:.6g} in plain torch and {loss.ours[0]:.6g} in the job, "
-            "of the same rows, weights and random numbers"
+            "for the same rows, weights and random numbers"
         )
-        remedy = "write what forward or the loss computes in another way"
+        remedy = "compute the loss by other operations of torch"
         return JobError("loss", reason, f"{remedy}; {_OR}")
 
     def _optimizer_refused(self, name: str, pair: _Compared) -> JobError:
         kind, _, parameter = name.partition(".")
         of = f" of {parameter}" if parameter in self._own else ""
         reason = (
-            f"{kind}{of} is otherwise after a step of the job than after one of plain torch, "
-            f"{pair.ratio:.1%} of the change apart"
+            f"{kind}{of} differs after a step of the job and after one of plain torch, "
+            f"by {pair.ratio:.1%} of the change"
         )
-        remedy = "make a new optimizer of the model, without state and with plain options"
+        remedy = "give a new optimizer of the model, without state and with torch's default options"
         return JobError("optimizer", reason, f"{remedy}; {_OR}")
 
     def _sharing(self, name: str) -> str | None:
-        """Return another tensor of the model that lies in the memory of this one."""
+        """Return the name of another tensor of the model in the same memory, if there is one."""
         own = self._own.get(name)
         place = 0 if own is None else own.untyped_storage().data_ptr()
-        found: Sequence[str] = [
+        others: Sequence[str] = [
             other
             for other, tensor in self._own.items()
             if other != name and place and tensor.untyped_storage().data_ptr() == place
         ]
-        return found[0] if found else None
+        return others[0] if others else None
 
 
-def _otherwise(one: Left, other: Left, trained: Sequence[str]) -> str | None:
-    """Return what differs between two takes of a step by more than an order of summation makes; else None."""
+def _first_difference(one: StepResult, other: StepResult, trained: Sequence[str]) -> str | None:
+    """Return the name of a result that differs between two runs of a step by more than rounding; else None."""
     if not abs(one.loss - other.loss) <= _SAME * max(abs(one.loss), abs(other.loss)):
         return _LOSS
     if one.gradients.keys() != other.gradients.keys():
@@ -446,60 +449,60 @@ def _otherwise(one: Left, other: Left, trained: Sequence[str]) -> str | None:
         if not _norm(slope.numpy(), other.gradients[name].numpy()) <= most:
             return name
     for name in one.state.keys() & other.state.keys() - set(trained):
-        before, after = (left.state[name].numpy() for left in (one, other))
+        before, after = (result.state[name].numpy() for result in (one, other))
         if before.shape != after.shape or not np.allclose(before, after, 1e-4, 1e-6, equal_nan=True):
             return name
     return None
 
 
-def _another(name: str, one: Left, other: Left) -> JobError:
-    reason = "when a step of plain torch is taken again, of the same rows, weights and random numbers"
+def _not_repeatable(name: str, one: StepResult, other: StepResult) -> JobError:
+    reason = "if a step of plain torch is repeated with the same rows, weights and random numbers"
     if name == _LOSS:
         field, what = "loss", f"is {other.loss:.6g} after {one.loss:.6g}"
     else:
         is_slope = name in one.gradients or name in other.gradients
         field, what = f"model.{name}", f"has {'another gradient' if is_slope else 'other values'}"
     remedy = (
-        'keep what changes from call to call in a buffer of the model, model.register_buffer("calls", '
-        f"torch.zeros(())), and change that in place; draw by torch.rand; {_OR}"
+        'keep values that change from call to call in a buffer of the model, model.register_buffer("calls", '
+        f"torch.zeros(())), and change it in place; draw random numbers by torch.rand; {_OR}"
     )
-    return JobError(field, f"{what} {reason}, and a job takes each step as the first one", remedy)
+    return JobError(field, f"{what} {reason}, but a job computes each step as it computed the first", remedy)
 
 
 def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:
-    """Return the largest change of each kind of an optimizer's state."""
-    found: dict[str, float] = {}
+    """Return the largest change of a tensor, by kind of an optimizer's state."""
+    largest: dict[str, float] = {}
     for name, pair in state.items():
         kind = name.partition(".")[0]
-        found[kind] = max(found.get(kind, 0.0), pair.change)
-    return found
+        largest[kind] = max(largest.get(kind, 0.0), pair.change)
+    return largest
 
 
-def _moved_apart(weights: Sequence[torch.Tensor]) -> None:
-    """Change weights a little, in place: towards 0, and those that are 0 away from it.
+def _perturb(weights: Sequence[torch.Tensor]) -> None:
+    """Change trained weights a little, in place: towards 0, and zeros to small positive numbers.
 
-    No number changes its sign or becomes larger in size, so what a model takes roots or logarithms of stays in order.
-    What no optimizer moves stays as it is, for it may be a mask, and have decided shapes when the step was traced.
+    No other number changes its sign or grows in size, so roots and logarithms of weights stay valid. Tensors that no
+    optimizer moves stay as they are: one may be a mask that decided shapes during the capture.
     """
-    drawn = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for weight in weights:
-        shrunk = weight * (1 - _APART * torch.rand(weight.shape, generator=drawn))
+        shrunk = weight * (1 - _APART * torch.rand(weight.shape, generator=generator))
         if not bool(weight.all()):
-            risen = _APART * torch.rand(weight.shape, generator=drawn)
+            risen = _APART * torch.rand(weight.shape, generator=generator)
             shrunk = torch.where(weight == 0, risen, shrunk)
         weight.copy_(shrunk)
 
 
 def _all_names(model: nn.Module) -> dict[str, str]:
-    """Return all names of the model's tensors, and the first of each tensor's; a part with two names has one here."""
+    """Return each name of the model's tensors with the first name of that tensor; a module counts under one name."""
     firsts: dict[int, str] = {}
-    found = {}
+    names = {}
     for prefix, slots in slots_of(model):
         for key, tensor in slots.items():
             if tensor is not None:
                 name = f"{prefix}.{key}" if prefix else key
-                found[name] = firsts.setdefault(id(tensor), name)
-    return found
+                names[name] = firsts.setdefault(id(tensor), name)
+    return names
 
 
 def _largest(pair: _Compared, which: str) -> str:

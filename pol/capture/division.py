@@ -1,7 +1,7 @@
-"""How a job is divided where its author leaves that open: steps into rounds, and rounds into segments.
+"""Default division of a job: its steps into rounds, and its rounds into segments.
 
-Rounds are what is paid, segments what is recomputed by whoever checks. Neither changes a bit of the result where there
-is one slot; with more, a round is how long the slots train apart.
+Payment is per round, and a check recomputes a segment. With one slot, neither changes a bit of the result. With more, a
+round is the time that the slots train apart.
 """
 
 from dataclasses import dataclass
@@ -15,37 +15,38 @@ from pol.job.sampling import SHUFFLED
 
 ROUNDS_LEAST = 4
 ROUNDS_SPREAD = 5
-"""From the least sensible number of rounds to the most."""
+"""Ratio of the largest to the smallest sensible number of rounds."""
 APART_STEPS_MAX = 500
-"""Steps that slots train apart, as in DiLoCo (arXiv 2311.08105)."""
+"""Largest default number of steps that slots train apart, as in DiLoCo (arXiv 2311.08105)."""
 
 OWN_SHARE = 20
-"""A segment's steps have so many times the work that it takes beside them, which so costs a few percent."""
+"""Least ratio of a segment's work in steps to its overhead, so that the overhead is a few percent."""
 JOB_SEGMENTS_LEAST = 40
-"""Segments of all slots in all rounds, so that those that are drawn are a small part of them."""
+"""Least number of segments of the whole job, so that those drawn for checks are a small part of it."""
 SHARE_SEGMENTS_ENOUGH = 256
-"""Segments of one slot in one round: more make the trace long and the checks no better."""
+"""Largest useful number of segments per slot and round: more make the trace longer but the checks no better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """So many rounds of so many inner steps each."""
+    """A number of rounds, each of the same number of inner steps."""
 
     count: int
     steps_each: int
 
     @property
     def steps(self) -> int:
-        """Steps of the whole job."""
+        """Number of steps of the whole job."""
         return self.count * self.steps_each
 
 
 def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
-    """Return the rounds of a job with so many rows of data: no fewer steps than it asks for.
+    """Return the rounds of a job with ``rows`` rows of data, which have at least the steps that the job asks for.
 
-    Where the author does not say how long a round is, there are 4 to 20 of them, more only where slots would train
-    apart for more than ``APART_STEPS_MAX`` steps; of these, the number that rounds up least (epochs may be a hundredth
-    more), and then the one whose steps have the most divisors, for a choice of segments.
+    If the author does not choose the length of a round, there are 4 to 20 rounds. There are more only if slots would
+    otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible (a hundredth
+    more does not count for a job of epochs). Among equal choices, the steps per round with the most divisors win: they
+    allow the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:
@@ -68,18 +69,19 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
 
 def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
-    """Return the FLOPs that a segment takes beside its steps: it ends with a state, which is hashed.
+    """Return the work of a segment beside its steps, in FLOPs: it ends with a state of ``boundary_size`` bytes to hash.
 
-    A replay of it also needs the order of its samples, such as that of an epoch, of all rows of the data.
+    A replay also needs the order of the segment's samples, which is computed for all rows of an epoch.
     """
     return boundary_size + whole_order_work(order, rows)
 
 
 def divide_segments(spec: JobSpec, rounds: Rounds, step_work: int, own_work: int) -> int:
-    """Return the steps of a segment, a divisor of a round's; works are in FLOPs.
+    """Return the number of steps per segment, a divisor of the steps per round; work is in FLOPs.
 
-    Where the author does not say it, segments are as short as their own work allows and no more than are useful, yet
-    short enough that the job has ``JOB_SEGMENTS_LEAST`` of them, if it has so many steps.
+    If the author does not choose it, segments are as short as their overhead (``own_work``) and
+    ``SHARE_SEGMENTS_ENOUGH`` allow. They are shorter still if the job would otherwise have fewer than
+    ``JOB_SEGMENTS_LEAST`` segments.
     """
     if spec.segment_steps is not None:
         return spec.segment_steps

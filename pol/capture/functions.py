@@ -1,4 +1,4 @@
-"""The three functions of a job (``step``, ``outer``, ``eval``) as Python over named tensors, ready to be traced."""
+"""The three functions of a job (``step``, ``outer``, ``eval``) as Python over named tensors, ready for capture."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,9 +28,9 @@ from pol.job.document import BATCH_NUMBER, STEP
 
 Tensors = Mapping[str, torch.Tensor]
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
-"""What torch says where gradients are taken of what has no graph."""
+"""Part of torch's message if a gradient is computed of a value without a graph."""
 _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
-"""Names of values while a batch is gone through in parts; the first one is a metric, for precision."""
+"""Names of values in the loop over the parts of a batch; the first is named as a metric, for its precision."""
 
 
 def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
@@ -44,24 +44,26 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
 
 
 class MeasuredModule(Measuring):
-    """A measure as the forward of a module, so that ``functional_call`` can put other weights into the model."""
+    """A module whose forward computes a loss or metric, so that the model in it can be given other weights."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
         super().__init__(model)
         self._measure, self._field = measure, field
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Return what is measured, as FP32 of shape ()."""
+        """Return the loss or metric as FP32 of shape ()."""
         value: object = self._measure(self.model, batch)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
-            raise JobError(self._field, "does not return one number", "return a tensor of one element")
+            raise JobError(
+                self._field, "does not return one number", "return a tensor of one element, such as loss.mean()"
+            )
         if not value.is_floating_point():
-            raise JobError(self._field, f"returns {value.dtype}", "return float32")
+            raise JobError(self._field, f"returns {value.dtype}", "return a float32 number, such as value.float()")
         return value.float().reshape(())
 
 
 class _Differentiated(MeasuredModule):
-    """A measure and its gradients, while the other weights are in the model: checkpointed parts run again for them."""
+    """A loss and its gradients, both computed while the model has other weights, as checkpointed parts run again."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str, leaves: Sequence[torch.Tensor]) -> None:
         super().__init__(model, measure, field)
@@ -70,21 +72,21 @@ class _Differentiated(MeasuredModule):
     def forward(self, batch: Batch) -> Any:
         loss = super().forward(batch)
         if not loss.requires_grad:
-            reason = "depends on no weight that is trained"
-            remedy = "leave .detach(), torch.no_grad() and argmax out of what it is made of"
+            reason = "does not depend on any trained weight"
+            remedy = "leave .detach(), torch.no_grad() and argmax out of its computation"
             raise JobError(self._field, reason, remedy)
         return loss, torch.autograd.grad(loss, self._leaves, allow_unused=True)
 
 
 def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str) -> torch.Tensor:
-    """Return ``measure`` of the model with other weights and buffers."""
+    """Return the result of ``measure`` for the model with other weights and buffers."""
     part = MeasuredModule(model, measure, field)
     try:
         value, _ = _called(part, weights, batch)
     except RuntimeError as error:
         if _NO_GRAPH not in str(error):
             raise
-        # it takes gradients by weights itself, for which there are graphs in training only
+        # the measure itself computes gradients by weights, so these need a graph here, too
         leaves = {name: tensor.detach() for name, tensor in weights.items()}
         for leaf in filter(torch.is_floating_point, leaves.values()):
             leaf.requires_grad_()
@@ -95,16 +97,16 @@ def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch,
 
 
 def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return what a measure gives with other weights and buffers, and what became of these."""
-    given = {name: weights[name] for name in own_tensors(part.model) if name in weights}
-    with as_written(), refusing(), exchanged(part.model, given) as read:
+    """Return the result of a measure with other weights and buffers, and these tensors as they are afterwards."""
+    replaced = {name: weights[name] for name in own_tensors(part.model) if name in weights}
+    with as_written(), refusing(), exchanged(part.model, replaced) as read:
         value = part(batch)
         after = read()
     return value, {name: tensor.detach() for name, tensor in after.items()}
 
 
 def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient as the parameter's own hooks make it."""
+    """Return a gradient after the parameter's own hooks."""
     for hook in (parameter._backward_hooks or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
@@ -113,15 +115,15 @@ def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Run parts that ``torch.compile`` made as they were written, also while they are traced."""
-    traced = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
-    with traced, torch.compiler.set_stance("force_eager"):
+    """Run parts made by ``torch.compile`` as they were written, also during the capture."""
+    captured = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
+    with captured, torch.compiler.set_stance("force_eager"):
         yield
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Set a model and all its parts to the mode of evaluation, and put the modes back."""
+    """Set a model and all its parts to eval mode, and restore their modes afterwards."""
     with _modes_put_back(model):
         model.eval()
         yield
@@ -129,10 +131,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def training(model: nn.Module) -> Iterator[None]:
-    """Set a model to the mode of training, but for :func:`parts_in_eval`, and put the modes back."""
+    """Set a model, except :func:`parts_in_eval`, to training mode, and restore the modes afterwards."""
     with _modes_put_back(model):
         parts = parts_in_eval(model)
-        # a model may have a train() of its own that keeps some parts in the other mode
+        # a model may have a train() of its own that keeps some parts in eval mode
         model.train()
         for _, part in parts:
             part.training = False
@@ -140,9 +142,9 @@ def training(model: nn.Module) -> Iterator[None]:
 
 
 def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the parts that a training step leaves in the mode of evaluation, because ``job()`` has set them to it.
+    """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to it.
 
-    A model that is in that mode as a whole, as ``from_pretrained`` returns it, has none: a training loop begins with
+    If the whole model is in eval mode, as ``from_pretrained`` returns it, there are none: a training loop begins with
     ``model.train()``.
     """
     parts = [(name, part) for name, part in model.named_modules() if not part.training]
@@ -160,14 +162,14 @@ def _modes_put_back(model: nn.Module) -> Iterator[None]:
 
 
 def batch_norms(model: nn.Module) -> list[tuple[str, nn.modules.batchnorm._BatchNorm]]:
-    """Return the layers of a model that keep statistics of batches, by name."""
+    """Return the names and the batch norms of a model."""
     kind = nn.modules.batchnorm._BatchNorm
     return [(name, part) for name, part in model.named_modules() if isinstance(part, kind)]
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseUpdates:
-    """One phase of a step: its own job, the optimizer, and names of the parameters that it moves."""
+    """A phase of a step: its specification as a job, its optimizer, and the names of the parameters that it moves."""
 
     name: str
     metric: str
@@ -179,11 +181,11 @@ class PhaseUpdates:
 
     @property
     def field(self) -> str:
-        """What an error calls its loss."""
+        """The field of its loss in errors."""
         return f"phases.{self.name}.loss" if self.name else "loss"
 
     def named(self, local: Tensors) -> dict[str, torch.Tensor]:
-        """Return local state of the phase under the names that it has in the job."""
+        """Return local state of the phase under its names in the job."""
         return named(self.name, local) if self.name else dict(local)
 
     def local_of(self, local: Tensors) -> Tensors:
@@ -192,8 +194,8 @@ class PhaseUpdates:
 
 
 def _updating(spec: JobSpec, steps: int, rows: int, first: int) -> list[PhaseUpdates]:
-    """Return the phases of a job; one that gives none has one."""
-    found = []
+    """Return the phases of a job; a job without phases has one, named ""."""
+    phases = []
     for (name, own), metric in zip(spec.each_phase().items(), spec.losses, strict=True):
         repeat = spec.phases[name].repeat if name else 1
         try:
@@ -202,7 +204,7 @@ def _updating(spec: JobSpec, steps: int, rows: int, first: int) -> list[PhaseUpd
             raise (error.under(f"phases.{name}") if name else error) from None
         chosen = {parameter for group in groups for parameter in group.names}
         elsewhere = own.optimizer if isinstance(own.optimizer, GradientAt) else None
-        found.append(
+        phases.append(
             PhaseUpdates(
                 name=name,
                 metric=metric,
@@ -213,24 +215,24 @@ def _updating(spec: JobSpec, steps: int, rows: int, first: int) -> list[PhaseUpd
                 trained=[n for n, _ in spec.model.named_parameters() if n in chosen],
             )
         )
-    return found
+    return phases
 
 
 class JobFunctions:
     """The three functions of one job."""
 
     def __init__(self, spec: JobSpec, steps: int, rows: int = 1, first: int = 0) -> None:
-        """Make the functions of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1."""
+        """Make the functions of a job with ``rows`` rows of data, whose steps are ``first`` to ``steps`` - 1."""
         self._spec = spec
         self._phases = _updating(spec, steps, rows, first)
         chosen = {name for phase in self._phases for name in phase.trained}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
         self.values: Tensors = {}
-        """What inputs of a step that no optimizer moves begin with: see :func:`capture_program`."""
+        """Initial values of inputs of a step that no optimizer moves: see :func:`capture_program`."""
 
     @property
     def trained(self) -> list[str]:
-        """Names of the parameters that the step changes."""
+        """Names of the parameters that optimizers move."""
         return self._trained
 
     @property
@@ -245,12 +247,12 @@ class JobFunctions:
 
     @property
     def groups(self) -> Sequence[Group]:
-        """Parameters by the rule that moves them, of all phases."""
+        """Groups of parameters that share an update rule, of all phases."""
         return [group for phase in self._phases for group in phase.groups]
 
     @property
     def course(self) -> Sequence[float]:
-        """Learning rates by step, of the first group whose rate is not the same in all."""
+        """Learning rates by step of the first group whose rate changes; empty if all are constant."""
         rates = [group.lr for group in self.groups]
         return next((rate.values.tolist() for rate in rates if not rate.is_constant), [])
 
@@ -263,7 +265,7 @@ class JobFunctions:
         return local
 
     def step(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """One training step: forward, backward, clipping, schedule and optimizer, of one phase after another."""
+        """Compute a training step: forward, backward, clipping, schedule and optimizer, one phase after another."""
         spec = self._spec
         state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
         passing = _Passing(
@@ -278,7 +280,7 @@ class JobFunctions:
         for phase in self._phases:
             for number in range(phase.repeat):
                 rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
-                # what an earlier pass has moved is an input of this one
+                # weights that an earlier update has moved are inputs of this one
                 current = passing.current
                 current.update({n: later_weight(current[n], n) for n in self._trained if n in moved})
                 loss, weights, own = self._updated(phase, passing, rows, number)
@@ -290,7 +292,7 @@ class JobFunctions:
                 metrics[phase.metric] = loss if before is None else before + loss
             if phase.repeat > 1:
                 metrics[phase.metric] = metrics[phase.metric] / phase.repeat
-        after = {n: passing.current[n].detach() for n in self._handed_on() if n in passing.current}
+        after = {n: passing.current[n].detach() for n in self._names_forward_may_change() if n in passing.current}
         weights = {name: passing.current[name] for name in self._trained if name in moved}
         return {
             **named("global", {**after, **weights, **averages(spec.ema, state, weights)}),
@@ -301,11 +303,11 @@ class JobFunctions:
     def _updated(
         self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors, number: int
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Return the loss of one update, the weights after it and its local state; ``number`` is that in its step."""
+        """Return the loss of an update, the weights after it and its local state; ``number`` counts within the step."""
         spec, optimizer = phase.spec, phase.optimizer
         step = passing.step if phase.repeat == 1 else passing.step * phase.repeat + number
         loss, gradients = self._gradients(phase, passing, batch)
-        # what a forward pass writes into a weight is there before the optimizer moves it
+        # the optimizer moves a weight after the forward pass may have written to it
         weights = {name: passing.current[name].detach() for name in phase.trained}
         point = optimizer.point(weights, gradients, step)
         if point is not None:
@@ -327,7 +329,7 @@ class JobFunctions:
         return loss, moved, phase.named(kept)
 
     def forward(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """The losses of a step alone."""
+        """Compute only the losses of a step."""
         state, batch = under("global", inputs), under("batch", inputs)
         rows = rows_of_part(batch, self._spec.parts, 0)
         with training(self._spec.model), SeededDropout(inputs[BATCH_NUMBER]):
@@ -341,38 +343,43 @@ class JobFunctions:
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Return the loss of a phase and the gradients of its parameters."""
         if phase.spec.accumulate > 1:
-            loss, found = self._accumulated(phase, passing, batch)
+            loss, gradients = self._accumulated(phase, passing, batch)
         else:
-            loss, found = self._backward(phase, passing, batch, passing.number)
-        return loss, {name: gradient(part, name) for name, part in found.items()}
+            loss, gradients = self._backward(phase, passing, batch, passing.number)
+        return loss, {name: gradient(part, name) for name, part in gradients.items()}
 
     def _backward(
         self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors, number: torch.Tensor
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the loss of a batch and its gradient for each parameter that has one; draws are of ``number``.
+        """Return the loss of a batch and its gradients by parameter; ``number`` is the batch number for random draws.
 
-        Tensors of the model among the current ones become what the forward pass makes of them.
+        ``passing.current`` afterwards has the model's tensors as the forward pass leaves them.
         """
         spec = phase.spec
         leaves = {n: passing.current[n].detach().requires_grad_() for n in phase.trained}
         draws = SeededDropout(number, passing.site)
         part = _Differentiated(spec.model, spec.loss, phase.field, list(leaves.values()))
         with training(spec.model), draws, repeatable_checkpoints(draws):
-            (loss, found), after = _called(part, {**passing.current, **leaves}, batch)
+            (loss, gradients), after = _called(part, {**passing.current, **leaves}, batch)
         passing.site = draws.sites.next
         passing.current.update(after)
         parameters = dict(spec.model.named_parameters())
-        slopes = zip(leaves, found, strict=True)
+        slopes = zip(leaves, gradients, strict=True)
         return loss.detach(), {name: _hooked(parameters[name], slope) for name, slope in slopes if slope is not None}
 
     def _accumulated(
         self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the mean loss of a batch's parts, and its gradients; what is current becomes what all made of it."""
-        spec, count, current = self._spec, self._spec.accumulate, passing.current
-        handed_on = [name for name in self._handed_on() if name in current]
+        """Return the mean loss of a batch's parts and its gradients, computed in one loop over the parts.
+
+        ``passing.current`` afterwards has the model's tensors as the last part leaves them.
+        """
+        spec = self._spec
+        count = spec.accumulate
+        current = passing.current
+        changing = [name for name in self._names_forward_may_change() if name in current]
         sums = named(_SUM, {name: torch.zeros_like(current[name]) for name in phase.trained})
-        before = {name: current[name].detach() for name in handed_on}
+        before = {name: current[name].detach() for name in changing}
         carried = {_LOSS: torch.zeros(()), **sums, **named("global", before)}
         parts = {name: column.reshape(count, -1, *column.shape[1:]) for name, column in batch.items()}
         site = passing.site
@@ -380,39 +387,39 @@ class JobFunctions:
         def part(values: Tensors) -> dict[str, torch.Tensor]:
             drawn = values[BATCH_NUMBER] * count + values[_PART]
             within = replace(passing, current=under("global", values), site=site)
-            loss, found = self._backward(phase, within, under("batch", values), drawn)
+            loss, gradients = self._backward(phase, within, under("batch", values), drawn)
             passing.site = within.site
             added = {
-                f"{_SUM}.{name}": values[f"{_SUM}.{name}"] + gradient(slope, name) for name, slope in found.items()
+                f"{_SUM}.{name}": values[f"{_SUM}.{name}"] + gradient(slope, name) for name, slope in gradients.items()
             }
-            after = {name: within.current[name].detach() for name in handed_on}
+            after = {name: within.current[name].detach() for name in changing}
             return {_LOSS: values[_LOSS] + loss, **added, **named("global", after)}
 
         sequences = {**named("batch", parts), _PART: torch.arange(count)}
         model = own_tensors(spec.model)
-        others = {name: current[name].detach() for name in model if name not in handed_on}
+        others = {name: current[name].detach() for name in model if name not in changing}
         constants = {**named("global", others), BATCH_NUMBER: passing.number}
-        trace = partial(capture_program, precisions=spec.precisions, own=model, values=self.values)
-        found = accumulated(part, carried, sequences, constants, trace)
+        capture = partial(capture_program, precisions=spec.precisions, own=model, values=self.values)
+        totals = accumulated(part, carried, sequences, constants, capture)
         share = 1.0 / count
-        current.update(under("global", found))
-        return found[_LOSS] * share, {name: value * share for name, value in under(_SUM, found).items()}
+        current.update(under("global", totals))
+        return totals[_LOSS] * share, {name: value * share for name, value in under(_SUM, totals).items()}
 
-    def _handed_on(self) -> list[str]:
-        """Names of the tensors that a forward pass may change: all but the counts of batches, which nothing needs."""
+    def _names_forward_may_change(self) -> list[str]:
+        """Return the names of tensors that a forward pass may change: all but the unused batch counters."""
         model = self._spec.model
         counters = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
         buffers = [name for name, _ in model.named_buffers() if name not in counters]
         return [*buffers, *dict(model.named_parameters())]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """The end of a round: global state and the slots' mean update to the next global state."""
+        """Compute the end of a round: the next global state, from the state and the slots' mean update."""
         state, aggregate = under("global", inputs), under("aggregate", inputs)
         changed = outer_update(self._spec.outer, state, aggregate, self._trained)
         return named("global", changed)
 
     def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """The losses and the job's other metrics of a batch, without dropout; what is drawn is the same each time."""
+        """Compute the losses and metrics of a batch without dropout; random draws are the same each time."""
         spec = self._spec
         state, batch = under("global", inputs), under("batch", inputs)
         number = torch.tensor(EVALUATION)
@@ -425,7 +432,7 @@ class JobFunctions:
 
 @dataclass(slots=True)
 class _Passing:
-    """What one pass of a step hands on to the next: tensors of the model, local state, and the site to draw from."""
+    """Values that an update of a step passes to the next: the model's tensors, local state and the next random site."""
 
     step: torch.Tensor
     number: torch.Tensor
@@ -435,11 +442,11 @@ class _Passing:
 
 
 def rows_of_part(batch: Tensors, parts: int, number: int) -> Tensors:
-    """Return one of so many equal parts of a batch's rows."""
+    """Return part ``number`` of a batch's rows, divided into ``parts`` equal parts."""
     if parts == 1:
         return batch
-    found = {}
+    part = {}
     for name, column in batch.items():
         rows = column.shape[0] // parts
-        found[name] = column[number * rows : (number + 1) * rows]
-    return found
+        part[name] = column[number * rows : (number + 1) * rows]
+    return part

@@ -1,4 +1,4 @@
-"""A trained state back into the model that it came from."""
+"""Loading of a trained state into the model that it came from."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 class HasState(Protocol):
-    """What was fetched: it has the state that a job left.
+    """A fetched result, which has the final state of a job.
 
     Example::
 
@@ -34,15 +34,15 @@ class HasState(Protocol):
 
 
 def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False) -> _Model:
-    """Put a result into the model that its job file makes, and return the model.
+    """Load a result into the model that its job file makes, and return the model.
 
-    ``path`` is what ``assay order result`` or ``assay job run`` wrote, a folder with a ``model.safetensors``, or what
-    was fetched. It has each tensor once, under the first of its names, and buffers that a ``state_dict`` leaves out.
-    With ``ema``, weights are the moving averages that the job kept; whatever has none (buffers, what is frozen) is as
-    it is without. A model in bfloat16, half or double precision becomes FP32, as it did in the job, so that it has the
-    bits of the result.
+    ``path`` is a file that ``assay order result`` or ``assay job run`` wrote, a folder with a ``model.safetensors``, or
+    a fetched result. It has each tensor once, under the first of its names, and also buffers that a ``state_dict``
+    leaves out. With ``ema``, the weights are the moving averages of the job; tensors without an average (buffers,
+    frozen weights) are the same either way. A model in bfloat16, half or double precision becomes FP32, as in the job,
+    so that it has exactly the bits of the result.
 
-    Raises JobError when the file cannot be read, or is not of this model.
+    Raises JobError if the file cannot be read, or belongs to another model.
 
     Example::
 
@@ -51,18 +51,18 @@ def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False)
     if not isinstance(path, Path | str):
         fetched: object = getattr(path, "state", None)
         if not isinstance(fetched, Mapping):
-            reason = f"a {type(path).__name__} holds no result"
-            raise JobError("result", reason, "give load_result(model, path)")
+            reason = f"a {type(path).__name__} is not a result"
+            raise JobError("result", reason, 'give a path or a fetched result: load_result(model, "model.safetensors")')
         return _load_state(model, ModelNames(fetched), "the result", ema)
     file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     try:
         state = load_safetensors(file)
     except OSError as error:
         reason = f"{file} cannot be read: {error.strerror}"
-        raise JobError("result", reason, "give the file that a result was written to") from None
+        raise JobError("result", reason, f"give the {MODEL_FILE} of a result, or its folder") from None
     except StateError as error:
-        remedy = "give the file that a result was written to"
-        raise JobError("result", f"{file} is no safetensors: {error.reason}", remedy) from None
+        remedy = f"give the {MODEL_FILE} of a result, or its folder"
+        raise JobError("result", f"{file} is not a safetensors file: {error.reason}", remedy) from None
     return _load_state(model, state, str(file), ema)
 
 
@@ -70,8 +70,8 @@ def _load_state(model: _Model, state: Mapping[str, Array], file: str, ema: bool)
     if ema:
         averages = {name.removeprefix(AVERAGE): array for name, array in state.items() if name.startswith(AVERAGE)}
         if not averages:
-            reason = f"{file} has no averages"
-            raise JobError("result", reason, "give ema= to the JobSpec, or leave it out here")
+            reason = f"{file} has no moving averages"
+            raise JobError("result", reason, "leave out ema=True here, or train with JobSpec(…, ema=0.999)")
         state = {**state, **averages}
     plain = module_with_values(model)
     _check_same_tensors(own_tensors(plain), state, file)
@@ -86,24 +86,24 @@ def _check_same_tensors(own: Mapping[str, torch.Tensor], state: Mapping[str, Arr
         if name not in state:
             raise JobError("result", f"{file} has no {name}", remedy)
         if state[name].shape != tuple(tensor.shape):
-            reason = f"{name} is {list(state[name].shape)} in it, {list(tensor.shape)} in the model"
+            reason = f"{name} has the shape {list(state[name].shape)} in it and {list(tensor.shape)} in the model"
             raise JobError("result", reason, remedy)
     for name in state:
         if name not in own and not name.startswith((VELOCITY, AVERAGE)):
-            raise JobError("result", f"{file} has {name}, which the model has not", remedy)
+            raise JobError("result", f"{file} has {name}, which the model lacks", remedy)
 
 
 def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
-    """Put a trained global state into the original model (what optimizers keep in it is left out).
+    """Load a trained global state into the original model, without the tensors of optimizers in it.
 
-    A tensor that the model holds under two names is in the state once, and buffers that a ``state_dict`` leaves out
-    are in it too, so each tensor goes to its place by name.
+    A tensor with two names in the model is in the state once, and the state has buffers that a ``state_dict`` leaves
+    out. So each tensor is copied by its name in the state.
 
-    Raises KeyError when the model has a tensor that the state lacks.
+    Raises KeyError if the state lacks a tensor of the model.
     """
     with torch.no_grad():
         for name, tensor in own_tensors(plain_model(model)).items():
             if 0 in tensor.stride():
-                # one element in many places, to which nothing can be written
+                # an expanded tensor: many indices share one element, so it cannot be written to
                 tensor.data = tensor.contiguous()
             tensor.copy_(torch.from_numpy(np.array(state[name])))

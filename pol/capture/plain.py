@@ -1,6 +1,6 @@
-"""One step of plain torch with a person's own objects, which are afterwards as they were.
+"""One step of plain torch with the consumer's own objects, which are restored afterwards.
 
-The random numbers are those of the job, so that a step of it can be compared; everything else is torch's own.
+The random numbers are those of the job, so that its step can be compared; everything else is torch's own.
 """
 
 import random
@@ -43,15 +43,15 @@ from pol.ops import philox
 
 Tensors = Mapping[str, torch.Tensor]
 _HOW = ("foreach", "fused", "capturable", "differentiable")
-"""Options of an optimizer that say how torch computes, not what."""
+"""Options of an optimizer that choose among torch's implementations of the same update."""
 
 
 @dataclass(frozen=True)
-class Left:
-    """What a step leaves: the loss, gradients, and all tensors of the model and of the optimizer, by name.
+class StepResult:
+    """The result of a step: the loss, gradients, and all tensors of the model and of the optimizer, by name.
 
-    ``state`` has a tied tensor under each of its names, but a part with several names under the first of them only.
-    ``local`` is named as in a slot's local state.
+    ``state`` has a tied tensor under each of its names, but a module with several names only under the first of them.
+    ``local`` has the names of a slot's local state.
     """
 
     loss: float
@@ -61,7 +61,7 @@ class Left:
 
 
 class _PlainDraws(SeededDropout):
-    """Draws what a job draws; all other functions are torch's own, but for casts to narrow types, if they are wide."""
+    """A mode with the random draws of a job; if ``is_wide``, casts to narrow types become casts to FP32."""
 
     def __init__(self, number: torch.Tensor, seed: int, is_wide: bool, first_site: int = 0) -> None:
         super().__init__(number, first_site)
@@ -74,7 +74,7 @@ class _PlainDraws(SeededDropout):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Replace what draws, and pass everything else on."""
+        """Replace a function that draws, and call any other."""
         if self._is_wide and function in CASTS:
             return CASTS[function](*args, **(kwargs or {}))
         if function in REWRITTEN:
@@ -92,10 +92,10 @@ class _PlainDraws(SeededDropout):
 
 
 class _Wide(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Lets what is cast to a narrow type, as autocast does it, be FP32: so a job computes it."""
+    """A mode that computes in FP32, as a job does, what autocast would cast to a narrow type."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Call one operation with FP32 in the place of narrow types."""
+        """Call one operation with FP32 instead of narrow types."""
         args, kwargs = tree_map(_widened, (args, kwargs or {}))
         return func(*args, **kwargs)
 
@@ -105,7 +105,7 @@ def _widened(part: Any) -> Any:
 
 
 class _Steps(_PlainDraws):
-    """Lets optimizers compute in FP32 what they cast to narrow types, as a job does, in copies as casts make them."""
+    """A mode in which optimizers cast to FP32 instead of narrow types, as in a job; a cast still makes a copy."""
 
     def __torch_function__(
         self,
@@ -115,13 +115,13 @@ class _Steps(_PlainDraws):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Cast to FP32 instead."""
-        found = super().__torch_function__(function, types, args, kwargs)
-        return found.clone() if function in CASTS else found
+        result = super().__torch_function__(function, types, args, kwargs)
+        return result.clone() if function in CASTS else result
 
 
 @dataclass(frozen=True)
 class _Update:
-    """One update of a phase: its rows, the optimizers that make it (None where the job's rule does), and its number."""
+    """One update of a phase: its rows, its optimizers (None: the job's own rule moves the weights) and its number."""
 
     phase: PhaseUpdates
     rows: Tensors
@@ -130,54 +130,55 @@ class _Update:
 
 
 class PlainStep:
-    """Takes a step of a job with the person's model, losses and optimizers, in torch's own FP32."""
+    """A step of a job with the consumer's model, losses and optimizers, in torch's own FP32."""
 
     def __init__(self, spec: JobSpec, functions: JobFunctions, is_wide: bool, first: int = 0) -> None:
-        """Take step ``first`` of a job; if it is wide, what is cast to narrow types stays FP32."""
+        """Set the step to number ``first`` of a job; with ``is_wide``, casts to narrow types stay FP32."""
         self._spec, self._functions, self._is_wide, self.first = spec, functions, is_wide, first
         self._parameters = dict(spec.model.named_parameters())
         self._site = 0
 
-    def take(self, start: Tensors, local: Tensors, batch: Tensors) -> Left:
-        """Take the step from a state of the model; the optimizers' is their own."""
+    def take(self, start: Tensors, local: Tensors, batch: Tensors) -> StepResult:
+        """Take the step from state ``start`` of the model; optimizers have their own state."""
         with borrowed(self._spec.model, start):
-            return self._taken(local, batch)
+            return self._take_once(local, batch)
 
-    def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[Left, None, None]:
-        """Take the same step again and again; each finds what the one before has left in Python, and no tensors."""
+    def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
+        """Yield results of the same step, taken repeatedly; only Python attributes of modules persist between them."""
         with attributes_put_back(self._spec.model):
             while True:
                 with values_borrowed(self._spec.model, start):
-                    left = self._taken(local, batch)
-                yield left
+                    result = self._take_once(local, batch)
+                yield result
 
-    def _taken(self, local: Tensors, batch: Tensors) -> Left:
-        spec, found = self._spec, dict(local)
-        left = Left(loss=0.0, gradients={}, state={}, local={})
+    def _take_once(self, local: Tensors, batch: Tensors) -> StepResult:
+        spec = self._spec
+        current = dict(local)
+        result = StepResult(loss=0.0, gradients={}, state={}, local={})
         self._site = 0
         losses: dict[str, list[float]] = {}
         for phase in self._functions.phases:
-            optimizers = self._optimizers(phase, phase.local_of(found))
+            optimizers = self._optimizers(phase, phase.local_of(current))
             for number in range(phase.repeat):
                 rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
                 step = torch.tensor(self.first * phase.repeat + number)
                 update = _Update(phase=phase, rows=rows, optimizers=optimizers, step=step)
                 loss, gradients = self._passed(update)
-                kept = phase.named(self._moved(update, gradients, phase.local_of(found)))
+                state = phase.named(self._moved(update, gradients, phase.local_of(current)))
                 losses.setdefault(phase.name, []).append(loss)
-                left.gradients.update(gradients)
-                left.local.update(kept)
-                found.update(kept)
+                result.gradients.update(gradients)
+                result.local.update(state)
+                current.update(state)
         for prefix, slots in slots_of(spec.model):
             for key, tensor in slots.items():
                 if tensor is not None:
                     name = f"{prefix}.{key}" if prefix else key
-                    left.state[name] = tensor.detach().clone()
+                    result.state[name] = tensor.detach().clone()
         first = next(iter(losses.values()))
-        return replace(left, loss=sum(first) / len(first))
+        return replace(result, loss=sum(first) / len(first))
 
     def _passed(self, update: _Update) -> tuple[float, dict[str, torch.Tensor]]:
-        """Leave the gradients that move the weights in the parameters, clipped, and return the loss with them."""
+        """Set the clipped gradients in the parameters, and return the loss and these gradients."""
         phase = update.phase
         loss = self._backward(update)
         weights = {name: self._parameters[name].detach().clone() for name in phase.trained}
@@ -198,7 +199,7 @@ class PlainStep:
             self._parameters[name].data.copy_(value)
 
     def _backward(self, update: _Update) -> float:
-        """Leave the gradients of some rows in the parameters, and return their loss."""
+        """Set the gradients of some rows in the parameters, and return the loss of these rows."""
         phase, total = update.phase, 0.0
         spec = phase.spec
         size = len(next(iter(update.rows.values()))) // spec.accumulate
@@ -223,15 +224,15 @@ class PlainStep:
         return total
 
     def _gradients(self, phase: PhaseUpdates) -> dict[str, torch.Tensor]:
-        """Return the gradients of what a phase moves, all of them dense."""
-        found = {}
+        """Return the gradients of the parameters that a phase moves, all of them dense."""
+        gradients = {}
         for name in phase.trained:
             parameter = self._parameters[name]
             if parameter.grad is not None and parameter.grad.is_sparse:
                 parameter.grad = parameter.grad.to_dense()
             if parameter.grad is not None:
-                found[name] = parameter.grad.clone()
-        return found
+                gradients[name] = parameter.grad.clone()
+        return gradients
 
     def _moved(self, update: _Update, gradients: Tensors, local: Tensors) -> dict[str, torch.Tensor]:
         """Take a step of the optimizers, and return their state."""
@@ -240,16 +241,16 @@ class PlainStep:
         with draws:
             if update.optimizers is None:
                 weights = {n: self._parameters[n].detach().clone() for n in phase.trained}
-                moved, kept = phase.optimizer.update(weights, gradients, local, update.step)
+                moved, state = phase.optimizer.update(weights, gradients, local, update.step)
                 self._write(moved)
             else:
                 for optimizer in update.optimizers:
                     optimizer.step()
         self._site = draws.sites.next
-        return kept if update.optimizers is None else self._left_by(update, gradients)
+        return state if update.optimizers is None else self._left_by(update, gradients)
 
     def _left_by(self, update: _Update, gradients: Tensors) -> dict[str, torch.Tensor]:
-        """Return the state of optimizers after a step, as the local state of a phase."""
+        """Return the state of the optimizers after a step, as the local state of a phase."""
         found: dict[str, torch.Tensor] = {}
         for index, group in enumerate(update.phase.groups):
             names = [name for name in group.names if name in gradients]
@@ -277,21 +278,21 @@ class PlainStep:
         raise AssertionError(f"no optimizer holds {name}")
 
     def _optimizers(self, phase: PhaseUpdates, local: Tensors) -> list[torch.optim.Optimizer] | None:
-        """Return copies of the optimizers that move the model's own parameters; None where torch has none such.
+        """Return copies of the optimizers, which move the model's own parameters; None if torch cannot take the update.
 
-        Neither has it one in the middle of a training that goes on from a result.
+        Torch has no Lion, and no optimizer with the state of a result that the job resumes.
         """
         if self.first:
             return None
-        found = []
-        for given in listed(phase.spec.optimizer):
-            optimizer = self._copy(phase, given)
+        optimizers = []
+        for original in listed(phase.spec.optimizer):
+            optimizer = self._copy(phase, original)
             if optimizer is None:
                 return None
             if isinstance(optimizer, UpdateRule):
                 self._begin(optimizer, local)
-            found.append(optimizer)
-        return found
+            optimizers.append(optimizer)
+        return optimizers
 
     def _copy(self, phase: PhaseUpdates, given: object) -> torch.optim.Optimizer | None:
         spec, trained = phase.spec, [self._parameters[name] for name in phase.trained]
@@ -316,7 +317,7 @@ class PlainStep:
         return found
 
     def _begin(self, rule: UpdateRule, local: Tensors) -> None:
-        """Let a rule begin with the job's own state, which may be made of the weights before they were moved apart."""
+        """Give a rule the job's initial state, which may be computed from the weights before the check changed them."""
         for name, parameter in self._parameters.items():
             state = {
                 kind: value.clone()
@@ -330,10 +331,10 @@ class PlainStep:
 
 @contextmanager
 def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
-    """Let a model have other values, which may be written to, and give everything back as it was.
+    """Give a model copies of other values, and restore everything afterwards.
 
-    The tensors stay the same objects, with their hooks, for optimizers and closures know them by that. Given back are
-    their values, gradients and counts of changes, what modules have in their attributes, and the generators' states.
+    The tensors stay the same objects, with their hooks, because optimizers and closures refer to them. Restored are
+    their values, gradients and version counters, the attributes of modules, and the states of random generators.
     """
     with attributes_put_back(model), values_borrowed(model, start):
         yield
@@ -341,19 +342,19 @@ def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
 
 @contextmanager
 def attributes_put_back(model: nn.Module) -> Iterator[None]:
-    """Let modules have in their attributes afterwards what they have now."""
+    """Restore the attributes of all modules afterwards."""
     attributes = [(module.__dict__, dict(module.__dict__)) for module in model.modules()]
     try:
         yield
     finally:
-        for part, kept in attributes:
+        for part, before in attributes:
             part.clear()
-            part.update(kept)
+            part.update(before)
 
 
 @contextmanager
 def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
-    """Do what :func:`borrowed` does, but for attributes of modules."""
+    """Do what :func:`borrowed` does, without restoring the attributes of modules."""
     own = own_tensors(model)
     values = {name: (t.data, t.grad, t.requires_grad) for name, t in own.items()}
     slots = [(part, dict(part)) for _, part in slots_of(model)]
@@ -365,9 +366,9 @@ def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
                 own[name].data, own[name].grad = copy, None
             yield
         finally:
-            for part, kept in slots:
+            for part, before in slots:
                 part.clear()
-                part.update(kept)
+                part.update(before)
             for name, (data, gradient, is_asked) in values.items():
                 own[name].requires_grad_(is_asked)
                 own[name].data, own[name].grad = data, gradient
@@ -377,18 +378,18 @@ def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
 
 
 def copies_of(own: Tensors, start: Tensors) -> dict[str, torch.Tensor]:
-    """Return tensors with other values, which share memory where the own ones do, as two parameters on one array."""
-    found: dict[str, torch.Tensor] = {}
+    """Return tensors with the values of ``start``, which share memory with each other if the ``own`` tensors do."""
+    copies: dict[str, torch.Tensor] = {}
     places: dict[int, torch.UntypedStorage] = {}
     for name, tensor in own.items():
         storage = tensor.untyped_storage()
         if 0 in tensor.stride() or storage.nbytes() != tensor.nbytes or not tensor.numel():
-            # one element in many places, or a part of something larger
-            found[name] = torch.empty_like(tensor.data, memory_format=torch.contiguous_format)
+            # an expanded tensor, or a view of a larger one
+            copies[name] = torch.empty_like(tensor.data, memory_format=torch.contiguous_format)
         else:
             copied = storage.clone()  # type: ignore[no-untyped-call]
             place = places.setdefault(storage.data_ptr(), copied)
             copy = torch.empty(0, dtype=tensor.dtype)
-            found[name] = copy.set_(place, tensor.storage_offset(), tensor.size(), tensor.stride())
-        found[name].copy_(start[name])
-    return found
+            copies[name] = copy.set_(place, tensor.storage_offset(), tensor.size(), tensor.stride())
+        copies[name].copy_(start[name])
+    return copies

@@ -1,4 +1,4 @@
-"""Going on from what another job left: what must agree, so that two jobs are one that is cut in two."""
+"""Resuming from the result of another job, with checks that make both jobs equal to one longer job."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,39 +19,40 @@ from pol.names import column_name, model_name
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
 
-_ANEW = 'or begin anew from its weights: assay.load_result(model, …), weights="keep", and no resume'
-_FIRST = "that the first job had"
+_ANEW = 'or start a new training from its weights: assay.load_result(model, …), weights="keep", and no resume'
+_FIRST = "of the first job"
+_RESULT = "the result that the job resumes"
 
 
 def read_resume(spec: JobSpec) -> Checkpoint | None:
-    """Return what a job goes on from, if it does; JobError where it does not fit the rest of the job.
+    """Return the checkpoint that a job resumes, if any; JobError if it does not fit the rest of the job.
 
-    Seed, slots and batch must be those of the job before, because they say where the order of the rows stands; and the
-    objects that count steps of their own must not have counted any.
+    Seed, slots and batch must be those of the job before, because they decide the position in the order of the rows.
+    Optimizers and schedulers must be new, because the checkpoint and the job count their steps.
     """
-    given: Any = spec.resume
-    if given is None:
+    source: Any = spec.resume
+    if source is None:
         return None
-    found = _read(given)
-    _check_counts(spec, found.position)
+    checkpoint = _read(source)
+    _check_counts(spec, checkpoint.position)
     if any(_has_steps(optimizer) for optimizer in spec.optimizers):
-        reason = "has state of its own, and resume= brings that of the result"
-        raise JobError("optimizer", reason, "give one that was just made, or leave out resume")
+        reason = "has state of its own, but resume= brings the state from the result"
+        raise JobError("optimizer", reason, "give a new optimizer that has taken no step, or leave out resume")
     for schedule in spec.schedules:
         if not isinstance(schedule, LRScheduler) or getattr(schedule, "last_epoch", 0) <= 0:
             continue
-        taken = schedule.last_epoch
-        reason = f"the scheduler has counted {taken} steps already"
+        count = schedule.last_epoch
+        reason = f"the scheduler has already counted {count} steps"
         remedy = (
-            f"make it as for the first job: it is run from step 0, and this job takes its rates from step"
-            f" {found.position.step} on"
+            "give a new one, made as for the first job: it runs from step 0, and this job takes its rates from step"
+            f" {checkpoint.position.step} on"
         )
         raise JobError("schedule", reason, remedy)
-    return found
+    return checkpoint
 
 
 def _has_steps(optimizer: object) -> bool:
-    """Tell whether an optimizer has made steps; Adagrad has state from the beginning."""
+    """Return whether an optimizer has taken steps; a state alone does not show it: Adagrad has one from the start."""
     if isinstance(optimizer, UpdateRule | GradientAt):
         return optimizer.steps > 0
     return isinstance(optimizer, torch.optim.Optimizer) and any(steps_of(state) for state in optimizer.state.values())
@@ -62,44 +63,44 @@ def _read(given: Any) -> Checkpoint:
         return read_training(Path(given))
     if isinstance(getattr(given, "position", None), Position):
         return checked(given)
-    reason = f"{type(given).__name__} is nothing that a job can go on from"
-    remedy = 'give the path of a result, "model.safetensors", or resume=order.result()'
+    reason = f"a {type(given).__name__} is not a result that a job can resume"
+    remedy = 'give the path of a result, resume="model.safetensors", or resume=order.result()'
     raise JobError(FIELD, reason, remedy)
 
 
 def _check_counts(spec: JobSpec, position: Position) -> None:
     for name, why in (
-        ("seed", "the order of the rows and all draws would be others"),
-        ("slots", "each of them has an optimizer's state of its own"),
-        ("batch", "the place in the data is counted in batches"),
+        ("seed", "the order of the rows and all random numbers would differ"),
+        ("slots", "each slot has an optimizer state of its own"),
+        ("batch", "the position in the data is counted in batches"),
     ):
         here, there = getattr(spec, name), getattr(position, name)
         if here != there:
-            reason = f"is {here}, and the result that it goes on from was trained with {there}: {why}"
+            reason = f"is {here}, but {_RESULT} was trained with {there}: {why}"
             raise JobError(name, reason, f"give {name}={there}, {_ANEW}")
 
 
 def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
-    """Refuse other data than those in whose order the training stands; JobError."""
+    """Refuse data or an order of rows that differ from those of the checkpoint; JobError."""
     if sampling != position.sampling:
-        reason = f"takes rows {sampling.words}, and the result that it goes on from {position.sampling.words}"
+        reason = f"takes rows {sampling.words}, but {_RESULT} {position.sampling.words}"
         raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")
     rows = len(next(iter(columns.values())))
     same = f"give the same columns and rows, {_ANEW}"
     if rows != position.rows:
-        reason = f"has {rows:,} rows, and the result that it goes on from was trained on {position.rows:,}"
+        reason = f"has {rows:,} rows, but {_RESULT} was trained on {position.rows:,}"
         raise JobError("train", reason, same)
     named = {column_name(name): column for name, column in columns.items()}
     if state_tree(named).root != position.data_root:
-        reason = "its columns or values are not those that the result was trained on"
+        reason = f"its columns or values differ from those that {_RESULT} was trained on"
         raise JobError("train", reason, same)
 
 
-def check_tensors(found: Checkpoint, state: State, local: State) -> None:
-    """Refuse states with other tensors than those of this job, of which ``state`` and ``local`` are made; JobError."""
-    for name, here, there in _differences(state, found.state):
+def check_tensors(checkpoint: Checkpoint, state: State, local: State) -> None:
+    """Refuse a checkpoint whose tensors differ in name or type from ``state`` and ``local`` of this job; JobError."""
+    for name, here, there in _differences(state, checkpoint.state):
         raise _of_global(name, here, there)
-    for slot_local in found.locals:
+    for slot_local in checkpoint.locals:
         for name, here, there in _differences(local, slot_local):
             raise _of_local(name, here, there)
 
@@ -116,33 +117,31 @@ def _differences(here: State, there: State) -> list[tuple[str, str, str]]:
 
 def _of_global(name: str, here: str, there: str) -> JobError:
     if name.startswith(AVERAGE) and not there:
-        reason = "is given, and the result that it goes on from has no moving averages"
+        reason = f"is given, but {_RESULT} has no moving averages"
         return JobError("ema", reason, f"leave it out, {_ANEW}")
     if name.startswith(AVERAGE) and not here:
-        reason = "is left out, and the result that it goes on from has moving averages"
+        reason = f"is left out, but {_RESULT} has moving averages"
         return JobError("ema", reason, f"give the number {_FIRST}, such as ema=0.999")
     if name.startswith(VELOCITY) and not there:
-        reason = "is Nesterov, and the result that it goes on from has no outer momentum"
+        reason = f"is Nesterov, but {_RESULT} has no outer momentum"
         return JobError("outer", reason, f"leave it out, {_ANEW}")
     if name.startswith(VELOCITY) and not here:
-        reason = "is Average, and the result that it goes on from has outer momentum"
-        return JobError("outer", reason, f"give the one {_FIRST}, such as outer=assay.Nesterov()")
-    what = "the result that it goes on from"
+        reason = f"is Average, but {_RESULT} has outer momentum"
+        return JobError("outer", reason, f"give the outer optimizer {_FIRST}, such as outer=assay.Nesterov()")
     if not there:
-        reason = f"{what} has no {name}"
+        reason = f"{_RESULT} has no {name}"
     elif not here:
-        reason = f"{what} has {name}, which the model has not"
+        reason = f"{_RESULT} has {name}, which the model lacks"
     else:
-        reason = f"{name} is {there} in {what}, {here} in the model"
-    return JobError(FIELD, reason, f"make the model {_FIRST}")
+        reason = f"{name} is {there} in {_RESULT} and {here} in the model"
+    return JobError(FIELD, reason, f"give the model {_FIRST}")
 
 
 def _of_local(name: str, here: str, there: str) -> JobError:
-    what = "the result that it goes on from"
     if not there:
-        reason = f"keeps {name}, which {what} has not"
+        reason = f"keeps {name}, which {_RESULT} lacks"
     elif not here:
-        reason = f"does not keep {name}, which {what} has"
+        reason = f"does not keep {name}, which {_RESULT} has"
     else:
-        reason = f"keeps {name} as {here}, and {what} has {there}"
+        reason = f"keeps {name} as {here}, but {_RESULT} has {there}"
     return JobError("optimizer", reason, f"give the optimizer {_FIRST}, with the same groups")

@@ -1,1 +1,1 @@
-"""What a person writes: the specification of a job, its measures, and ready-made jobs."""
+"""Specification of a job, as a person writes it, its loss and metrics, and ready-made jobs."""

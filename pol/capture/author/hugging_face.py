@@ -1,7 +1,7 @@
-"""Fine-tuning of a model of Hugging Face on a text, from its configuration and its weights, without a job file.
+"""Fine-tuning of a Hugging Face model on a text, without a job file.
 
-Configuration, weights and tokenizer are files on this machine; nothing is downloaded and no code of a model runs but
-that of the installed ``transformers``.
+The configuration, the weights and the tokenizer are files on this machine. Nothing is downloaded. The only model code
+that runs is that of the installed ``transformers``.
 """
 
 import json
@@ -28,15 +28,15 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _CONFIG_MOST = 2**20
 _REFUSED = {
     "auto_map": (
-        "the model brings code of its own, which is not run",
-        "use a model that transformers itself has",
+        "the model needs code of its own, which Assay does not run",
+        "use a model that transformers contains, such as gpt2 or llama",
     ),
     "quantization_config": (
-        "its weights are quantized, and a job trains numbers in float32",
-        "give the model that was quantized",
+        "the model's weights are quantized, and a job trains float32 weights",
+        "use the original model, before quantization",
     ),
 }
-"""Fields of a configuration that are not for a job: why, and what to do."""
+"""Fields of a configuration that a job does not support, with the reason and the remedy."""
 _OTHER_TOKENIZERS = (
     "tokenizer.model",
     "spiece.model",
@@ -45,22 +45,22 @@ _OTHER_TOKENIZERS = (
     "vocab.txt",
     "merges.txt",
 )
-"""Files of tokenizers that hold no whole one as ``tokenizer.json`` does."""
+"""Files that hold a tokenizer in another form than ``tokenizer.json``, which is the only one that is read."""
+_AS_PUBLISHED = f"correct the {CONFIG}, or use the one that the model was published with"
 _LOOKED_AT = 16
-"""Tokens by which a model is seen to look ahead or not."""
+"""Number of tokens in the test that a model does not look ahead."""
 _WARM_UP = 0.1
-"""Of the steps: the rate rises to its full size, then falls along a cosine."""
+"""Share of the steps in which the learning rate rises to its maximum; it then falls along a cosine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Readable):
-    """What to train: a folder with ``config.json``, or that file, and a text.
+    """A fine-tuning run: a model (a folder with ``config.json``, or that file), a text and the hyper-parameters.
 
-    ``weights`` (``model.safetensors``, the index of its parts, or their folder) and ``tokenizer`` are those beside the
-    configuration where there are some; without weights the model is drawn by its own laws, without a tokenizer each
-    character is a token. ``rank`` is that of LoRA's matrices
-    (arXiv 2106.09685); without one all weights are trained. ``rate`` is the largest learning rate. Of ``steps`` and
-    ``epochs`` one is given; without both the text is gone through once.
+    ``weights`` is ``model.safetensors``, the index of its parts, or their folder. ``weights`` and ``tokenizer`` default
+    to the files beside the configuration. Without weights the model initialises itself at random. Without a tokenizer
+    each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); without it all weights are
+    trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default is one epoch.
 
     Example::
 
@@ -82,7 +82,7 @@ class FineTuning(Readable):
 
 
 def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: None) -> JobSpec:
-    """Return the job; JobError names what is missing or does not fit. ``tell`` is told what happens on the way.
+    """Return the job of a fine-tuning run, and report progress by ``tell``. JobError if a file does not fit.
 
     Example::
 
@@ -90,15 +90,16 @@ def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: N
         assay.build_job(job, "tuned")
     """
     library = _package("transformers")
-    # its remarks on configurations are not about this job
+    # its warnings about configurations are not about this job
     library.logging.set_verbosity_error()
     _check_numbers(wanted)
-    given, text = Path(wanted.model), Path(wanted.text)
-    folder = given if given.is_dir() else given.parent
-    file = given / CONFIG if given.is_dir() else given
+    source = Path(wanted.model)
+    text = Path(wanted.text)
+    folder = source if source.is_dir() else source.parent
+    file = source / CONFIG if source.is_dir() else source
     config = _config(library, file)
     rows = text_rows(text, wanted.length, wanted.tokenizer or _tokenizer_in(folder))
-    tell(f"{len(rows.train['x']):,} rows of {wanted.length}: {rows.source}")
+    tell(f"{len(rows.train['x']):,} rows of {wanted.length} tokens: {rows.source}")
     _check_fits(config, rows.words, wanted.length)
     torch.manual_seed(wanted.seed)
     model = _model(library, config)
@@ -128,9 +129,9 @@ def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: N
 
 
 def next_token_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the mean cross-entropy of each token of ``x`` after those before it."""
-    found: torch.Tensor = model(input_ids=batch["x"], labels=batch["x"], use_cache=False).loss
-    return found
+    """Return the mean cross-entropy of predicting each token of ``x`` from the tokens before it."""
+    loss: torch.Tensor = model(input_ids=batch["x"], labels=batch["x"], use_cache=False).loss
+    return loss
 
 
 def _schedule(rate: float, steps: int) -> Callable[[int], float]:
@@ -148,17 +149,17 @@ def _package(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError:
-        raise JobError("hf", f"it needs the package {name}", "install assay[models]") from None
+        raise JobError("hf", f"fine-tuning needs the package {name}", "install assay[models]") from None
 
 
 def _check_numbers(wanted: FineTuning) -> None:
     if wanted.length < 2:
-        reason = f"in a row of {wanted.length} no token has one before it"
-        raise JobError("length", reason, "give 2 or more")
+        reason = f"{wanted.length} is too short: a token is predicted from those before it"
+        raise JobError("length", reason, "give 2 or more, such as 128")
     if not 0 < wanted.rate < inf:
-        raise JobError("rate", f"{wanted.rate} is no learning rate", "give a positive number")
+        raise JobError("rate", f"{wanted.rate} is not a learning rate", "give a positive number, such as 1e-4")
     if wanted.rank is not None and wanted.rank < 1:
-        raise JobError("lora", f"{wanted.rank} is no rank", "give a positive integer")
+        raise JobError("lora", f"{wanted.rank} is not a rank", "give a positive integer, such as 8")
 
 
 def _tokenizer_in(folder: Path) -> Path | None:
@@ -166,8 +167,8 @@ def _tokenizer_in(folder: Path) -> Path | None:
         return folder / TOKENIZER
     for name in _OTHER_TOKENIZERS:
         if (folder / name).is_file():
-            reason = f"{folder} has {name}, and no {TOKENIZER}"
-            remedy = "make one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+            reason = f"{folder} has {name} but no {TOKENIZER}"
+            remedy = "write it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
             raise JobError("tokenizer", reason, remedy)
     return None
 
@@ -175,43 +176,44 @@ def _tokenizer_in(folder: Path) -> Path | None:
 def _config(library: Any, file: Path) -> Any:
     try:
         if file.stat().st_size > _CONFIG_MOST:
-            raise JobError("hf", f"{file} is larger than 1 MiB", f"give a {CONFIG}")
+            raise JobError("hf", f"{file} is larger than 1 MiB", f"give the model's {CONFIG}")
         fields: Any = json.loads(file.read_text())
     except OSError as error:
-        remedy = f"give a folder with a {CONFIG}, or that file"
+        remedy = f"give a folder that contains {CONFIG}, or the path of that file"
         raise JobError("hf", f"{file} cannot be read: {error.strerror}", remedy) from error
     except ValueError as error:
-        raise JobError("hf", f"{file} is no JSON: {error}", f"give a {CONFIG}") from error
+        raise JobError("hf", f"{file} is not JSON: {error}", f"give the model's {CONFIG}") from error
     kind = fields.get("model_type") if isinstance(fields, Mapping) else None
     if not isinstance(kind, str):
-        raise JobError("hf", f"{file} names no model_type", f"give a {CONFIG} of transformers")
+        raise JobError("hf", f"{file} has no model_type", f"give a {CONFIG} that transformers wrote")
     for field, (reason, remedy) in _REFUSED.items():
         if fields.get(field):
             raise JobError("hf", reason, remedy)
     if kind not in library.CONFIG_MAPPING:
-        reason = f"transformers {library.__version__} has no model_type {kind!r}"
-        raise JobError("hf", reason, "correct it, or install a version that has it")
-    kept = {name: value for name, value in fields.items() if name != "model_type"}
+        reason = f"transformers {library.__version__} does not know the model_type {kind!r}"
+        raise JobError("hf", reason, "correct model_type, or install a version of transformers that knows it")
+    others = {name: value for name, value in fields.items() if name != "model_type"}
     try:
-        return library.AutoConfig.for_model(kind, **kept)
-    # of whatever the library checks
+        return library.AutoConfig.for_model(kind, **others)
+    # the library raises errors of many kinds
     except Exception as error:
-        reason = f"transformers refuses it: {in_a_line(error)}"
-        raise JobError("hf", reason, "check the configuration") from error
+        reason = f"transformers rejects the configuration: {in_a_line(error)}"
+        raise JobError("hf", reason, _AS_PUBLISHED) from error
 
 
 def _check_fits(config: Any, words: int, length: int) -> None:
     text = config.get_text_config()
     known = getattr(text, "vocab_size", words)
     if known < 2:
-        reason = "a model of one token has nothing to tell"
+        reason = f"the model's vocab_size is {known}, and a prediction needs at least 2 different tokens"
         raise JobError("hf", reason, "give a configuration with a larger vocab_size")
     if words > known:
-        reason = f"the text has {words} different tokens, the model {known}"
-        raise JobError("data", reason, "give the model's own tokenizer")
+        reason = f"the text has {words} different tokens, the model's vocabulary {known}"
+        raise JobError("data", reason, f"give the model's own tokenizer, its {TOKENIZER}")
     places = getattr(text, "max_position_embeddings", length)
     if length > places:
-        raise JobError("length", f"{length} is more than the model's {places}", "give a smaller one")
+        reason = f"{length} is more than the {places} tokens that the model can read at once"
+        raise JobError("length", reason, f"give at most {places}")
 
 
 def _model(library: Any, config: Any) -> nn.Module:
@@ -219,22 +221,22 @@ def _model(library: Any, config: Any) -> nn.Module:
         model: nn.Module = library.AutoModelForCausalLM.from_config(
             config,
             trust_remote_code=False,
-            # the one whose shapes depend on no values
+            # the only implementation whose shapes do not depend on values
             experts_implementation="batched_mm",
         )
-    # of whatever the library checks
+    # the library raises errors of many kinds
     except Exception as error:
         if "Unrecognized configuration class" in str(error):
-            reason = f"{config.model_type} is no model that goes on with a text"
-            remedy = "use one, such as gpt2, llama, qwen2 or mistral, or write a job file"
+            reason = f"{config.model_type} is not a causal language model"
+            remedy = "use one that is, such as gpt2, llama, qwen2 or mistral, or write a job file"
             raise JobError("hf", reason, remedy) from error
-        reason = f"transformers cannot make the model: {type(error).__name__}, {in_a_line(error)}"
-        raise JobError("hf", reason, "check the configuration") from error
+        reason = f"transformers cannot create the model: {type(error).__name__}, {in_a_line(error)}"
+        raise JobError("hf", reason, _AS_PUBLISHED) from error
     return model.float()
 
 
 def _check_order(model: nn.Module, row: Array) -> None:
-    """Refuse a model that looks ahead: in it, each token is among those that it is to be told from."""
+    """Refuse a model that looks ahead: it would see each token that it has to predict."""
     tokens = torch.from_numpy(row[:, :_LOOKED_AT].copy())
     other = tokens.clone()
     other[:, -1] = (other[:, -1] + 1) % max(2, int(tokens.max()) + 1)
@@ -242,27 +244,27 @@ def _check_order(model: nn.Module, row: Array) -> None:
     try:
         with torch.no_grad():
             model.eval()
-            found, changed = (model(input_ids=x, use_cache=False).logits[:, :-1] for x in (tokens, other))
-    # of whatever a model does with its configuration
+            logits, changed = (model(input_ids=x, use_cache=False).logits[:, :-1] for x in (tokens, other))
+    # a model fails in many ways if its configuration is wrong
     except Exception as error:
-        reason = f"the model cannot read a row: {type(error).__name__}, {in_a_line(error)}"
-        raise JobError("hf", reason, "check the configuration") from error
+        reason = f"the model fails on a row of the text: {type(error).__name__}, {in_a_line(error)}"
+        raise JobError("hf", reason, _AS_PUBLISHED) from error
     finally:
         model.train(was_training)
-    if (found - changed).abs().max() > 1e-5 * found.abs().max():
-        reason = "the model sees what it is to tell, the tokens ahead, as an encoder does"
-        raise JobError("hf", reason, 'set "is_decoder": true in its config.json, or use another')
+    if (logits - changed).abs().max() > 1e-5 * logits.abs().max():
+        reason = "the model sees the later tokens, which it has to predict, as an encoder does"
+        raise JobError("hf", reason, 'set "is_decoder": true in its config.json, or use another model')
 
 
 def _adapted(model: nn.Module, rank: int) -> nn.Module:
     peft = _package("peft")
     try:
-        # about how the layers of this model lie in memory, which peft finds out for itself
+        # peft warns about the memory layout of the layers, which it detects itself
         with warnings.catch_warnings(action="ignore"):
             adapted: nn.Module = peft.get_peft_model(
                 model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, task_type="CAUSAL_LM")
             )
     except ValueError as error:
-        reason = f"peft does not know where: {first_line(error)}"
-        raise JobError("lora", reason, "train all weights, or write a job file") from error
+        reason = f"peft does not know which layers to adapt: {first_line(error)}"
+        raise JobError("lora", reason, "train all weights (without LoRA), or write a job file") from error
     return adapted

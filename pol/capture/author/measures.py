@@ -1,4 +1,4 @@
-"""The loss and the metric of classes that job files take (this module does not import torch)."""
+"""Cross-entropy and accuracy for job files (this module does not import torch)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,10 +21,10 @@ def cross_entropy(
 ) -> Measure:
     """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``.
 
-    Classes are the second dimension of the outputs, or the last one, as sequences have them. ``weight`` (one number per
+    Classes are the second dimension of the outputs, or the last one, as in sequences. ``weight`` (one number per
     class), ``ignore_index`` and ``label_smoothing`` are those of ``torch.nn.functional.cross_entropy``. ``row_weight``
-    is a column of numbers, one per row or one per label: each loss is multiplied by its own, and the sum is divided by
-    what it is divided by without them, the number of labels if there is no ``weight``.
+    is the name of a column with one number per row or per label, by which each loss is multiplied. It does not change
+    the divisor of the mean: without ``weight``, that is the number of labels.
 
     Example::
 
@@ -33,16 +33,16 @@ def cross_entropy(
     """
     given: object = weight
     if isinstance(given, str):
-        reason = f"{given!r} is text, and torch has one number per class there"
-        raise JobError("weight", reason, f"for one per row give row_weight={given!r}")
+        reason = f"{given!r} is text, and weight is one number per class, as in torch"
+        raise JobError("weight", reason, f"for a column of weights, one per row, give row_weight={given!r}")
     smoothing: object = label_smoothing
     if not isinstance(smoothing, int | float) or not 0.0 <= smoothing <= 1.0:
         reason = f"{smoothing!r} is not a number from 0 to 1"
-        raise JobError("label_smoothing", reason, "give the share that all classes get, as 0.1")
+        raise JobError("label_smoothing", reason, "give the share that is spread over all classes, such as 0.1")
     ignored: object = ignore_index
     if type(ignored) is not int:
         reason = f"{ignored!r} is not an integer"
-        raise JobError("ignore_index", reason, "give the label that counts for nothing, as -100")
+        raise JobError("ignore_index", reason, "give the label to leave out, such as -100")
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
         import torch
@@ -76,7 +76,7 @@ def cross_entropy(
         each = each.reshape(*each.shape, *(1 for _ in target.shape[each.dim() :]))
         counted = (target != ignore_index).to(outputs.dtype)
         if of_class is not None:
-            # an ignored label may be no class
+            # an ignored label need not be the number of a class
             counted = counted * of_class[torch.where(target == ignore_index, 0, target)]
         return (each * loss("none").reshape(target.shape)).sum() / counted.sum()
 
@@ -84,7 +84,7 @@ def cross_entropy(
 
 
 def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None = None) -> Measure:
-    """Return the share of labels at whose class the outputs are largest, of those that are not ``ignore_index``.
+    """Return the share of labels for whose class the output is the largest; ``ignore_index`` labels are left out.
 
     Example::
 
@@ -105,7 +105,10 @@ def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None
 
 
 def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
-    """Return the dimension of classes: the one that labels lack; torch's own where none fits, so that it says why."""
+    """Return the dimension of classes: the one that labels lack.
+
+    If none fits, return torch's own choice, so that torch raises its own error.
+    """
     last = outputs.dim() - 1
     fits = [
         dim
@@ -114,7 +117,7 @@ def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
     ]
     if len(fits) == 2:
         raise ValueError(
-            f"classes of outputs of shape {tuple(outputs.shape)} may be the second dimension or the last one; "
+            f"in outputs of shape {tuple(outputs.shape)} classes may be the second dimension or the last one; "
             "write the loss with torch.nn.functional.cross_entropy"
         )
     return fits[0] if fits else 1

@@ -1,4 +1,4 @@
-"""Weights of a model of Hugging Face, from what ``save_pretrained`` writes: safetensors, whole or in parts."""
+"""Weights of a Hugging Face model, from the safetensors file (or its parts) that ``save_pretrained`` writes."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,28 +13,28 @@ from pol.errors import JobError
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
-_REMEDY = f"save it as safetensors, model.save_pretrained(folder), which writes {WEIGHTS}"
+_REMEDY = f"save the model with model.save_pretrained(folder), which writes {WEIGHTS}"
 
 
 def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callable[[str], None]) -> None:
-    """Read weights that were given (a file, an index of parts, or a folder), or else those in ``folder``, if any.
+    """Load ``given`` (a file, an index of parts, or a folder) into a model, or else the weights in ``folder``, if any.
 
-    Tied ones are in a file once, and a prefix of the whole model may be left out there. JobError where something of
-    the model would be left as it was drawn.
+    A file has tied weights once, and may leave out the prefix of the whole model. Raises JobError if a tensor of the
+    model is missing.
     """
     place = folder if given is None else given
     file = _in_folder(place) if place.is_dir() else given
     if file is None:
         if given is not None:
-            raise JobError("weights", f"{given} holds no weights", f"give a {WEIGHTS}")
+            raise JobError("weights", f"{given} holds no weights", f"give a {WEIGHTS} or its folder")
         return
     tell(f"weights of {file}")
-    found = _read_parts(file) if file.suffix == ".json" else _read(file)
-    _put(model, found, file.name, tell)
+    tensors = _read_parts(file) if file.suffix == ".json" else _read(file)
+    _put(model, tensors, file.name, tell)
 
 
 def _in_folder(folder: Path) -> Path | None:
-    """Return the weights in a folder; JobError where it has some that are not read."""
+    """Return the path of the weights in a folder, if any; JobError if they are in a format that is not read."""
     for name in (WEIGHTS, INDEX):
         if (folder / name).is_file():
             return folder / name
@@ -45,7 +45,7 @@ def _in_folder(folder: Path) -> Path | None:
 
 
 def _pickled(path: Path) -> JobError:
-    reason = f"{path} is no safetensors, and reading it could run code"
+    reason = f"{path} is not a safetensors file, and reading it could run code"
     return JobError("weights", reason, _REMEDY)
 
 
@@ -56,10 +56,10 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         raise _pickled(path)
     try:
         return load_file(str(path))
-    # the library's own, which is no OSError
+    # the library has an error class of its own, which is not an OSError
     except Exception as error:
         reason = f"{path} holds no weights: {first_line(error)}"
-        raise JobError("weights", reason, f"give a {WEIGHTS}") from error
+        raise JobError("weights", reason, f"give a {WEIGHTS}, or copy it again") from error
 
 
 def _read_parts(index: Path) -> dict[str, torch.Tensor]:
@@ -69,11 +69,11 @@ def _read_parts(index: Path) -> dict[str, torch.Tensor]:
     except OSError as error:
         raise JobError("weights", f"{index} cannot be read: {error.strerror}", remedy) from error
     except ValueError as error:
-        raise JobError("weights", f"{index} is no JSON: {error}", remedy) from error
+        raise JobError("weights", f"{index} is not JSON: {error}", remedy) from error
     names = written.get("weight_map") if isinstance(written, dict) else None
     parts = sorted({str(part) for part in names.values()}) if isinstance(names, dict) else []
     if not parts or any(Path(part).name != part for part in parts):
-        raise JobError("weights", f"{index} names no files beside it", remedy)
+        raise JobError("weights", f"{index} does not list files of its own folder", remedy)
     return {name: value for part in parts for name, value in _read(index.parent / part).items()}
 
 
@@ -84,13 +84,13 @@ def _put(model: nn.Module, given: Mapping[str, torch.Tensor], file: str, tell: C
         given = {f"{prefix}.{name}": tensor for name, tensor in given.items()}
     for name, tensor in given.items():
         if name in own and tensor.shape != own[name].shape:
-            reason = f"{name} is {list(tensor.shape)} in {file}, {list(own[name].shape)} in the model"
-            raise JobError("weights", reason, "give the weights of this configuration")
+            reason = f"{name} has the shape {list(tensor.shape)} in {file} and {list(own[name].shape)} in the model"
+            raise JobError("weights", reason, "give the weights that belong to this configuration")
     known = {name: tensor for name, tensor in given.items() if name in own}
     written = {id(own[name]) for name in known}
     for name, tensor in own.items():
         if id(tensor) not in written:
-            raise JobError("weights", f"{file} lacks {name}", "give the whole model's weights")
+            raise JobError("weights", f"{file} lacks {name}", "give the weights of the whole model")
     if others := [name for name in given if name not in known]:
-        tell(f"{len(others):,} tensors of {file} have no place in the model, as {others[0]}")
+        tell(f"{len(others):,} tensors of {file} are not in the model, such as {others[0]}")
     model.load_state_dict(known, strict=False)

@@ -1,4 +1,4 @@
-"""What a consumer's job file returns: model, loss, data and hyper-parameters (this module does not import torch)."""
+"""The job specification of a consumer: model, loss, data and hyper-parameters (this module does not import torch)."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import torch
 
 DEFAULT_RATE = 1e-3
-"""Learning rate where neither a schedule nor the optimizer says it."""
+"""Learning rate if neither a schedule nor the optimizer gives one."""
 Batch = Mapping[str, "torch.Tensor"]
 Measure = Callable[["torch.nn.Module", Batch], "torch.Tensor"]
 """A function of the model and a batch (column name to tensor) that returns one number: a loss or a metric."""
 
 
 def _number(value: object) -> float:
-    """Return ``value`` as a float, NaN if it is no number."""
+    """Return ``value`` as a float; NaN if it is not a number."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     return float("nan")
@@ -39,16 +39,16 @@ def _are_bits(value: object) -> bool:
 
 
 def _check_range(field: str, value: object, low: float = 0.0, high: float = float("inf")) -> None:
-    """Refuse what is not a finite number in ``low`` (inclusive) to ``high`` (exclusive)."""
+    """Refuse a value that is not a finite number from ``low`` (inclusive) to ``high`` (exclusive)."""
     if not low <= _number(value) < high:
         below = f" and below {high:g}" if isfinite(high) else ""
         remedy = f"give a number of at least {low:g}{below}"
-        raise JobError(field, f"{value!r} does not fit", remedy)
+        raise JobError(field, f"{value!r} is outside the accepted range", remedy)
 
 
 def _check_betas(betas: object) -> None:
     if not isinstance(betas, tuple | list) or len(betas) != 2:
-        raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers")
+        raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers, such as (0.9, 0.999)")
     for beta in betas:
         _check_range("optimizer.betas", beta, high=1.0)
 
@@ -69,13 +69,13 @@ class SGD(Readable):
     def __post_init__(self) -> None:
         _check_range("optimizer.momentum", self.momentum)
         if self.nesterov and not self.momentum:
-            raise JobError("optimizer", "Nesterov needs a momentum", "give one, such as 0.9")
+            raise JobError("optimizer", "nesterov=True needs a momentum", "give momentum=0.9, or leave out nesterov")
         _check_range("optimizer.weight_decay", self.weight_decay)
 
 
 @dataclass(frozen=True, slots=True)
 class AdamW(Readable):
-    """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state.
+    """AdamW as ``torch.optim.AdamW`` computes it; a slot's local state contains the powers of the betas.
 
     Example::
 
@@ -94,7 +94,7 @@ class AdamW(Readable):
 
 @dataclass(frozen=True, slots=True)
 class Lion(Readable):
-    """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients.
+    """Lion (arXiv 2302.06675): each weight moves by the same amount, against the sign of a mean of its gradients.
 
     Example::
 
@@ -138,10 +138,10 @@ class Nesterov(Readable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedRows(Readable):
-    """Rows that are drawn with replacement, each as often as its weight says, by the job's seed.
+    """An order of rows that draws them with replacement, in proportion to their weights, by the job's seed.
 
-    ``weights`` is the name of a column of ``train``, or one number per row, 0 or more; they need not add up to 1. Whole
-    numbers are taken as they are, others as whole numbers in their proportion, to 62 bits.
+    ``weights`` is the name of a column of ``train``, or one number per row, 0 or more. The weights need not add up to
+    1. Integers are used as they are. Other numbers become integers in the same proportion, whose sum has 62 bits.
 
     Example::
 
@@ -154,7 +154,7 @@ class WeightedRows(Readable):
 
 @dataclass(frozen=True, slots=True)
 class RowsInOrder(Readable):
-    """Rows in the order of the data, which begins again after the last one.
+    """An order of rows that follows the data and begins again after the last row.
 
     Example::
 
@@ -164,10 +164,10 @@ class RowsInOrder(Readable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Precision(Readable):
-    """Bits of the integers that products are made of (8, 15 or 22), apart for each kind of product.
+    """Bits (8, 15 or 22) of the integers that are multiplied in matrix products, for each kind of product.
 
-    ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
-    of parameters, ``input_gradient`` those that carry the gradient further back.
+    ``forward`` is for the products that the loss and the metrics depend on. ``weight_gradient`` is for products whose
+    results are gradients of parameters, and ``input_gradient`` for those that pass the gradient further back.
 
     >>> Precision(forward=22).weight_gradient
     15
@@ -181,7 +181,7 @@ class Precision(Readable):
         for name in ("forward", "input_gradient", "weight_gradient"):
             bits: object = getattr(self, name)
             if not _are_bits(bits):
-                raise JobError(f"precision.{name}", f"{bits!r} is not known", "give 8, 15 or 22")
+                raise JobError(f"precision.{name}", f"{bits!r} is not a precision", "give 8, 15 or 22")
 
 
 def _everywhere(bits: int) -> Precision:
@@ -189,21 +189,21 @@ def _everywhere(bits: int) -> Precision:
 
 
 def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-    """Stand for the loss of a job that gives one for each of its phases."""
+    """Mark, as the default of ``loss``, a job that has no loss of its own, such as one with phases."""
     raise AssertionError("a job with phases has no loss of its own")
 
 
 _DEFAULT_OPTIMIZER = AdamW()
-"""The optimizer of a job that gives none."""
+"""The optimizer of a job that does not give one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(Readable):
-    """One part of a step that has a loss and an optimizer of its own, as each network of a GAN has.
+    """A part of a step with its own loss and optimizer, such as one network of a GAN.
 
     ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
-    a list of them. What it does not hold stays, though gradients flow through it. The other fields mean what they mean
-    in a :class:`JobSpec`. With ``repeat`` the phase takes so many updates in each step, each with rows of its own.
+    a list of such optimizers. The phase does not move other parameters, though gradients flow through them. The other
+    fields are those of a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with its own rows.
 
     Example::
 
@@ -230,49 +230,52 @@ class Phase(Readable):
 
 
 _OF_A_PHASE = ("loss", "optimizer", "schedule", "schedule_every", "clip_norm", "clip_value")
-"""Fields of a job that each of its phases has instead."""
+"""Fields that each phase of a job has, and then the job itself has not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec(Readable):
-    """One training job, as the consumer writes it; ``name`` is what people see it by.
+    """A training job, as the consumer writes it; ``name`` is the name that people see.
 
-    ``model`` is any module whose operations are supported; its parameters and buffers are the global state.
-    ``weights`` says whether all weights are drawn from the seed (``seed``) or taken as they are (``keep``); left out,
-    those are drawn that are as their layers' defaults made them, and all others are kept. ``loss`` is
-    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``. ``train`` is column name to tensor, array
-    or file, whose first dimension is the row, or a file or a data set; ``holdout`` has the same columns and stays on
-    this machine, for evaluation by ``loss`` and further ``metrics``, such as ``assay.accuracy()``.
+    ``model`` is any module whose operations are supported. Its parameters and buffers are the global state.
+    ``weights="seed"`` initialises all weights from the seed, and ``"keep"`` keeps them as they are. By default, weights
+    that still have their layers' default initialisation are drawn anew, and all others are kept. ``loss`` is a function
+    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``.
 
-    How long it trains is ``steps`` of the whole job, each with ``batch`` rows a slot, or ``epochs``, how often it goes
-    through the data. With one of the ``slots`` a job is ordinary training. With more, each trains on batches of its
-    own; after every ``round_steps`` steps they are averaged, and ``outer`` says what the average does to the weights. A
-    trace has a boundary state after every ``segment_steps`` steps. Both have good values by themselves
-    (``division.py``), and steps that do not fill the last round are rounded up.
+    ``train`` is a file, a data set, or column name to tensor, array or file, whose first dimension is the row.
+    ``holdout`` has the same columns and stays on this machine. It is evaluated by ``loss`` and by further ``metrics``,
+    such as ``assay.accuracy()``.
 
-    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, an ``assay.update_rule`` or ``assay.SAM``
-    made of them, a list of such optimizers that share the parameters out, or :class:`SGD`, :class:`AdamW` or
-    :class:`Lion`. ``schedule`` is a learning rate, a function of the step, 0 to steps - 1, or a scheduler of torch made
-    of the optimizer, which takes a step of its own after every ``schedule_every`` steps, or after each "epoch"; it is
-    written out as a table, the same for all slots. Left out, it is the optimizer's own learning rate.
+    The length of the job is ``steps``, with ``batch`` rows per slot and step, or ``epochs``, the number of passes
+    through the data. With one of the ``slots`` a job is ordinary training. With several, each slot trains on its own
+    batches. After every ``round_steps`` steps the slots are averaged, and ``outer`` applies the average to the weights.
+    A trace has a boundary state after every ``segment_steps`` steps. Both have suitable defaults (``division.py``), and
+    the number of steps is rounded up to whole rounds.
+
+    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or made of the model's parameters: an optimizer of
+    ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the parameters.
+    ``schedule`` is a learning rate, a function of the step (0 to steps - 1), or a scheduler of torch, made of the
+    optimizer. A scheduler moves on after every ``schedule_every`` steps, or after each "epoch". The job holds the rates
+    as a table, the same for all slots. The default is the optimizer's own learning rate.
+
     A job with several losses gives ``phases``, name to :class:`Phase`, instead of loss, optimizer, schedule and
-    clipping: each step goes through them in their order, and each sees the weights that those before it have moved.
+    clipping. Each step takes the phases in their order, and each sees the weights that the earlier ones have moved.
     ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
-    A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
-    ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
+    With ``accumulate``, a step divides its batch into as many equal parts and uses the mean of their gradients.
+    ``ema`` keeps a moving average of the weights; it is the share of the average that remains after a step.
 
     When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
 
-    ``resume`` is what the job goes on from: the path of a result's ``model.safetensors``, or what ``order.result()`` or
-    ``run_locally(…)`` returned. Weights, the optimizer's state of each slot, the number of the step and the place in
-    the data are taken from there, and ``weights`` says nothing. ``steps`` are those that this job adds; the schedule
-    is that of all jobs together, by the number of the step since the first one began.
+    ``resume`` is the result that the job continues: the path of its ``model.safetensors``, or the value of
+    ``order.result()`` or ``run_locally(…)``. It gives the weights, the optimizer state of each slot, the number of the
+    step and the position in the data; ``weights`` then has no effect. ``steps`` are the steps that this job adds. The
+    schedule covers all jobs together, by the number of the step since the first one began.
 
-    Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
-    :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
+    All random numbers come from ``seed``. ``precision`` is 8, 15 or 22 bits for all products, or a :class:`Precision`.
+    It may also map names of modules to either of them, for products of their parameters; "" is the whole model.
 
     Each epoch takes every row once, in an order of its own. ``sampling`` is another order: :class:`WeightedRows` or
-    :class:`RowsInOrder`. Where ``train`` is a ``DataLoader``, batch and order are the loader's if they are left out.
+    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, batch and order default to those of the loader.
 
     Example::
 
@@ -322,37 +325,37 @@ class JobSpec(Readable):
         self._check_length()
         self._check_phases()
         if "loss" in self.metrics:
-            raise JobError("metrics", "`loss` is always measured", "leave it out")
+            raise JobError("metrics", "loss is always measured", "leave loss out of metrics")
         self._check_choices()
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
-            raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give another")
+            raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give such an integer, as 0")
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is not None and not 0.0 < _number(value) < float("inf"):
-                raise JobError(name, f"{value!r} is not a positive number", "give one, or None")
+                raise JobError(name, f"{value!r} is not a positive number", "give one, such as 1.0, or None")
         if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
-            remedy = "give the share that the average keeps in a step, such as 0.999"
+            remedy = "give the share of the average that remains after a step, such as 0.999"
             raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
 
     def _check_name(self) -> None:
-        """Refuse a name before anything is traced: the document of the job takes only some characters."""
+        """Refuse, before the capture, a name with characters that the job document does not accept."""
         name: object = self.name
         if not isinstance(name, str) or not re.fullmatch(NAME_FORM, name) or len(name) > NAME_MAX:
             remedy = (
-                f"use at most {NAME_MAX} letters of English, digits, spaces, dots, dashes and underscores, and begin"
+                f"use at most {NAME_MAX} English letters, digits, spaces, dots, dashes and underscores, and begin"
                 " with a letter or a digit"
             )
             raise JobError("name", f"{name!r} cannot be the name of a job", remedy)
 
     def _take_batch_of_loader(self) -> None:
-        """Let ``batch`` be the ``batch_size`` of a DataLoader if it is left out."""
+        """Set ``batch`` to the ``batch_size`` of a DataLoader if ``batch`` is left out."""
         size: object = getattr(getattr(self.train, "batch_sampler", None), "batch_size", None)
         if not self.batch and size is None:
-            reason = "it is not given how many rows a step takes"
-            raise JobError("batch", reason, "give it, such as batch=32, or a DataLoader that has one")
+            reason = "the number of rows per step is missing"
+            raise JobError("batch", reason, "give batch=32, or a DataLoader with a batch_size")
         if size is not None and self.batch not in (0, size):
-            reason = f"{self.batch} rows, and the DataLoader of train has batch_size={size}"
-            raise JobError("batch", reason, "leave batch out, or give the same to both")
+            reason = f"is {self.batch}, but the DataLoader of train has batch_size={size}"
+            raise JobError("batch", reason, "leave batch out, or give both the same number")
         if not self.batch:
             object.__setattr__(self, "batch", size)
 
@@ -363,88 +366,89 @@ class JobSpec(Readable):
                 continue
             if type(value) is not int or not 1 <= value <= SAMPLES_MAX:
                 reason = f"{value!r} is not an integer in 1..2^48"
-                raise JobError(name, reason, "give a positive integer")
+                raise JobError(name, reason, "give a positive integer, such as 32")
         if self.slots > SLOTS_MAX:
-            raise JobError("slots", f"{self.slots} are too many", f"use at most {SLOTS_MAX}")
+            raise JobError("slots", f"{self.slots} is too many", f"give at most {SLOTS_MAX}")
         if (self.steps is None) == (self.epochs is None):
-            given = "neither is given" if self.steps is None else "both are given"
-            raise JobError("steps", f"a job has steps or epochs, and {given}", "give one of them")
+            count = "neither is given" if self.steps is None else "both are given"
+            raise JobError("steps", f"a job has steps or epochs, and {count}", "give one of them, such as steps=100")
         if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
-            raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one")
+            raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one, such as 2 or 0.5")
         every: object = self.schedule_every
         if every != "epoch" and (type(every) is not int or every < 1):
-            reason = f"{every!r} is no number of steps"
-            raise JobError("schedule_every", reason, 'give a positive integer, or "epoch"')
+            reason = f"{every!r} is not a number of steps"
+            raise JobError("schedule_every", reason, 'give a positive integer, such as 100, or "epoch"')
         if self.batch % self.accumulate:
-            reason = f"{self.accumulate} parts of a batch of {self.batch} rows are not equal"
-            raise JobError("accumulate", reason, "give a divisor of batch")
+            reason = f"a batch of {self.batch} rows cannot be divided into {self.accumulate} equal parts"
+            raise JobError("accumulate", reason, f"give a divisor of {self.batch}")
         if self.round_steps and self.segment_steps and self.round_steps % self.segment_steps:
             reason = f"{self.segment_steps} does not divide the {self.round_steps} steps of a round"
-            raise JobError("segment_steps", reason, "use a divisor of round_steps, or leave it out")
+            raise JobError("segment_steps", reason, f"give a divisor of {self.round_steps}, or leave it out")
 
     def _check_phases(self) -> None:
         if not self.phases:
             if self.loss is _of_phases:
                 remedy = "give loss=assay.cross_entropy(), or a function of model and batch"
-                raise JobError("loss", "there is none", remedy)
+                raise JobError("loss", "the job has no loss", remedy)
             return
         phases: object = self.phases
         if not isinstance(phases, Mapping):
-            remedy = 'give names to them, {"critic": assay.Phase(…), "generator": assay.Phase(…)}'
-            raise JobError("phases", f"{type(phases).__name__} has no names of phases", remedy)
+            remedy = 'give a dictionary: {"critic": assay.Phase(…), "generator": assay.Phase(…)}'
+            raise JobError("phases", f"is a {type(phases).__name__}, which does not name the phases", remedy)
         for name in _OF_A_PHASE:
             if getattr(self, name) is not _DEFAULTS[name]:
-                reason = f"the job has phases, and each of them has its own {name}"
+                reason = f"a job with phases has no {name} of its own"
                 raise JobError(name, reason, f"give {name}= in each assay.Phase(…) instead")
         for name, phase in phases.items():
             if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_]{1,32}", name):
                 remedy = "use letters, digits and underscores, at most 32"
                 raise JobError("phases", f"{name!r} cannot be the name of a phase", remedy)
             if not isinstance(phase, Phase):
-                reason = f"is {type(phase).__name__}"
+                reason = f"is a {type(phase).__name__}, not an assay.Phase"
                 raise JobError(f"phases.{name}", reason, "give assay.Phase(loss=…, optimizer=…)")
             optimizer: object = phase.optimizer
             if isinstance(optimizer, SGD | AdamW | Lion):
                 kind = type(optimizer).__name__
-                reason = f"assay.{kind} moves every parameter, and a phase only its own"
+                reason = f"assay.{kind} moves every parameter, but a phase moves only its own"
                 known = "AdamW" if kind == "Lion" else kind
-                remedy = f"give torch.optim.{known} the parameters that the phase moves"
+                remedy = f"give a torch.optim.{known} made of the parameters that the phase moves"
                 raise JobError(f"phases.{name}.optimizer", reason, remedy)
             if type(phase.repeat) is not int or phase.repeat < 1:
                 reason = f"{phase.repeat!r} is not a positive integer"
-                raise JobError(f"phases.{name}.repeat", reason, "give how many updates it takes")
+                raise JobError(f"phases.{name}.repeat", reason, "give the number of updates per step, such as 3")
             if f"loss.{name}" in self.metrics:
-                raise JobError("metrics", f"`loss.{name}` is always measured", "leave it out")
+                raise JobError("metrics", f"loss.{name} is always measured", f"leave loss.{name} out of metrics")
         parts = self.parts * self.accumulate
         if self.batch % parts:
-            reason = f"{parts} parts of a batch of {self.batch} rows are not equal"
-            raise JobError("batch", reason, "give a multiple of the largest repeat (and accumulate)")
-        # Each of them is checked as a job of its own.
+            reason = f"a batch of {self.batch} rows cannot be divided into {parts} equal parts"
+            raise JobError("batch", reason, f"give a multiple of {parts}, the largest repeat times accumulate")
+        # each phase is checked as a job of its own
         self.each_phase()
 
     def _check_choices(self) -> None:
-        # what the file gave, whatever the annotations say
+        # the annotations do not bind the author of a job file
         outer: object = self.outer
         if not isinstance(outer, Average | Nesterov):
-            reason = f"{type(outer).__name__} is not known"
+            reason = f"a {type(outer).__name__} is not an outer optimizer"
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
         sampling: object = self.sampling
         if not isinstance(sampling, WeightedRows | RowsInOrder | None):
-            given = sampling.__name__ if isinstance(sampling, type) else type(sampling).__name__
+            kind = sampling.__name__ if isinstance(sampling, type) else type(sampling).__name__
             remedy = 'give assay.WeightedRows("w") or assay.RowsInOrder(), or leave it out to shuffle'
-            raise JobError("sampling", f"{given} is no order of rows", remedy)
+            raise JobError("sampling", f"{kind} is not an order of rows", remedy)
         check: object = self.check
         if not isinstance(check, bool):
-            raise JobError("check", f"{check!r} is not known", "give True or False")
+            raise JobError("check", f"{check!r} is not a truth value", "give True or False")
         if self.weights not in (None, "seed", "keep"):
             remedy = 'give "seed" or "keep", or leave it out'
-            raise JobError("weights", f"{self.weights!r} is not known", remedy)
+            raise JobError("weights", f"{self.weights!r} is not an accepted value", remedy)
         for name, value in self._precision_by_module.items():
             module: object = name
             if not isinstance(module, str):
-                raise JobError("precision", f"{module!r} is no name of a module", "give texts")
+                remedy = 'give a dictionary such as {"": 15, "head": 22}'
+                raise JobError("precision", f"{module!r} is not the name of a module", remedy)
             if not isinstance(value, Precision) and not _are_bits(value):
-                reason = f"{value!r} is not known"
+                reason = f"{value!r} is not a precision"
                 field = f"precision of {name}" if name else "precision"
                 raise JobError(field, reason, "give 8, 15, 22 or assay.Precision(…)")
 
@@ -454,43 +458,43 @@ class JobSpec(Readable):
 
     @property
     def precisions(self) -> dict[str, Precision]:
-        """The precision of each kind of product by the name of a module; "" is the whole model, and always there."""
-        found = {"": Precision()}
+        """Precision by the name of a module; "" is the whole model and always present."""
+        precisions = {"": Precision()}
         for name, value in self._precision_by_module.items():
-            found[name] = value if isinstance(value, Precision) else _everywhere(value)
-        return found
+            precisions[name] = value if isinstance(value, Precision) else _everywhere(value)
+        return precisions
 
     @property
     def parts(self) -> int:
-        """The equal parts that the rows of a step are divided into: one for each repeat of the longest phase."""
+        """Number of equal parts of a step's rows: the largest ``repeat`` of a phase."""
         return max((phase.repeat for phase in self.phases.values()), default=1)
 
     def each_phase(self) -> "dict[str, JobSpec]":
-        """Return what each phase is as a job of one loss, by its name; a job without phases is its own, named ""."""
+        """Return each phase by its name, as a job of one loss; a job without phases returns itself, named ""."""
         if not self.phases:
             return {"": self}
-        found = {}
+        specs = {}
         for name, phase in self.phases.items():
             own: dict[str, Any] = {field: getattr(phase, field) for field in _OF_A_PHASE}
             try:
-                found[name] = replace(self, phases={}, **own)
+                specs[name] = replace(self, phases={}, **own)
             except JobError as error:
                 raise error.under(f"phases.{name}") from None
-        return found
+        return specs
 
     @property
     def optimizers(self) -> list[object]:
-        """All optimizers that were given, of every phase and list."""
+        """All optimizers of the job, from every phase and list."""
         return [each for spec in self.each_phase().values() for each in listed(spec.optimizer)]
 
     @property
     def schedules(self) -> list[object]:
-        """All schedules that were given, of every phase and list."""
+        """All schedules of the job, from every phase and list."""
         return [each for spec in self.each_phase().values() for each in listed(spec.schedule)]
 
     @property
     def losses(self) -> dict[str, Measure]:
-        """The loss of each phase by the name of its metric; the first one's is "loss"."""
+        """The loss of each phase, by the name of its metric; the metric of the first phase is "loss"."""
         losses = [(name, phase.loss) for name, phase in self.phases.items()]
         if not losses:
             return {"loss": self.loss}
@@ -498,24 +502,24 @@ class JobSpec(Readable):
         return {"loss": first, **{f"loss.{name}": loss for name, loss in others}}
 
     def steps_for(self, rows: int) -> int:
-        """Return the steps that the job asks for with so many rows of data, before rounds are made of them."""
+        """Return the steps that the job asks for with ``rows`` rows of data, before they are rounded to rounds."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
         return max(1, ceil(self.epochs * rows / (self.batch * self.slots)))
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of a step, where the schedule is a number, a function, or none."""
+        """Return the learning rate of a step if the schedule is a number, a function or absent."""
         rate: object = DEFAULT_RATE if self.schedule is None else self.schedule
         if isinstance(rate, type):
             remedy = f"give the object, {rate.__name__}(optimizer, …)"
-            raise JobError("schedule", f"{rate.__name__} is a class", remedy)
+            raise JobError("schedule", f"{rate.__name__} is a class, not an object of it", remedy)
         try:
             rate = rate(step) if callable(rate) else rate
         # the consumer's own function
         except Exception as error:
             reason = f"fails for step {step}: {type(error).__name__}: {error}"
-            raise JobError("schedule", reason, "give one that has a rate for each step") from error
+            raise JobError("schedule", reason, "give a function that returns a rate for each step") from error
         try:
             return float(rate)  # type: ignore[arg-type]
         except (TypeError, ValueError):
@@ -524,7 +528,7 @@ class JobSpec(Readable):
 
 
 def listed(value: object) -> Sequence[object]:
-    """Return the items of a list, or one thing as a list of itself."""
+    """Return a list as it is, and another value as a list with this one item."""
     return value if isinstance(value, list | tuple) else [value]
 
 

@@ -1,4 +1,4 @@
-"""Text as rows of numbers: of characters, or of the tokens of a file that a tokenizer was saved in."""
+"""Text as rows of numbers, one per character or per token of a saved tokenizer."""
 
 import sys
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from pol.errors import JobError
 from pol.state.arrays import Array
 
 HELD_OUT = 10
-"""Every so manieth row is held out."""
+"""One row of this many is held out."""
 
 
 @dataclass(frozen=True)
 class TextRows(Readable):
-    """Rows of a text, i64 [rows, length]: ``x``, and ``y``, which is what follows each number of ``x``.
+    """Rows of a text, i64 [rows, length]: ``x``, and ``y``, which has the number that follows each number of ``x``.
 
-    ``words`` is how many different numbers there may be, ``source`` says in a line what they stand for.
+    ``words`` is the size of the vocabulary. ``source`` describes in one line what the numbers stand for.
 
     Example::
 
@@ -41,9 +41,9 @@ def text_rows(
     tokenizer: Path | str | None = None,
     tokenizer_sha256: str | None = None,
 ) -> TextRows:
-    """Read a UTF-8 text; without a ``tokenizer.json`` each of its characters is a number, in their order.
+    """Read a UTF-8 text as rows; without a ``tokenizer.json`` each different character is a number, by code point.
 
-    Raises JobError when a file cannot be read, or holds less than two rows, or the tokenizer has another hash.
+    Raises JobError if a file cannot be read, the text has fewer than two rows, or the tokenizer has another hash.
 
     Example::
 
@@ -52,7 +52,7 @@ def text_rows(
     """
     path = Path(path)
     if length < 1:
-        raise JobError("length", f"{length} is no length of a row", "give a positive integer")
+        raise JobError("length", f"{length} is not the length of a row", "give a positive integer, such as 128")
     text = _text(path)
     if tokenizer is None:
         array, words = _characters(text)
@@ -60,27 +60,27 @@ def text_rows(
     else:
         tokenizer = Path(tokenizer)
         written = _read(tokenizer, "tokenizer")
-        found = sha256(written).hexdigest()
-        if tokenizer_sha256 not in (None, found):
-            reason = f"{tokenizer} has the SHA-256 {found}"
-            raise JobError("tokenizer", reason, "give the file that was meant, or its hash")
+        digest = sha256(written).hexdigest()
+        if tokenizer_sha256 not in (None, digest):
+            reason = f"{tokenizer} has the SHA-256 {digest}, not {tokenizer_sha256}"
+            raise JobError("tokenizer", reason, "give the file with the expected hash, or correct the hash")
         encoder = _tokenizer(written, tokenizer)
-        # of what it was last used for, and not of a whole text
+        # a saved tokenizer may keep settings of its last use
         encoder.no_truncation()
         encoder.no_padding()
-        # numbers may be left out
+        # a vocabulary may skip numbers
         words = max(encoder.get_vocab().values(), default=-1) + 1
         array = np.asarray(encoder.encode(text).ids, np.int64)
-        source = f"{words} tokens of {tokenizer.name}, SHA-256 {found}"
+        source = f"{words} different tokens of {tokenizer.name}, SHA-256 {digest}"
     rows = (len(array) - 1) // length
     if rows < 2:
-        reason = f"{len(array)} numbers make {max(rows, 0)} rows of {length}"
+        reason = f"{len(array)} tokens make {max(rows, 0)} rows of {length}, and two are the least"
         raise JobError("data", reason, "give a longer text, or a smaller length")
     x, y = (array[shift : shift + rows * length].reshape(rows, length) for shift in (0, 1))
-    kept = np.arange(rows) % HELD_OUT == min(HELD_OUT, rows) - 1
+    held_out = np.arange(rows) % HELD_OUT == min(HELD_OUT, rows) - 1
     return TextRows(
-        train={"x": x[~kept], "y": y[~kept]},
-        holdout={"x": x[kept], "y": y[kept]},
+        train={"x": x[~held_out], "y": y[~held_out]},
+        holdout={"x": x[held_out], "y": y[held_out]},
         words=words,
         source=source,
     )
@@ -88,15 +88,15 @@ def text_rows(
 
 def _text(path: Path) -> str:
     try:
-        # without the mark that some write in front
+        # without the byte order mark that some editors write
         return _read(path, "data").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        reason = f"{path} is no text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
-        raise JobError("data", reason, "write it in that encoding, as iconv does") from None
+        reason = f"{path} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
+        raise JobError("data", reason, f"convert it, such as: iconv -f latin1 -t utf8 {path.name} > utf8.txt") from None
 
 
 def _characters(text: str) -> tuple[Array, int]:
-    """Return the number of each character among those that occur, in their order, and how many there are."""
+    """Return the number of each character (its rank among those that occur, by code point) and their count."""
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     occurs = np.zeros(sys.maxunicode + 1, bool)
     occurs[codes] = True
@@ -115,11 +115,11 @@ def _tokenizer(written: bytes, path: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        reason = "reading it needs the package tokenizers"
+        reason = f"reading {path.name} needs the package tokenizers"
         raise JobError("tokenizer", reason, "install assay[models]") from None
     try:
         return Tokenizer.from_str(written.decode())
     # the library raises plain exceptions
     except Exception as error:
-        reason = f"{path} is no tokenizer: {first_line(error)}"
+        reason = f"{path} is not a tokenizer: {first_line(error)}"
         raise JobError("tokenizer", reason, "give a tokenizer.json") from error

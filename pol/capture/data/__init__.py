@@ -1,1 +1,1 @@
-"""A person's data as the columns of a job."""
+"""Conversion of a person's data into the columns of a job."""

@@ -1,4 +1,4 @@
-"""Columns while a job is built: what of NumPy's becomes what of a job's, in memory or, where it is large, in files."""
+"""Columns of a job while it is built: conversion of dtypes, in memory or, for large columns, in files."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,21 +20,22 @@ Columns = dict[str, Array]
 Progress = Callable[[str], None]
 
 TARGETS = {"f": "f32", "i": "i64", "u": "i64", "b": "bool"}
-"""Kinds of NumPy's dtypes, and what a job has for them."""
+"""Kinds of NumPy's dtypes, and the dtypes that they become in a job."""
 _IN_MEMORY = 2**26
-"""Bytes of a converted column that is kept in memory."""
+"""Largest size (bytes) of a converted column that is kept in memory."""
 _AT_ONCE = 2**24
-"""Bytes that are converted at once."""
+"""Size (bytes) of the part of a column that is converted at once."""
 AT_ONCE = 1024
-"""Rows that are taken from a data set or a file at once."""
+"""Number of rows that are read from a data set or a file at once."""
 
 
 class Scratch:
-    """A folder for columns while a job is built; it is gone afterwards."""
+    """A temporary folder for columns while a job is built."""
 
     def __init__(self, beside: Path) -> None:
-        """Make it, when it is needed, in the folder ``beside``, where there is room for the data in any case."""
-        self._beside, self._folders = beside, ExitStack()
+        """Set the parent folder ``beside``, on a disk with room for the data; the folder is made if it is needed."""
+        self._beside = beside
+        self._folders = ExitStack()
         self._folder: Path | None = None
         self._count = 0
 
@@ -50,17 +51,17 @@ class Scratch:
         self._folders.close()
 
     def array(self, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
-        """Return an array to be filled: in memory, or in a file if it is large; JobError where there is no room."""
+        """Return an array to fill, in memory or, if it is large, in a file; JobError if the disk has no room."""
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if size > LIMITS.data_size:
-            reason = f"a column of {size:,} bytes, and a job has {LIMITS.data_size:,} of data at most"
-            raise JobError("data", reason, "take a part of it")
+            reason = f"a column has {size:,} bytes, and a job at most {LIMITS.data_size:,} of data"
+            raise JobError("data", reason, "give fewer rows, such as x[:100_000]")
         if size <= _IN_MEMORY:
             return np.zeros(shape, dtype)
         if self._folder is None:
             self._beside.mkdir(parents=True, exist_ok=True)
-            made = TemporaryDirectory(prefix=".columns-", dir=self._beside)
-            self._folder = Path(self._folders.enter_context(made))
+            directory = TemporaryDirectory(prefix=".columns-", dir=self._beside)
+            self._folder = Path(self._folders.enter_context(directory))
         self._count += 1
         self._check_room(self._folder, size)
         path = self._folder / f"{self._count}.npy"
@@ -68,50 +69,50 @@ class Scratch:
 
     @staticmethod
     def _check_room(folder: Path, size: int) -> None:
-        """A disk that is full when a mapped file is written ends the process without a word."""
+        """Refuse a column for which the disk has no room: a full disk would kill the process without a message."""
         free = shutil.disk_usage(folder).free
         if size > free:
-            reason = f"a column of {size:,} bytes, and {free:,} are free for it in {folder.parent}"
-            raise JobError("data", reason, "make room, or build where there is some")
+            reason = f"a column has {size:,} bytes, and only {free:,} are free in {folder.parent}"
+            raise JobError("data", reason, "free space there, or build the job on another disk")
 
 
 def array_of(value: object, where: str) -> Array:
-    """Return an array of NumPy, the same where it is one; JobError."""
+    """Return a value as a NumPy array, or the value itself if it is one; JobError if it cannot be one array."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        reason = "has masked elements, and a job has a number in each place"
-        raise JobError(where, reason, "give what stands in them, array.filled(…)")
+        reason = "has masked elements, and a job needs a number for each element"
+        raise JobError(where, reason, "replace them by a number: array.filled(0)")
     try:
         array = value.numpy() if isinstance(value, torch.Tensor) else np.asanyarray(value)
     # rows of different lengths
     except (TypeError, ValueError):
         if isinstance(value, Sequence) and (error := unlike_rows(value, where)):
             raise error from None
-        reason = "NumPy cannot hold it as one array"
-        raise JobError(where, reason, "give rows of one shape, padded or cropped") from None
+        reason = "NumPy cannot make one array of its rows"
+        raise JobError(where, reason, "pad or crop the rows to one shape") from None
     return _of_rows(array) if array.dtype == object and array.ndim == 1 else array
 
 
 def _of_rows(array: Array) -> Array:
-    """Return an array of objects that are rows of one shape, as tables have them, as one array; others as they are."""
+    """Return an array of objects as one array of numbers if the objects are rows of one shape, else as it is."""
     rows = array.tolist()
     if not rows or not isinstance(rows[0], list | tuple | np.ndarray | torch.Tensor):
         return array
     try:
-        found = np.stack([np.asarray(row) for row in rows])
+        stacked = np.stack([np.asarray(row) for row in rows])
     except (TypeError, ValueError):
         return array
-    return found if found.dtype.kind in TARGETS else array
+    return stacked if stacked.dtype.kind in TARGETS else array
 
 
 def target_of(array: Array, where: str, dimensions: int) -> np.dtype[Any]:
-    """Return the dtype that a job has for these numbers; JobError where they are none."""
+    """Return the dtype that these numbers have in a job; JobError if they are not numbers."""
     if array.ndim < dimensions or array.dtype.kind not in TARGETS:
         raise no_numbers(array, where)
     return NUMPY_DTYPES[TARGETS[array.dtype.kind]]
 
 
 def check_finite(column: Array, where: str) -> None:
-    """Name the first row with NaN or infinity, which no step could compute with; JobError."""
+    """Refuse a column with NaN or infinity; the JobError names the first such row."""
     if column.dtype.kind != "f":
         return
     first: int | None = None
@@ -120,8 +121,8 @@ def check_finite(column: Array, where: str) -> None:
         part = column[rows].reshape(len(column[rows]), -1)
         if np.isinf(part).any():
             row = rows.start + int(np.isinf(part).any(axis=1).argmax())
-            reason = f"row {row} holds infinity, or a number that is too large for float32"
-            remedy = "leave such rows out, or write smaller numbers: np.clip(x, -1e6, 1e6)"
+            reason = f"row {row} holds infinity or a number that is too large for float32"
+            remedy = "leave out such rows, or limit the numbers: np.clip(x, -1e6, 1e6)"
             raise JobError(where, reason, remedy)
         missing = np.isnan(part).any(axis=1)
         if missing.any() and first is None:
@@ -133,34 +134,34 @@ def check_finite(column: Array, where: str) -> None:
 
 
 def fitting(part: Array, where: str) -> Array:
-    """Return the same; JobError where an integer has no place in 64 bits with a sign."""
+    """Return ``part`` as it is; JobError if an integer does not fit into signed 64 bits."""
     if part.dtype == np.uint64 and part.size and int(part.max()) > MAX_INTEGER:
         raise too_large(where)
     return part
 
 
 def too_large(where: str) -> JobError:
-    """Return what to say of an integer that has no place."""
-    return JobError(where, "holds an integer of 2^63 or more", "use smaller ones")
+    """Return the error for an integer that does not fit into signed 64 bits."""
+    return JobError(where, "holds an integer of 2^63 or more", "use integers below 2^63")
 
 
 def slices(rows: int, row_size: int) -> Iterator[slice]:
-    """Yield which rows are converted at once, some MiB of them."""
+    """Return slices of rows that are converted at once, of some MiB each; ``row_size`` is in bytes."""
     step = max(1, _AT_ONCE // max(1, row_size))
     return (slice(first, first + step) for first in range(0, rows, step))
 
 
 class ColumnWriter:
-    """Columns that are filled a few rows at a time; their shapes are those of the first rows."""
+    """Columns that are filled a few rows at a time; the first rows decide their names, shapes and dtypes."""
 
     def __init__(self, count: int, field: str, scratch: Scratch, tell: Progress) -> None:
         if not count:
-            raise JobError(field, "has no rows", "check the data")
+            raise JobError(field, "has no rows", "give at least one row")
         self._count, self._field, self._scratch, self._tell = count, field, scratch, tell
         self.columns: Columns = {}
 
     def put(self, first: int, parts: Mapping[str, object]) -> None:
-        """Write rows, name to array, from number ``first`` on."""
+        """Write rows (name to array), beginning at row ``first``."""
         if not first:
             for name, part in parts.items():
                 where = f"{self._field}.{name}"
@@ -171,17 +172,17 @@ class ColumnWriter:
                 self.columns[name] = self._scratch.array(target, (self._count, *array.shape[1:]))
         if parts.keys() != self.columns.keys():
             reason = f"row {first} has other columns than row 0"
-            raise JobError(self._field, reason, "give the same columns in all")
+            raise JobError(self._field, reason, "give all rows the same columns")
         for name, part in parts.items():
             where, column = f"{self._field}.{name}", self.columns[name]
             array = array_of(part, where)
             if array.shape[1:] != column.shape[1:]:
-                shapes = f"{list(array.shape[1:])}, those before {list(column.shape[1:])}"
+                shapes = f"{list(array.shape[1:])}, earlier rows {list(column.shape[1:])}"
                 reason = f"row {first} or one after it has the shape {shapes}"
-                raise JobError(where, reason, "pad or crop rows to one shape")
+                raise JobError(where, reason, "pad or crop the rows to one shape")
             if target_of(array, where, 1) != column.dtype:
-                reason = f"row {first} or one after it is {array.dtype}, those before {column.dtype}"
-                raise JobError(where, reason, "give rows of one type")
-            # what is too large for FP32 becomes infinity, and is found as such
+                reason = f"row {first} or one after it is {array.dtype}, earlier rows {column.dtype}"
+                raise JobError(where, reason, "give all rows one type")
+            # a number too large for FP32 becomes infinity, which check_finite reports
             with np.errstate(over="ignore"):
                 column[first : first + len(array)] = fitting(array, where)

@@ -1,4 +1,4 @@
-"""Files of columns: each is read as far as possible without holding it in memory, and a damaged one is told as that."""
+"""Files of columns, read without holding a whole file in memory where the format allows it."""
 
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,16 @@ from pol.state.arrays import Array
 KNOWN = ".npz, .npy, .safetensors, .parquet, .csv, .tsv, .json, .jsonl, .pt, or a folder of images"
 _OTHERS = {
     ".h5": 'import h5py; file = h5py.File("{name}"); train={{"x": file["x"][:], "y": file["y"][:]}}',
-    ".pkl": "a pickle may run code, so load it in your own file if you trust it, and give its arrays",
+    ".pkl": "a pickle may run code: if you trust it, load it in your job file and give its arrays",
     ".xlsx": 'give pandas.read_excel("{name}")',
     ".feather": 'give pandas.read_feather("{name}")',
     ".mat": 'found = scipy.io.loadmat("{name}"); train={{"x": found["x"], "y": found["y"]}}',
     ".txt": 'rows = assay.text_rows("{name}", 128); train=rows.train, holdout=rows.holdout',
     ".db": 'give pandas.read_sql("SELECT * FROM rows", sqlite3.connect("{name}"))',
-    ".zip": "unpack it, and give the path of a file or a folder in it",
-    ".png": "give the folder that has a folder of images for each class",
+    ".zip": "unpack it and give the path of a file or folder in it",
+    ".png": "give a folder that contains one folder of images per class",
 }
-"""What to write for a file that is not read by its path, by its ending."""
+"""Remedies for files that are not read by their path, by the ending of the name."""
 _ALIKE = {
     ".hdf5": ".h5",
     ".hdf": ".h5",
@@ -66,11 +66,11 @@ _WRITERS = {
 _READ_BYTES = 2**20
 _MEMBER = ".npy"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-"""Of versions of the format; NumPy writes a later one for names of fields that are not Latin."""
+"""Functions that read the header, by format version; NumPy uses a later one for non-Latin field names."""
 
 
 def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mapping[str, Any]:
-    """Return the columns of a file; JobError where it is none, or not whole."""
+    """Return the columns of a file or a folder; JobError if it is of another kind, or damaged."""
     if path.is_dir() and path.suffix not in _WRITERS:
         return read_images(path, field, scratch, tell)
     if path.suffix not in _WRITERS:
@@ -83,8 +83,8 @@ def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mappi
     if path.suffix == ".parquet":
         return _parquet(path, field, scratch, tell)
     if path.suffix in SAVED:
-        found: Mapping[str, Any] = read_saved(path, field)
-        return found
+        tensors: Mapping[str, Any] = read_saved(path, field)
+        return tensors
     if path.suffix in TABLES:
         with _reading(path, field):
             return columns_of_table(read_table(path, field, tell), field)
@@ -93,7 +93,7 @@ def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mappi
 
 
 def table_reader(path: Path) -> str | None:
-    """Return how a person reads a file into a table with pandas; None where it holds no table."""
+    """Return the pandas call that reads a file as a table; None if the file does not hold a table."""
     options = {".tsv": ', sep="\\t"', ".jsonl": ", lines=True"}.get(path.suffix, "")
     kind = {".tsv": "csv", ".jsonl": "json"}.get(path.suffix, path.suffix[1:])
     if path.suffix not in (*TABLES, ".parquet"):
@@ -102,32 +102,32 @@ def table_reader(path: Path) -> str | None:
 
 
 def columns_of_table(table: Any, field: str) -> dict[str, Any]:
-    """Return the columns of a table of pandas; JobError where two have one name."""
+    """Return the columns of a pandas table; JobError if two have the same name."""
     if not table.columns.is_unique:
         twice = table.columns[table.columns.duplicated()][0]
-        raise JobError(field, f"two columns are called {twice!r}", "rename one of them")
+        raise JobError(field, f"two columns have the name {twice!r}", "rename one of them")
     return {name: table[name].to_numpy() for name in table.columns}
 
 
 def _unknown(path: Path, field: str) -> JobError:
-    """Return what to say of a file that is not read by its path."""
+    """Return the error for a file that is not read by its path."""
     name, suffix = path.name, path.suffix.lower()
     remedy = _OTHERS.get(_ALIKE.get(suffix, suffix), f"give {KNOWN}").format(name=name)
     if not path.exists() and not suffix:
-        remedy = f'for a data set of Hugging Face give datasets.load_dataset("{path}", split="train")'
+        remedy = f'correct the path, or for a Hugging Face data set give datasets.load_dataset("{path}", split="train")'
         return JobError(field, f"there is no file {path}", remedy)
     check_readable(path, field)
-    return JobError(field, f"{name} is no kind of file that is read by its path", remedy)
+    return JobError(field, f"{name} is not a kind of file that is read by its path", remedy)
 
 
 def array_file(path: Path, where: str) -> Array | torch.Tensor:
-    """Return the array of a .npy, or the tensor of a .pt, which stays on disk; JobError."""
+    """Return the array of a .npy or the tensor of a .pt, mapped from disk; JobError for another file."""
     check_readable(path, where)
     if path.suffix in SAVED:
         return saved_array(path, where)
     if path.suffix != ".npy":
-        reason = f"{path.name} is no file of one array"
-        raise JobError(where, reason, "give a .npy or a .pt, or train as a whole as one file")
+        reason = f"{path.name} is not a file of one array"
+        raise JobError(where, reason, f'give a .npy or a .pt, or the file for all columns: train="{path.name}"')
     return _array(path, where)
 
 
@@ -139,33 +139,33 @@ def _array(path: Path, where: str) -> Array:
 
 
 def check_readable(path: Path, field: str) -> None:
-    """Refuse a path where no file is, or one that may not be read; JobError."""
+    """Refuse a path without a file, or a file without the permission to read it; JobError."""
     try:
         with path.open("rb"):
             return
     except FileNotFoundError:
-        reason, remedy = f"there is no file {path}", "check the path; Path(__file__) helps"
+        reason, remedy = f"there is no file {path}", 'correct the path, such as Path(__file__).parent / "x.npy"'
     except IsADirectoryError:
-        reason, remedy = f"{path} is a folder", "name a file in it"
+        reason, remedy = f"{path} is a folder", "give the path of a file in it"
     except OSError as error:
-        reason, remedy = f"{path} cannot be read: {error.strerror}", "see to its rights"
+        reason, remedy = f"{path} cannot be read: {error.strerror}", f"let your user read it: chmod u+r {path.name}"
     raise JobError(field, reason, remedy)
 
 
 @contextmanager
 def _reading(path: Path, where: str) -> Iterator[None]:
-    """Tell what a library says of a damaged file; each has errors of its own."""
+    """Raise a library's error about a damaged file as a JobError; each library has error classes of its own."""
     try:
         yield
     except JobError:
         raise
     except MemoryError:
-        remedy = "write it as .npy, one file for each column: those are read a few rows at a time"
+        remedy = "write one .npy file for each column; those are read a few rows at a time"
         raise JobError(where, f"{path.name} does not fit into memory", remedy) from None
     except Exception as error:
         kind = path.suffix.removeprefix(".")
-        reason = f"{path.name} cannot be read as {kind}, it may be damaged or cut off: {first_line(error)}"
-        remedy = f"copy it again from where it was whole, or write it with {_WRITERS[path.suffix]}"
+        reason = f"{path.name} cannot be read as {kind} and may be damaged or cut off: {first_line(error)}"
+        remedy = f"copy the file again, or write it with {_WRITERS[path.suffix]}"
         raise JobError(where, reason, remedy) from error
 
 
@@ -173,12 +173,12 @@ def _reading(path: Path, where: str) -> Iterator[None]:
 
 
 def _archive(path: Path, scratch: Scratch) -> Columns:
-    """Unpack an archive of NumPy, a part at a time: what is packed well may be much larger than memory."""
+    """Unpack a NumPy archive a part at a time: unpacked arrays may be much larger than memory."""
     columns = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.filename.endswith(_MEMBER):
-                raise ValueError(f"{member.filename} in it is no array")
+                raise ValueError(f"{member.filename} in it is not an array")
             with archive.open(member) as file:
                 name = member.filename.removesuffix(_MEMBER)
                 columns[name] = _member(file, member.file_size, name, scratch)
@@ -189,20 +189,20 @@ def _member(file: Any, size: int, name: str, scratch: Scratch) -> Array:
     version = npy.read_magic(file)
     read_header = _HEADERS.get(version)
     if read_header is None:
-        raise ValueError(f"{name} in it has version {version} of the format")
+        raise ValueError(f"{name} in it has the unknown format version {version}")
     shape, in_fortran_order, dtype = read_header(file)
     if dtype.hasobject:
         raise ValueError(f"{name} in it holds Python objects, which are never unpickled")
     elements = int(np.prod(shape, dtype=object))
     if min(shape, default=0) < 0 or file.tell() + elements * dtype.itemsize != size:
-        raise ValueError(f"{name} in it has not the bytes of its shape {list(shape)}")
+        raise ValueError(f"the size of {name} in it does not fit its shape {list(shape)}")
     array = scratch.array(dtype, shape[::-1] if in_fortran_order else shape)
     _fill(array, file)
     return array.transpose() if in_fortran_order else array
 
 
 def _fill(array: Array, file: BinaryIO) -> None:
-    """Read the elements of a contiguous array; the file says itself where its bytes are not those that were packed."""
+    """Read the elements of a contiguous array; the archive itself checks that its bytes are intact."""
     room = array.reshape(-1).view(np.uint8)
     done = 0
     while part := file.read(_READ_BYTES):
@@ -214,7 +214,7 @@ def _fill(array: Array, file: BinaryIO) -> None:
 
 
 def _safetensors(path: Path) -> dict[str, Any]:
-    """Return tensors of torch, which stay on disk, and may have dtypes that NumPy lacks."""
+    """Return torch tensors, which are mapped from disk and may have dtypes that NumPy lacks."""
     from safetensors import safe_open
 
     with safe_open(str(path), framework="pt") as opened:
@@ -236,7 +236,7 @@ def _parquet(path: Path, field: str, scratch: Scratch, tell: Progress) -> Column
 
 
 def _arrow(column: Any) -> object:
-    """Return a column of Arrow as an array; lists of one length become its further dimensions."""
+    """Return an Arrow column as an array; lists of one length become further dimensions."""
     if column.null_count:
         return column.to_pylist()
     if hasattr(column, "value_lengths") and len(lengths := column.value_lengths().unique()) == 1:

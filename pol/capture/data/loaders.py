@@ -1,4 +1,4 @@
-"""What a job takes of a ``DataLoader``: its data set, the order of rows, and what its ``collate_fn`` does to a row."""
+"""Conversion of a ``DataLoader``: its data set, its order of rows, and its ``collate_fn`` for a single row."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -25,40 +25,40 @@ from pol.capture.data.columns import Progress
 from pol.errors import JobError
 
 STREAM = (
-    "has no length, and a job takes rows in an order of its own",
-    "give one with __len__ and __getitem__, loaded without streaming",
+    "has no length, and a job needs rows by number to order them",
+    "give a data set with __len__ and __getitem__, loaded without streaming",
 )
-"""Why a data set that is only read from its start to its end is none, and what to give."""
+"""Reason and remedy for a data set that can only be read from start to end."""
 _MOST_TOGETHER = 64
-"""Rows that a collate_fn is tried with."""
+"""Largest number of rows that a ``collate_fn`` is tried with."""
 _NO_COLLATE = (
-    "do that to single rows in the data set, padded to one shape; what mixes rows or draws belongs "
-    "into the loss, where every step does it anew"
+    "convert single rows in the data set, padded to one shape; mix rows or draw random numbers "
+    "in the loss, where every step does so anew"
 )
 
 
 def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[Any, WeightedRows | RowsInOrder | None]:
-    """Return the rows of a loader and their order, None if they are shuffled, and say so; JobError for what it loses.
+    """Return the rows of a loader and their order (None: shuffled), and report both by ``tell``.
 
-    A holdout has no order: each of its rows is evaluated once.
+    A holdout has no order: each of its rows is evaluated once. Raises JobError if a job cannot do what the loader does.
     """
     if isinstance(loader.dataset, IterableDataset):
         raise JobError(field, *STREAM)
     batches: object = loader.batch_sampler
     if batches is None:
-        reason = "is a DataLoader with batch_size=None, which makes no batches"
+        reason = "is a DataLoader with batch_size=None, which does not make batches"
         raise JobError(field, reason, "give its data set, loader.dataset, if its items are rows")
     if type(batches) is not BatchSampler:
-        reason = f"its {type(batches).__name__} chooses batches, which a job makes itself, all of one size"
-        remedy = "give DataLoader(data, batch_size=16, shuffle=True), which has other batches"
+        reason = f"its {type(batches).__name__} chooses the batches, but a job makes its own, all of one size"
+        remedy = "give DataLoader(data, batch_size=16, shuffle=True), whose batches differ"
         raise JobError(field, reason, remedy)
     rows, order, words = _sampled(loader, batches.sampler, field)
     if loader.collate_fn is not default_collate:
         rows = _Collated(rows, loader.collate_fn, field, min(batches.batch_size, _MOST_TOGETHER))
         name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
-        tell(f"{field}: {name}, the loader's collate_fn, is run on each row alone")
+        tell(f"{field}: {name}, the loader's collate_fn, runs on each row alone")
     if field == "train":
-        tell(f"{field}: batches of {batches.batch_size} rows as the DataLoader has, {words}")
+        tell(f"{field}: batches of {batches.batch_size} rows as in the DataLoader, {words}")
         if order is None or isinstance(order, RowsInOrder):
             _say_end_of_epoch(len(rows), batches, field, tell)
     return rows, order
@@ -67,20 +67,20 @@ def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[
 def _sampled(
     loader: "DataLoader[Any]", sampler: object, field: str
 ) -> tuple[Any, WeightedRows | RowsInOrder | None, str]:
-    """Return the rows that a sampler takes, their order, and both in words."""
+    """Return the rows that a sampler draws from, their order, and a description of both."""
     rows: Any = loader.dataset
     shuffled = "shuffled by the job's seed"
     if type(sampler) is SequentialSampler:
-        return rows, RowsInOrder(), "in their order, because it has no shuffle=True"
+        return rows, RowsInOrder(), "in their order, because the loader has no shuffle=True"
     if type(sampler) is SubsetRandomSampler:
         chosen = [int(index) for index in sampler.indices]
         return Subset(rows, chosen), None, f"the {len(chosen):,} of its subset, {shuffled}"
     if type(sampler) is RandomSampler and not sampler.replacement:
         if sampler.num_samples != len(rows):
-            shuffled += f"; an epoch takes each of all {len(rows):,} once, and not {sampler.num_samples:,}"
+            shuffled += f"; an epoch has all {len(rows):,} rows once, not {sampler.num_samples:,}"
         return rows, None, shuffled
     if field != "train":
-        reason = f"its {type(sampler).__name__} is not taken: each row of it is evaluated once"
+        reason = f"its {type(sampler).__name__} cannot be used: each row of the holdout is evaluated once"
         raise JobError(field, reason, "give the data set, or a DataLoader without a sampler")
     if type(sampler) is RandomSampler:
         return rows, WeightedRows(np.ones(len(rows), np.int64)), "drawn with replacement"
@@ -88,12 +88,12 @@ def _sampled(
         return rows, _weights(sampler, len(rows), field), "drawn by the weights of its sampler"
     name = type(sampler).__name__
     if isinstance(sampler, DistributedSampler):
-        reason = f"its {name} gives each process a part of the rows, and slots take turns at all"
-        raise JobError(field, reason, "give shuffle=True in its place, and slots=… to the job")
-    reason = f"its {name} is not taken: a job knows three orders of rows"
+        reason = f"its {name} divides the rows among processes, but all slots of a job share all rows"
+        raise JobError(field, reason, "give the loader shuffle=True instead, and the job slots=4")
+    reason = f"its {name} cannot be used: a job has only three orders of rows"
     remedy = (
-        "give shuffle=True for every row once in an epoch, or sampling=assay.WeightedRows(weights) "
-        "to draw them; for one fixed order give train=Subset(data, list(sampler)) and "
+        "give shuffle=True for every row once per epoch, or sampling=assay.WeightedRows(weights) "
+        "to draw rows; for one fixed order give train=Subset(data, list(sampler)) and "
         "sampling=assay.RowsInOrder()"
     )
     raise JobError(field, reason, remedy)
@@ -101,12 +101,12 @@ def _sampled(
 
 def _weights(sampler: WeightedRandomSampler, rows: int, field: str) -> WeightedRows:
     if not sampler.replacement:
-        reason = "its WeightedRandomSampler draws no row twice, and a job draws with replacement"
-        remedy = "give replacement=True, which draws rows of large weights more often"
+        reason = "its WeightedRandomSampler draws no row twice, but a job draws with replacement"
+        remedy = "give replacement=True, which may draw a row several times"
         raise JobError(field, reason, remedy)
     if len(sampler.weights) != rows:
         reason = f"its WeightedRandomSampler has {len(sampler.weights):,} weights for {rows:,} rows"
-        raise JobError(field, reason, "give one weight for each row, 0 if it is not to be drawn")
+        raise JobError(field, reason, "give one weight per row, 0 for rows that must not be drawn")
     return WeightedRows(sampler.weights)
 
 
@@ -115,15 +115,17 @@ def _say_end_of_epoch(rows: int, batches: "BatchSampler", field: str, tell: Prog
     if not rest:
         return
     of_loader = f"leaves out {rest} rows" if batches.drop_last else f"ends with a batch of {rest}"
-    tell(f"{field}: an epoch of the loader {of_loader}; a job goes on into the next epoch there")
+    tell(f"{field}: an epoch of the loader {of_loader}; a job fills that batch from the next epoch")
 
 
 class _Collated:
-    """A data set whose rows are what a ``collate_fn`` makes of each of them."""
+    """A data set with a ``collate_fn`` applied to each row alone."""
 
     def __init__(self, rows: Any, collate: Callable[[list[Any]], Any], field: str, together: int) -> None:
-        """Check on the first two rows, and on as many ``together``, that each stays what it is alone; JobError."""
-        self._rows, self._collate, self._field = rows, collate, field
+        """Check on the first 2 and the first ``together`` rows that a batch has each row as it is alone; JobError."""
+        self._rows = rows
+        self._collate = collate
+        self._field = field
         for count in sorted({2, together}):
             if 1 < count <= len(rows):
                 self._check([rows[index] for index in range(count)])
@@ -133,23 +135,23 @@ class _Collated:
         drawn = _generators()
         all_of_them = self._parts(self._collate(items), len(items))
         if _generators() != drawn:
-            reason = "its collate_fn draws random numbers, and each row is read once"
+            reason = "its collate_fn draws random numbers, but each row is read only once"
             raise JobError(self._field, reason, _NO_COLLATE)
         if not all(_are_equal(part, index, all_of_them) for index, part in enumerate(alone)):
             count = "two" if len(items) == 2 else f"{len(items)}"
-            reason = f"its collate_fn makes of {count} rows something else than of each alone"
-            raise JobError(self._field, f"{reason}, as by padding, mixing or drawing", _NO_COLLATE)
+            reason = f"its collate_fn changes a row if {count} rows are in a batch"
+            raise JobError(self._field, f"{reason}, such as by padding, mixing or drawing", _NO_COLLATE)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> Any:
-        found = self._parts(self._collate([self._rows[index]]), 1)
-        parts = {name: part[0] for name, part in found.items()}
+        batch = self._parts(self._collate([self._rows[index]]), 1)
+        parts = {name: part[0] for name, part in batch.items()}
         return tuple(parts.values()) if 0 in parts else parts
 
     def _parts(self, batch: Any, rows: int) -> dict[Any, Any]:
-        """Return the parts of a batch by name or by number; JobError where one has not so many rows."""
+        """Return the parts of a batch by name or number; JobError if a part does not have ``rows`` rows."""
         if isinstance(batch, Mapping):
             parts = dict(batch)
         else:
@@ -157,13 +159,13 @@ class _Collated:
         for name, part in parts.items():
             if not hasattr(part, "__len__") or getattr(part, "ndim", 1) < 1 or len(part) != rows:
                 what = f"part {name}" if isinstance(name, int) else name
-                reason = f"its collate_fn makes of one row a {type(part).__name__} as {what}"
-                raise JobError(self._field, f"{reason}, and not an array with one row", _NO_COLLATE)
+                reason = f"its collate_fn returns for one row a {type(part).__name__} as {what}"
+                raise JobError(self._field, f"{reason}, not an array with one row", _NO_COLLATE)
         return parts
 
 
 def _generators() -> tuple[object, ...]:
-    """Return the states of the generators that all code shares."""
+    """Return the states of the global random generators of Python, NumPy and torch."""
     name, keys, *others = np.random.get_state(legacy=True)  # noqa: NPY002 - the person's own
     return (
         random.getstate(),
@@ -175,7 +177,7 @@ def _generators() -> tuple[object, ...]:
 
 
 def _are_equal(alone: Mapping[Any, Any], index: int, both: Mapping[Any, Any]) -> bool:
-    """Tell whether a row is what it is among others."""
+    """Return whether a row alone equals row ``index`` of a batch."""
     return alone.keys() == both.keys() and all(_same(alone[name][0], both[name][index]) for name in alone)
 
 

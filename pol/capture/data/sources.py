@@ -1,6 +1,6 @@
-"""Data as people have it, as the columns of a job: arrays, files, data sets of torch and of Hugging Face.
+"""Conversion of arrays, files, and data sets of torch and Hugging Face into the columns of a job.
 
-Rows are converted a few at a time, and large columns lie in files, so that data need not fit into memory.
+Rows are converted a few at a time, and large columns are in files, so that data need not fit into memory.
 """
 
 import re
@@ -42,12 +42,12 @@ from pol.values import MAX_NAME
 _LONGEST = MAX_NAME - len("batch.")
 _PAIR = ("x", "y")
 _CHANGES_SHOWN = 3
-"""Columns of one change of type that are named one by one."""
+"""Largest number of columns with the same change of type that are reported one by one."""
 
 
 @dataclass(frozen=True)
 class JobData:
-    """The columns that a job trains with and those of its holdout, and the order in which training takes the rows."""
+    """Columns of a job's training data and of its holdout, and the order of the training rows."""
 
     train: Columns
     holdout: Columns
@@ -55,12 +55,12 @@ class JobData:
 
 
 def read_data(spec: JobSpec, scratch: Scratch, tell: Progress) -> JobData:
-    """Read the data of a job; JobError names the part or the column that is none."""
+    """Read the data of a job; a JobError names the part or the column that cannot be used."""
     train, order = _opened(spec.train, "train", tell)
     if spec.sampling is not None:
         if isinstance(order, WeightedRows):
-            reason = "the DataLoader of train draws rows by weight, too"
-            raise JobError("sampling", reason, "give either a sampler to the loader, or sampling")
+            reason = "is given, but the DataLoader of train draws rows by weight, too"
+            raise JobError("sampling", reason, "leave out sampling, or the sampler of the loader")
         order = spec.sampling
     holdout, _ = _opened(spec.holdout, "holdout", tell)
     _check_classes(train, holdout)
@@ -70,30 +70,30 @@ def read_data(spec: JobSpec, scratch: Scratch, tell: Progress) -> JobData:
 
 
 def _check_classes(train: object, holdout: object) -> None:
-    """Refuse two folders of images whose classes have other numbers in one than in the other."""
+    """Refuse two folders of images with different classes, whose numbers would not agree."""
     folders = [Path(part) for part in (train, holdout) if isinstance(part, str | Path)]
     if len(folders) < 2 or not all(folder.is_dir() for folder in folders):
         return
     names = [class_folders(folder) for folder in folders]
     if names[0] != names[1]:
         first, second = (", ".join(each) or "none" for each in names)
-        reason = f"its classes are {second}, and those of train {first}"
-        raise JobError("holdout", reason, "give both the same folders, for they number the classes")
+        reason = f"its classes are {second}, those of train {first}"
+        raise JobError("holdout", reason, "give both the same class folders, which number the classes")
 
 
 def _opened(source: object, field: str, tell: Progress) -> tuple[object, WeightedRows | RowsInOrder | None]:
-    """Return the rows of a loader and their order; what is no loader has none."""
+    """Return the rows of a loader and their order; return another source as it is, without an order."""
     if not isinstance(source, DataLoader):
         return source, None
     return open_loader(source, field, tell)
 
 
 def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -> Columns:
-    """Return the columns of ``train`` or ``holdout``: floats as FP32, integers in 64 bits.
+    """Return the columns of ``train`` or ``holdout``, with floats as FP32 and integers in 64 bits.
 
-    ``source`` is column name to array, tensor, list or file; a file; or a data set with a length.
+    ``source`` maps names of columns to arrays, tensors, lists or files, or is a file, or a data set with a length.
 
-    Raises JobError, which names the column, when something is not one array of numbers with a row per sample.
+    Raises JobError, which names the column, if a column is not one array of numbers with a row per sample.
     """
     reader = None
     if isinstance(source, str | Path):
@@ -108,14 +108,14 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
         source = columns_of_table(source, field)
     if isinstance(source, Mapping):
         if any(hasattr(part, "column_names") for part in source.values()):
-            raise JobError(field, "has several splits", 'give one of them, such as data["train"]')
+            raise JobError(field, "has several splits", 'give one split, such as data["train"]')
         columns = _all_converted(source, field, reader, scratch, tell)
     elif hasattr(source, "column_names") and hasattr(source, "with_format"):
         columns = _hugging_face(source, field, scratch, tell)
     elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         columns = _items(source, field, scratch, tell)
     else:
-        reason = f"is a {type(source).__name__}"
+        reason = f"is a {type(source).__name__}, which is not a kind of data that a job reads"
         raise JobError(field, reason, f"give columns, a data set with a length, or a file ({KNOWN})")
     for name, column in columns.items():
         where = f"{field}.{name}"
@@ -123,7 +123,7 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
             reason = "its name is empty or has characters that cannot be printed"
             raise JobError(where, reason, "rename the column")
         if len(column_name(str(name))) > _LONGEST:
-            reason = f"its name takes more than {_LONGEST} characters in a job"
+            reason = f"its name has more than {_LONGEST} characters in a job"
             raise JobError(where, reason, "give the column a shorter name")
         check_finite(column, where)
     return {str(name): columns[name] for name in sorted(columns, key=str)}
@@ -132,16 +132,16 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
 def _all_converted(
     source: Mapping[Any, Any], field: str, reader: str | None, scratch: Scratch, tell: Progress
 ) -> Columns:
-    """Return all columns in dtypes of jobs; JobError, which names the first column that is none and the others."""
+    """Return all columns in dtypes of jobs; a JobError describes the first unusable column and names the others."""
     columns, errors = {}, []
     changes: dict[str, list[object]] = {}
     for name in source:
         try:
-            columns[name], said = _converted(source[name], f"{field}.{name}", scratch)
+            columns[name], column_changes = _converted(source[name], f"{field}.{name}", scratch)
         except JobError as error:
             errors.append(error)
             continue
-        for change in said:
+        for change in column_changes:
             changes.setdefault(change, []).append(name)
     for change, changed in changes.items():
         _say_change(field, changed, change, tell)
@@ -151,15 +151,15 @@ def _all_converted(
     reason = first.reason
     if others:
         names = ", ".join(error.field.removeprefix(f"{field}.") for error in others)
-        reason = f"{reason}; {names} cannot be used as it is either"
+        reason = f"{reason}; other columns that cannot be used: {names}"
     remedy = first.remedy
     if reader and "table[" in remedy:
-        remedy = f"read it in the job file, table = {reader}, and give train=table; {remedy}"
+        remedy = f"read the file in the job file, table = {reader}, and give train=table; {remedy}"
     raise JobError(first.field, reason, remedy)
 
 
 def _say_change(field: str, names: Sequence[object], change: str, tell: Progress) -> None:
-    """Say which columns have become another type: a line for each of a few, and one line for many."""
+    """Report the columns whose type changed: a line for each of a few, or one line for many."""
     if len(names) > _CHANGES_SHOWN:
         tell(f"{field}: {change} in {len(names)} columns, {names[0]} to {names[-1]}")
         return
@@ -168,14 +168,14 @@ def _say_change(field: str, names: Sequence[object], change: str, tell: Progress
 
 
 def _joined(source: object, field: str) -> object:
-    """Return a pair of arrays, or a table of another library, in a form that is read here; JobError."""
+    """Return arrays, or a table of another library, in a form that is read here; JobError if there is none."""
     if isinstance(source, list | tuple) and source and isinstance(source[0], str | Path):
-        reason = "is several paths"
+        reason = "is a list of paths"
         remedy = "give one file, or join them: pandas.concat([pandas.read_csv(path) for path in paths])"
         raise JobError(field, reason, remedy)
     if hasattr(source, "DESCR") and hasattr(source, "data") and hasattr(source, "target"):
-        reason = "is a data set of scikit-learn, with a description beside the numbers"
-        raise JobError(field, reason, 'give its arrays: {"x": found.data, "y": found.target}')
+        reason = "is a data set object of scikit-learn"
+        raise JobError(field, reason, 'give its arrays: {"x": data.data, "y": data.target}')
     if isinstance(source, tuple) and all(getattr(part, "ndim", 0) for part in source):
         return _named(source, field)
     if hasattr(source, "to_pandas") and not hasattr(source, "with_format"):
@@ -184,39 +184,39 @@ def _joined(source: object, field: str) -> object:
 
 
 def _named(parts: Sequence[Any], field: str) -> dict[str, Any]:
-    """Return the parts of an item by the names that a job gives them: x and y."""
+    """Return the unnamed parts of an item by the names that a job gives them, x and y."""
     if len(parts) > len(_PAIR):
         reason = f"has items of {len(parts)} parts without names"
-        raise JobError(field, reason, "return a dictionary, name to tensor")
+        raise JobError(field, reason, 'give dictionaries, such as {"x": x, "y": y, "w": w}')
     return dict(zip(_PAIR, parts, strict=False))
 
 
 def _converted(value: object, where: str, scratch: Scratch) -> tuple[Array, list[str]]:
-    """Return one column in a dtype of jobs, and what has become of its type.
+    """Return one column in a dtype of jobs, and a description of each change of its type.
 
-    It is the very array if it has such a dtype already.
+    An array that already has such a dtype is returned as it is.
     """
-    said = []
+    changes = []
     if isinstance(value, str | Path):
         value = array_file(Path(value), where)
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         if value.dtype == torch.bfloat16:
-            said.append("bfloat16 becomes float32")
+            changes.append("bfloat16 becomes float32")
             value = value.float()
-    given = hasattr(value, "dtype")
+    has_dtype = hasattr(value, "dtype")
     array = array_of(value, where)
     target = target_of(array, where, 1)
     if array.dtype == target and array.flags.c_contiguous:
-        return array, said
-    if given and array.dtype != target:
-        said.append(f"{array.dtype} becomes {target}")
-    found = scratch.array(target, array.shape)
-    # what is too large for FP32 becomes infinity, and is found as such
+        return array, changes
+    if has_dtype and array.dtype != target:
+        changes.append(f"{array.dtype} becomes {target}")
+    column = scratch.array(target, array.shape)
+    # a number too large for FP32 becomes infinity, which check_finite reports
     with np.errstate(over="ignore"):
         for rows in slices(len(array), array[:1].nbytes):
-            found[rows] = fitting(array[rows], where)
-    return found, said
+            column[rows] = fitting(array[rows], where)
+    return column, changes
 
 
 def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
@@ -230,10 +230,10 @@ def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns
         # the consumer's own code
         except Exception as error:
             reason = f"item {number} cannot be read: {type(error).__name__}: {error}"
-            raise JobError(field, reason, "check the data set") from error
+            raise JobError(field, reason, "correct the data set's __getitem__") from error
         parts = item if isinstance(item, Mapping) else _named(_parts(item), field)
         rows.put(number, {name: _one_row(part, f"{field}.{name}") for name, part in parts.items()})
-    tell(f"{field}: {len(source):,} items, each read once, with what its transforms drew then")
+    tell(f"{field}: {len(source):,} items, each read once (random transforms are drawn only once)")
     return rows.columns
 
 
@@ -244,7 +244,7 @@ def _parts(item: object) -> Sequence[Any]:
 def _one_row(part: object, where: str) -> Array:
     if hasattr(part, "getbands"):
         remedy = "give the data set transform=torchvision.transforms.ToTensor()"
-        raise JobError(where, "is an image and not yet numbers", remedy)
+        raise JobError(where, "is an image, not an array of numbers", remedy)
     if isinstance(part, torch.Tensor):
         part = part.detach().cpu()
         part = part.float() if part.dtype == torch.bfloat16 else part
@@ -252,11 +252,11 @@ def _one_row(part: object, where: str) -> Array:
 
 
 def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
-    """Read a ``datasets.Dataset`` by its own methods, many rows at a time where it has no transform of its user."""
+    """Read a ``datasets.Dataset`` by its own methods, many rows at a time unless it has a user's transform."""
     if not hasattr(source, "__len__"):
         raise JobError(field, *STREAM)
     form = source.format
-    # a transform, or types that it is to have
+    # a transform, or a choice of types
     if form["format_kwargs"]:
         return _items(source, field, scratch, tell)
     shown = None if form["output_all_columns"] else form["columns"]
@@ -264,14 +264,14 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
     dtypes = {name: _leaf_dtype(feature) for name, feature in source.features.items()}
     rows = ColumnWriter(len(source), field, scratch, tell)
     for first in range(0, len(source), AT_ONCE):
-        # what is too large for FP32 becomes infinity, and is found as such
+        # a number too large for FP32 becomes infinity, which check_finite reports
         with np.errstate(over="ignore"):
             part = plain[first : first + AT_ONCE]
         for name, array in part.items():
             where = f"{field}.{name}"
             if array_of(array, where).dtype.kind not in TARGETS:
                 raise _of_data_set(np.asarray(array), where, name)
-            # it has made 64 bits with a sign of them
+            # the library has made signed integers of them
             if dtypes[name] == "uint64" and array.size and array.min() < 0:
                 raise too_large(where)
             if not first and dtypes[name] not in ("", str(array.dtype)):
@@ -281,19 +281,19 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
 
 
 def _of_data_set(array: Array, where: str, name: str) -> JobError:
-    """Return what to say of a column that holds no numbers, in terms of this library."""
+    """Return the error for a column without numbers, with remedies for Hugging Face data sets."""
     error = no_numbers(array, where)
-    remedy = f'make numbers of it by data.map(…), or leave it out: data.remove_columns("{name}")'
+    remedy = f'convert it to numbers by data.map(…), or leave it out: data.remove_columns("{name}")'
     if array.dtype == object and "shape" in error.reason:
         remedy = (
-            'pad and truncate rows, tokenizer(…, padding="max_length", truncation=True, max_length=128), '
+            'pad and cut the rows, tokenizer(…, padding="max_length", truncation=True, max_length=128), '
             f'or leave it out: data.remove_columns("{name}")'
         )
     return JobError(where, error.reason, error.remedy if error.remedy == GAPS else remedy)
 
 
 def _leaf_dtype(feature: Any) -> str:
-    """Return the type of the numbers in a column, or in its lists; nothing where it has none."""
+    """Return the type of the numbers in a column or in its lists; "" if there are no numbers."""
     while hasattr(feature, "feature"):
         feature = feature.feature
     dtype = str(getattr(feature, "dtype", ""))

@@ -354,7 +354,7 @@ class _Writer:
             if handler is None and isinstance(node.meta.get("val"), _SYMBOLS):
                 raise Unsupported(*VALUES)
             if handler is None:
-                raise Unsupported("Assay's primitives cannot express it")
+                raise Unsupported("it cannot be expressed in Assay's primitives")
             options = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
             site = CaptureSite(self.emitter, node, self._bits.get(node, DEFAULT_BITS))
             result = handler(site, *args, **options)

@@ -1,1 +1,1 @@
-"""What a build reports to a person: reasons for a refusal, the line of their code, notes."""
+"""Reports of a build to a person: the reason of a refusal, the line of their code, and notes."""

@@ -1,18 +1,18 @@
-"""What tracing has to tell the person who builds a job, each thing once."""
+"""Notes for the person who builds a job, each of them once."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 WARNING = "warning: "
-"""What a line begins with that tells of something that was not made sure."""
+"""Start of a line about something that could not be checked."""
 _Notes = tuple[Callable[[str], None], set[str]]
 _notes: ContextVar[_Notes | None] = ContextVar("notes", default=None)
 
 
 @contextmanager
 def noting(tell: Callable[[str], None]) -> Iterator[None]:
-    """Let :func:`note` tell what it is given."""
+    """Let :func:`note` report by ``tell`` while the block runs."""
     token = _notes.set((tell, set()))
     try:
         yield
@@ -21,12 +21,12 @@ def noting(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def warn(text: str, tell: Callable[[str], None] | None = None) -> None:
-    """Tell a person of something that was not made sure, by what notes are told with if nothing else is given."""
+    """Report something that could not be checked, by ``tell`` or else as a note."""
     (tell or note)(WARNING + text)
 
 
 def note(text: str) -> None:
-    """Tell a person something, if that was not told before."""
+    """Report a line to the person who builds the job, unless the same line was reported before."""
     notes = _notes.get()
     if notes is not None and text not in notes[1]:
         notes[1].add(text)

@@ -1,4 +1,4 @@
-"""Where in the consumer's own code something comes from, for errors that name the module and the line."""
+"""Call sites in the consumer's own code, for errors that name the module and the line."""
 
 import linecache
 import re
@@ -24,7 +24,7 @@ _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _PYTHONS_FOLDER = sysconfig.get_path("stdlib")
 _LAYERS = "/torch/nn/modules/"
 _CALLING = ("container.py", "module.py")
-"""Files among them that only call others."""
+"""Files of layers that only call other modules."""
 _CALL = nn.Module._call_impl.__code__
 _MARK = "place"
 _OF_GRADIENT = re.compile(
@@ -34,12 +34,12 @@ _PACKAGE = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
 _BACKWARD = re.compile(r"Backward\d*$")
 
 _Line = tuple[str, int]
-"""File, and number of the line."""
+"""Path of a file and the number of a line."""
 _names: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
 
 
 class Measuring(nn.Module):
-    """A module of ours around the consumer's, whose modules have the names that they have in it."""
+    """A module of Assay around the consumer's model; in errors, modules have their names in that model."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class Measuring(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """The innermost module that is called, the consumer's line, and the line of torch's layer that it calls.
+    """A call in the consumer's code: the innermost module, the consumer's line, and the line in a layer of torch.
 
-    ``name`` is that of ``model.named_modules()``; None where the module is no part of the model. ``rule`` is the field
-    of an update rule of the consumer's own, where the line is in one.
+    ``name`` is the module's name in ``model.named_modules()``, None if it is not part of the model. If the line is in
+    an update rule of the consumer's own, ``rule`` is the field that holds the rule.
     """
 
     kind: str = ""
@@ -61,17 +61,17 @@ class CallSite:
     rule: str = ""
 
     def __bool__(self) -> bool:
-        """Tell whether anything of the consumer's is known."""
+        """Return whether anything about the call is known."""
         return self != _NOWHERE
 
     @property
     def package(self) -> str:
-        """Return the installed package that has the line, as its folder is called; "" for a file of the consumer."""
-        found = _PACKAGE.search(Path(self.line[0]).as_posix()) if self.line else None
-        return found[1] if found else ""
+        """Folder name of the installed package that contains the line; "" for a file of the consumer."""
+        match = _PACKAGE.search(Path(self.line[0]).as_posix()) if self.line else None
+        return match[1] if match else ""
 
     def __str__(self) -> str:
-        """Return the place as the field of an error."""
+        """Return the call site as the field of an error."""
         parts = [self.kind] if self.kind else []
         if self.line:
             parts.append(_shown(*self.line))
@@ -91,16 +91,16 @@ _NOWHERE = CallSite()
 
 
 class CallSites(TorchFunctionMode):
-    """While active, the nodes that are traced know where the consumer's code calls them."""
+    """A mode that annotates captured nodes with the call site in the consumer's code."""
 
     def __init__(self) -> None:
         super().__init__()
         self._gradients: dict[str, CallSite] = {}
 
     def place_of_gradient(self, error: BaseException) -> CallSite:
-        """Say where that is called whose gradient torch cannot compute; nothing of the consumer's is on the stack."""
-        found = _OF_GRADIENT.search(str(error))
-        name = "".join(filter(str.isalnum, found[1] or found[2])).lower() if found else ""
+        """Return the call site of the function whose gradient torch cannot compute; the stack does not show it."""
+        match = _OF_GRADIENT.search(str(error))
+        name = "".join(filter(str.isalnum, match[1] or match[2])).lower() if match else ""
         return self._gradients.get(name, _NOWHERE)
 
     def __torch_function__(
@@ -110,14 +110,14 @@ class CallSites(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call one function, and note from where."""
+        """Call one function and record its call site."""
         place = _place(_callers(sys._getframe(1)))
         if place == _NOWHERE:
             return function(*args, **(kwargs or {}))
         with fx_traceback.annotate({_MARK: place}):
             result = function(*args, **(kwargs or {}))
         if not torch.is_grad_enabled():
-            # and torch refuses to say it of a view that was written to
+            # there are no gradients, and torch refuses grad_fn of a view that was written to
             return result
         for part in result if isinstance(result, tuple) else (result,):
             step = part.grad_fn if isinstance(part, torch.Tensor) else None
@@ -130,7 +130,7 @@ _ends: set[CodeType] = set()
 
 
 def begins_with(function: Callable[..., Any]) -> None:
-    """Let what a function of ours calls be the consumer's, and what calls it not."""
+    """Register a function of Assay that calls the consumer's code; frames outside of it are not the consumer's."""
     _ends.add(function.__code__)
 
 
@@ -138,12 +138,12 @@ _rules: set[CodeType] = set()
 
 
 def calls_rules(function: Callable[..., Any]) -> None:
-    """Let a function of ours be what calls update rules; its local ``field`` says which, and of which parameter."""
+    """Register a function of Assay that calls update rules; its local ``field`` names the rule and the parameter."""
     _rules.add(function.__code__)
 
 
 def place_of_function(function: object, field: str) -> CallSite:
-    """Say where a function of the consumer's is written; ``field`` is what it is for."""
+    """Return the line that defines a function of the consumer's; ``field`` is the field that holds it."""
     while isinstance(function, partial):
         function = function.func
     code = getattr(function, "__code__", None)
@@ -155,12 +155,12 @@ def place_of_function(function: object, field: str) -> CallSite:
 
 
 def place_of_node(node: Node) -> CallSite:
-    """Say where a traced operation came from; one of a gradient from what the gradient is of."""
+    """Return the call site of a captured operation; for one of a gradient, that of the differentiated operation."""
     waiting, seen = [node], {node}
     while waiting:
-        found = [place for each in waiting if (place := each.meta.get("custom", {}).get(_MARK))]
-        if found:
-            last: CallSite = found[-1]
+        places = [place for each in waiting if (place := each.meta.get("custom", {}).get(_MARK))]
+        if places:
+            last: CallSite = places[-1]
             is_own = waiting == [node]
             return last if is_own else replace(last, kind=f"gradient of {last.kind or 'it'}")
         waiting = [used for each in waiting for used in each.all_input_nodes if used not in seen]
@@ -169,16 +169,16 @@ def place_of_node(node: Node) -> CallSite:
 
 
 def place_of_error(error: BaseException) -> CallSite:
-    """Say where an error of eager torch, or of tracing, was raised."""
+    """Return the call site at which eager torch, or the capture, raised an error."""
     return _place(reversed(list(walk_tb(error.__traceback__))))
 
 
 def place_of_line(frame: FrameType | None, number: int | None = None) -> CallSite:
-    """Say where a running frame is, or was at another line of it."""
-    found = _place(_callers(frame))
+    """Return the call site of a running frame, or of line ``number`` of that frame."""
+    place = _place(_callers(frame))
     if frame is None or number is None:
-        return found
-    return replace(found, line=(frame.f_code.co_filename, number))
+        return place
+    return replace(place, line=(frame.f_code.co_filename, number))
 
 
 def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, None]]:
@@ -188,9 +188,9 @@ def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, None]]:
 
 
 def _place(frames: Iterable[tuple[FrameType, int | None]]) -> CallSite:
-    """Return the place of frames, the innermost first; without a number, of the line where a frame is now.
+    """Return the call site of frames, the innermost first; a frame without a number is at its current line.
 
-    Every function that is traced comes by here, and Python counts the lines of a frame anew each time it is asked.
+    This runs for every captured function, and Python computes ``f_lineno`` on each read, so it is read only if needed.
     """
     line = layer = None
     rule = ""
@@ -231,6 +231,6 @@ def _is_layer(path: str) -> bool:
 
 @cache
 def is_consumers(path: str) -> bool:
-    """Whether a file is no part of Assay's tracing, torch or Python itself."""
+    """Return whether a file is part of neither Assay's capture, nor torch, nor Python itself."""
     is_pythons = path.startswith(_PYTHONS_FOLDER) and "-packages" not in path
     return not is_pythons and not path.startswith((_OWN_FOLDER, _TORCH_FOLDER, "<"))

@@ -1,4 +1,4 @@
-"""What torch says when a model cannot be traced or computed, in the words of the person who wrote it."""
+"""Errors of torch about a model that cannot be captured or computed, in the words of the person who wrote it."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from domain.errors import Expected
 
 
 class NotInAJob(Expected):
-    """What somebody writes that no step can have: why, and what to write instead."""
+    """Code of the consumer that a step cannot contain: the reason, and what to write instead."""
 
 
 CONTROL_FLOW = (
@@ -19,28 +19,28 @@ CONTROL_FLOW = (
     DynamicOutputShapeException,
     GuardOnDataDependentSymNode,
 )
-"""What torch raises where it would need the value of a tensor."""
+"""Errors that torch raises if it needs the value of a tensor during the capture."""
 VALUES = (
-    "what is computed there depends on values of a tensor (an if, a while, .item())",
+    "the computation there depends on values of a tensor (an if, a while, .item())",
     "use torch.where or a mask: a step has fixed shapes and no control flow that depends on the values of tensors",
 )
-"""Why a number that depends on values is not there, and what to write."""
+"""Reason and remedy if a number depends on the values of a tensor."""
 _DEVICE = (
-    "tensors go to a GPU there, and a job says nothing of devices",
-    "leave .cuda() and device= out, or say device=x.device",
+    "the code moves tensors to a GPU there, and a job does not choose devices",
+    "leave out .cuda() and device=, or write device=x.device",
 )
 _OBJECT = re.compile(r" ?<[^<>]* at 0x[0-9a-f]+>")
-"""An object of Python as it prints itself, which says nothing to a person."""
+"""The default text of a Python object, with its address; errors leave it out."""
 _MOST = 240
-"""Characters of what a library says in several lines."""
+"""Characters that are kept of a library's message of several lines."""
 _SAID: dict[str, tuple[str, str]] = {
     "derivative for": (
-        "torch has no gradient of what is called there",
-        "compute it from x.detach(), which needs none, or in another way",
+        "torch has no gradient of the function that is called there",
+        "call it with x.detach(), which needs no gradient, or use another function",
     ),
     ".numpy() is not supported": (
-        "NumPy computes there, which the job would not know of",
-        "use the function of torch, or leave it out if it is only logged",
+        "NumPy computes there, and a job contains only operations of torch",
+        "use torch's function, or leave the call out if its result is only logged",
     ),
     "NVIDIA driver": _DEVICE,
     "not compiled with CUDA": _DEVICE,
@@ -48,23 +48,23 @@ _SAID: dict[str, tuple[str, str]] = {
     "format string passed to FakeTensor": VALUES,
     "unhashable type: non-nested SymInt": VALUES,
     "a leaf Variable that requires grad is being used in an in-place operation": (
-        "a weight is changed in place there, and its gradient is asked for",
-        "do it under torch.no_grad(), or make another tensor of it, as w = w + 1",
+        "a weight that has a gradient is changed in place there",
+        "change it under torch.no_grad(), or make a new tensor, as in w = w + 1",
     ),
     "has been modified by an inplace operation": (
         "a tensor that a gradient needs is changed in place after it",
-        "make another tensor of it, as h = h + 1, or change a copy, as h = h.clone() and then h += 1",
+        "make a new tensor, as in h = h + 1, or change a copy, as in h = h.clone() and then h += 1",
     ),
     "does not require grad and does not have a grad_fn": (
-        "a gradient is asked for there of what depends on no weight that is trained",
-        "leave .detach(), torch.no_grad() and argmax out of what is differentiated",
+        "a gradient is computed there of a value that does not depend on any trained weight",
+        "leave out .detach(), torch.no_grad() and argmax before that value",
     ),
     "HigherOrderOperator": (
-        "an operation that takes functions is called there, as torch's scan or cond is",
+        "an operation that takes functions, such as torch's scan or cond, is called there",
         "use assay.repeat for a loop and torch.where for a choice",
     ),
 }
-"""Part of what torch says, to what it means here and what to write instead."""
+"""Part of a message of torch, to the reason and the remedy here."""
 
 
 _PRIVATE = {
@@ -87,7 +87,7 @@ _PRIVATE = {
     "sym_numel": "Tensor.numel",
     "sym_stride": "Tensor.stride",
 }
-"""Operations of torch that have other names where people call them."""
+"""Internal operations of torch, to the public functions that call them."""
 _AROUND = re.compile(r"^_+(?=[a-z])|(_with_indices|_legit|_forward|_ex|_helper|_copy|_impl|_)$")
 _FUNCTIONALS = {
     "upsample_": "interpolate",
@@ -98,12 +98,12 @@ _FUNCTIONALS = {
     "scaled_dot_product": "scaled_dot_product_attention",
     "fractional_max_pool": "fractional_max_pool2d",
 }
-"""How names begin of functions that have several operations."""
+"""Prefixes of operations that share one public function."""
 _PARTS = ("linalg_", "fft_", "special_")
 
 
 def called(operation: object) -> str:
-    """Return what people call an operation of torch, as ``torch.scatter`` for ``aten.scatter.value_reduce``."""
+    """Return the public name of an operation of torch: ``torch.scatter`` for ``aten.scatter.value_reduce``."""
     namespace, _, rest = str(operation).partition(".")
     if not rest:
         namespace, rest = "", namespace
@@ -133,7 +133,7 @@ def called(operation: object) -> str:
 
 
 def in_words(error: Exception, remedy: str) -> tuple[str, str]:
-    """Return reason and remedy for an error of torch; its own words and ``remedy``, where no others are known."""
+    """Return the reason and the remedy for an error of torch; by default its own first line and ``remedy``."""
     if isinstance(error, NotInAJob):
         return error.reason, error.remedy
     if isinstance(error, CONTROL_FLOW):
@@ -146,18 +146,18 @@ def in_words(error: Exception, remedy: str) -> tuple[str, str]:
 
 
 def listed(texts: Sequence[str], most: int = 3) -> str:
-    """Return some texts as a list in a sentence: the first ones, and how many more there are."""
+    """Return texts as a list in a sentence: the first ``most`` of them, and the number of the others."""
     shown = ", ".join(texts[:most])
     return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what a library says; its kind, where that is nothing."""
+    """Return the first line of a library's message; the class of the error if the message is empty."""
     line = _OBJECT.sub("", str(error).strip().split("\n")[0])
     return line.rstrip(".: ") or type(error).__name__
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return all that a library says as one line; what is very long is cut."""
+    """Return a library's whole message as one line, cut if it is very long."""
     text = _OBJECT.sub("", " ".join(str(error).split())).rstrip(".: ") or type(error).__name__
     return text if len(text) <= _MOST else f"{text[:_MOST]}…"

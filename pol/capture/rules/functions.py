@@ -83,7 +83,7 @@ def _hypot(site: CaptureSite, x: Ref, y: Ref) -> int:
 
 @rule("aten.copysign.Tensor", "aten.copysign.Scalar")
 def _copysign(site: CaptureSite, x: Ref, sign: Any) -> int:
-    """What has no sign is positive: -0 counts as 0."""
+    """Return the sign of each element; -0 counts as positive."""
     size = abs(_value(site, x))
     return (_value(site, sign) < 0).where(-size, size).handle
 
@@ -178,7 +178,7 @@ def _toward_zero(a: Expression, b: Expression) -> Expression:
 
 
 def _rest(site: CaptureSite, left: Any, right: Any, *, is_down: bool) -> int:
-    """What a division leaves: a - b x quotient; in FP32 brought back between 0 and b where the quotient was rounded."""
+    """Return the remainder a - b x quotient; in FP32 it is moved between 0 and b if the quotient was rounded."""
     a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
     if site.dtype != "f32":
         quotient = a.floor_divide(b) if is_down else _toward_zero(a, b)

@@ -1,7 +1,7 @@
 """Taking by index, and the ways back: rows of tables, gathering, scattering, one index or several.
 
-An index that is outside of its own dimension names no element at all: whoever takes by it stops the job. Where
-something is written to one place twice, the last one stays; where it is added, it is added in the order of the index.
+An index outside its dimension names no element, and taking by it stops the job. If a place is written twice, the last
+write stays; sums add in the order of the index.
 """
 
 from collections.abc import Sequence
@@ -289,7 +289,7 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
 
 
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
-    """What FP32 does not hold is taken: from ``values`` where a number names the row, else from ``rows``."""
+    """Take rows of integers, which FP32 cannot hold: from ``values`` if a number names the row, else from ``rows``."""
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
     if count >= _EXACT:

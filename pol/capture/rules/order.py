@@ -123,7 +123,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Ref | None = None,
 ) -> int:
-    """How many edges are below each element, or not above it."""
+    """Return how many edges are below each element, or not above it."""
     del out_int32
     emitter = site.emitter
     if sorter is not None:

@@ -40,7 +40,7 @@ class Ref(int):
 
 @dataclass(frozen=True, slots=True)
 class CaptureSite:
-    """What a handler may ask about the node that it translates."""
+    """The node that a handler translates, with its shape, dtype and operands."""
 
     emitter: Emitter
     node: Node

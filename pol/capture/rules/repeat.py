@@ -1,4 +1,4 @@
-"""A repeat, whose body was traced before."""
+"""A repeat, whose body was captured before."""
 
 from collections.abc import Sequence
 

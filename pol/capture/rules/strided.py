@@ -1,6 +1,6 @@
 """Views by strides, which torch's own formulas make: which element of its operand each place in memory is.
 
-Nothing in a job has strides, so the places are followed while it is traced.
+Nothing in a job has strides, so the capture follows the places.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def _as_strided_scatter(
 def _numbered(site: CaptureSite, operand: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return memory that holds, for each place of an operand, the number of its element, and the operand.
 
-    Places that are nobody's hold -1.
+    Places without an element hold -1.
     """
     node = site.node.args[operand]
     assert isinstance(node, Node)

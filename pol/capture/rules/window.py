@@ -32,11 +32,11 @@ def convolution_weight_gradient(
     groups: int,
     is_kept: bool,
 ) -> torch.Tensor:
-    """Gradient of a convolution by its weights; exists while a job is traced and is never run.
+    """Gradient of a convolution by its weights; exists during a capture and is never run.
 
     ``is_kept`` says that ``x`` comes from the forward pass, which has padded it already.
     """
-    raise NotImplementedError("this operation exists while a job is traced only")
+    raise NotImplementedError("this operation exists only during a capture")
 
 
 @convolution_weight_gradient.register_fake
@@ -336,7 +336,7 @@ def _weight_gradient(
     windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
-    # What the forward pass has padded is larger than what it was made of, and would be kept until now.
+    # The padded input of the forward pass is larger than the input and would be kept until now, so it is padded again.
     with emitter.anew() if is_kept else nullcontext():
         padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)
