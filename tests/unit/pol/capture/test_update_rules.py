@@ -634,7 +634,7 @@ class _Warm:
 
 
 _RULES: list[tuple[Any, Any, str]] = [
-    (lambda p, g, s, step: p - g, {}, r"returns Tensor, and not two things.*\(parameter, state\)"),
+    (lambda p, g, s, step: p - g, {}, r"returns Tensor, not a tuple of two.*\(parameter, state\)"),
     (lambda p, g, s, step: (p.sum(), s), {}, r"returns the shape \[\] for the parameter, which has the shape \[2\]"),
     (lambda p, g, s, step: (p.double(), s), {}, "returns float64 for the parameter"),
     (lambda p, g, s, step: (1.0, s), {}, "returns float for the parameter.*Python runs once"),
