@@ -1,1 +1,1 @@
-"""Operations of torch in terms of other operations of torch."""
+"""Rewrites of operations of torch as other operations of torch."""

@@ -1,4 +1,4 @@
-"""Bags of embeddings: the sum, mean or largest of the rows between two offsets."""
+"""Rewrites of bags of embeddings: the sum, mean or maximum of the rows between two offsets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ _SUM, _MEAN, _MAX = range(3)
 
 
 def _bags(indices: Tensor, offsets: Tensor) -> Tensor:
-    """Return the bag of each index: how many offsets are not behind it, less 1."""
+    """Return the bag of each index: the number of offsets at or before it, minus 1."""
     places = torch.arange(indices.numel())
     return torch.searchsorted(offsets.contiguous(), places, right=True) - 1
 
@@ -36,8 +36,8 @@ def _embedding_bag(
     sizes = torch.zeros(count, dtype=weight.dtype).index_add(0, bags, ones)
     if mode == _MAX:
         is_own = (bags == torch.arange(count)[:, None]) & is_counted
-        found = torch.where(is_own[:, :, None], rows, -torch.inf)
-        largest, place = found.max(1)
+        candidates = torch.where(is_own[:, :, None], rows, -torch.inf)
+        largest, place = candidates.max(1)
         is_empty = (sizes == 0)[:, None]
         named = torch.where(is_empty, -1, indices[place])
         return torch.where(is_empty, 0.0, largest), bags, sizes.long(), named
@@ -88,8 +88,8 @@ def _weights_backward(
     grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, bags: Tensor, mode: int, padding_idx: int = -1
 ) -> Tensor:
     del offsets, mode
-    found = (grad[bags] * weight[indices]).sum(1)
-    return torch.where(indices != padding_idx, found, 0.0) if padding_idx >= 0 else found
+    slopes = (grad[bags] * weight[indices]).sum(1)
+    return torch.where(indices != padding_idx, slopes, 0.0) if padding_idx >= 0 else slopes
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
@@ -98,4 +98,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten._embedding_bag_backward.default: _embedding_bag_backward,
     _aten._embedding_bag_per_sample_weights_backward.default: _weights_backward,
 }
-"""By the overload of torch."""
+"""Rewrites by the overload of torch."""

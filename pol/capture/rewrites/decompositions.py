@@ -1,4 +1,4 @@
-"""Operations that are taken apart into others of torch: where torch's choice is not ours, and where it has none."""
+"""Decompositions of operations of torch into others, if torch has none or has one that a job cannot use."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,14 +13,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _aten = torch.ops.aten
 
 OURS = (
-    # ours add up rows in an order
+    # The handlers add rows in a fixed order.
     _aten.embedding_dense_backward.default,
     _aten.index_add.default,
     _aten.index_copy.default,
     _aten.index_fill.int_Scalar,
     _aten.index_fill.int_Tensor,
 )
-"""What has a handler that is better than what torch makes of it."""
+"""Overloads with a handler that is better than torch's decomposition."""
 _MORE: Table = {
     **resampling.DECOMPOSITIONS,
     **bags.DECOMPOSITIONS,
@@ -29,7 +29,7 @@ _MORE: Table = {
 
 
 def adjust(table: Table) -> None:
-    """Put ours into torch's table of decompositions, and take out of it what has a handler."""
+    """Add these decompositions to torch's table, and remove the overloads that have a better handler."""
     for overload in OURS:
         table.pop(overload, None)
     table.update(_MORE)
@@ -67,7 +67,7 @@ def _trilinear(
     summed: list[int],
     unroll: int = 1,
 ) -> Tensor:
-    """A sum over products of three: two products of matrices."""
+    """Compute the sum over products of three factors as two products of matrices."""
     del unroll
     rank = first.dim() + len(expand1)
     letters = "abcdefgh"[:rank]
@@ -83,8 +83,8 @@ def _trilinear(
 def _weight_norm_backward(
     grad: Tensor, direction: Tensor, size: Tensor, norms: Tensor, dim: int
 ) -> tuple[Tensor, Tensor]:
-    found: tuple[Tensor, Tensor] = _aten._weight_norm_differentiable_backward(grad, direction, size, norms, dim)
-    return found
+    slopes: tuple[Tensor, Tensor] = _aten._weight_norm_differentiable_backward(grad, direction, size, norms, dim)
+    return slopes
 
 
 # --- activations ---
@@ -106,7 +106,7 @@ def _rrelu(
     generator: Any = None,
 ) -> tuple[Tensor, Tensor]:
     if training:
-        raise NotImplementedError("RReLU draws its slopes in the model's own forward only")
+        raise NotImplementedError("RReLU draws its slopes only if the model's forward calls it in Python")
     del generator
     return torch.where(x < 0, x * ((lower + upper) / 2), x), noise
 
@@ -129,12 +129,12 @@ def _rrelu_backward(
 
 
 def _length(difference: Tensor, p: float) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(difference, ord=p, dim=-1)
-    return found
+    length: Tensor = torch.linalg.vector_norm(difference, ord=p, dim=-1)
+    return length
 
 
 def _slope(difference: Tensor, length: Tensor, p: float) -> Tensor:
-    """The gradient of a length; 0 where the length is."""
+    """Return the gradient of a length, which is 0 where the length is 0."""
     far = length.unsqueeze(-1)
     safe = torch.where(far == 0, 1.0, far)
     if p == 0:
@@ -151,7 +151,7 @@ def _slope(difference: Tensor, length: Tensor, p: float) -> Tensor:
 
 @_of(_aten._cdist_forward.default)
 def _cdist(left: Tensor, right: Tensor, p: float, mode: int | None) -> Tensor:
-    """Every difference by itself: a product would lose the digits of small ones."""
+    """Compute each difference separately, because a product would lose the digits of small distances."""
     del mode
     return _length(left.unsqueeze(-2) - right.unsqueeze(-3), p)
 

@@ -1,4 +1,4 @@
-"""Torch's functions of lists of tensors (``torch._foreach_…``), written as a function of each tensor."""
+"""Rewrites of torch's functions of lists of tensors (``torch._foreach_…``) as a function of each tensor."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,30 +15,30 @@ _OTHERS: dict[str, Callable[..., Tensor]] = {
     "copy": lambda _x, source: source,
     "zero": torch.zeros_like,
 }
-"""What a function is of one tensor, where that has another name."""
+"""Functions of one tensor, if they have another name."""
 _SCALED = ("addcmul", "addcdiv")
-"""Functions whose last factor has to be named."""
+"""Functions whose last factor is a keyword argument."""
 
 
 def _of_each(name: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> Any:
-    """Call a function of each tensor; a list among the arguments has one item for each of them."""
+    """Call a function of each tensor; a list among the arguments has one item for each tensor."""
     is_in_place = name.endswith("_")
     plain = name.removesuffix("_")
-    found = []
+    results = []
     for at, tensor in enumerate(tensors):
-        given = [_item(each, at) for each in arguments]
+        positional = [_item(each, at) for each in arguments]
         named = {key: _item(each, at) for key, each in options.items()}
         if plain in _SCALED:
-            if len(given) == 3:
-                named["value"] = given.pop()
+            if len(positional) == 3:
+                named["value"] = positional.pop()
             if "scalars" in named:
                 named["value"] = named.pop("scalars")
             if "tensor1" in named:
-                given = [named.pop("tensor1"), named.pop("tensor2")]
+                positional = [named.pop("tensor1"), named.pop("tensor2")]
         function = _OTHERS.get(plain) or getattr(torch, plain)
-        result = function(tensor, *given, **named)
-        found.append(tensor.copy_(result) if is_in_place else result)
-    return None if is_in_place else tuple(found)
+        result = function(tensor, *positional, **named)
+        results.append(tensor.copy_(result) if is_in_place else result)
+    return None if is_in_place else tuple(results)
 
 
 def _item(argument: Any, at: int) -> Any:
@@ -55,4 +55,4 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     for full in dir(torch)
     if full.startswith(_PREFIX) and _has_one(name := full.removeprefix(_PREFIX))
 }
-"""Function of torch to ours."""
+"""Rewrites by the function of torch."""

@@ -1,7 +1,7 @@
-"""Images in another size, and padding by their edges: sums of rows with weights, one dimension after another.
+"""Rewrites of resizing and edge padding of images, as weighted sums of rows in one dimension after another.
 
-What a place of the result reads of each dimension are taps: the numbers of some rows and their weights. The way back
-adds to the same rows with the same weights.
+In each dimension, a place of the result reads *taps*: the numbers of some rows and their weights. The gradient adds to
+the same rows with the same weights.
 """
 
 import math
@@ -15,15 +15,15 @@ from torch import Tensor
 
 _aten = torch.ops.aten
 _CUBIC = -0.75
-"""Torch's choice among cubic filters."""
+"""Parameter of the cubic filter that torch uses."""
 
 Taps = list[tuple[Tensor, Tensor | None]]
-"""Row and weight (or 1) for each place of a result."""
+"""Row and weight (None for 1) for each place of a result."""
 Numbers = NDArray[np.float64]
 
 
 def _row(numbers: Numbers, size: int) -> Tensor:
-    """Return numbers as rows of a dimension of ``size``; what is outside is at its edge."""
+    """Return numbers as rows of a dimension of ``size``; a number outside becomes the row at the edge."""
     return torch.tensor(np.clip(numbers, 0, size - 1).astype(np.int64).tolist())
 
 
@@ -32,7 +32,7 @@ def _weight(numbers: Numbers) -> Tensor:
 
 
 def _sources(size: int, count: int, align: bool, scale: float | None) -> Numbers:
-    """Return where in a dimension of ``size`` each of ``count`` places lies."""
+    """Return the coordinate, in a dimension of ``size``, of each of ``count`` places."""
     places = np.arange(count, dtype=np.float64)
     if align:
         return places * ((size - 1) / (count - 1) if count > 1 else 0.0)
@@ -54,11 +54,11 @@ def _cubic(size: int, count: int, align: bool, scale: float | None) -> Taps:
 
 
 def _convolved(t: Numbers, a: float) -> Numbers:
-    """Return Keys' cubic filter at a distance."""
+    """Return Keys' cubic filter at the distance ``t``."""
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((t - 5) * t + 8) * t * a - 4 * a
-    found: Numbers = np.where(t < 1, near, np.where(t < 2, far, 0.0))
-    return found
+    weights: Numbers = np.where(t < 1, near, np.where(t < 2, far, 0.0))
+    return weights
 
 
 def _exact(size: int, count: int, align: bool, scale: float | None) -> Taps:
@@ -124,7 +124,7 @@ def _replication_backward(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Te
 
 
 def _antialiased(filter_: Callable[[Numbers], Numbers], support: float) -> Filter:
-    """A filter that is as wide as what a place of the result stands for, its weights divided by their sum."""
+    """Return a filter as wide as the input range of a place of the result, with weights divided by their sum."""
 
     def taps(size: int, count: int, align: bool, scale: float | None) -> Taps:
         step = (size - 1) / (count - 1) if align and count > 1 else 0.0 if align else size / count
@@ -162,7 +162,7 @@ _KINDS: dict[str, tuple[Filter, int, bool]] = {
     "_upsample_bicubic2d_aa": (_antialiased(_keys, 2.0), 2, True),
 }
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
-"""By the overload of torch."""
+"""Rewrites by the overload of torch."""
 for _name, _kind in _KINDS.items():
     _forward, _backward = _upsample(*_kind)
     DECOMPOSITIONS[getattr(_aten, _name).default] = _forward
@@ -173,17 +173,18 @@ for _rank in (1, 2, 3):
 
 
 def _nearest(rank: int) -> tuple[Any, Any]:
-    """To the nearest; whole numbers of times are left to a handler that only repeats."""
+    """Return the resizing to the nearest row and its gradient; a handler repeats rows if the factor is an integer."""
 
     def taps(size: int, count: int, scale: float | None) -> Taps:
         step = 1 / scale if scale is not None and scale > 0 else size / count
-        # torch multiplies in FP32
+        # torch multiplies in FP32.
         where = np.floor(np.arange(count, dtype=np.float32) * np.float32(step))
         return [(_row(where.astype(np.float64), size), None)]
 
     def forward(x: Tensor, size: Sequence[int], *scales: float | None) -> Any:
-        inputs, given = x.shape[-rank:], [*scales, *[None] * rank][:rank]
-        rows = list(zip(inputs, size, given, strict=True))
+        inputs = x.shape[-rank:]
+        factors = [*scales, *[None] * rank][:rank]
+        rows = list(zip(inputs, size, factors, strict=True))
         if all(count % own == 0 for own, count, _ in rows):
             return NotImplemented
         for dim, row in enumerate(rows, -rank):
@@ -191,8 +192,8 @@ def _nearest(rank: int) -> tuple[Any, Any]:
         return x
 
     def backward(grad: Tensor, size: Sequence[int], inputs: Sequence[int], *scales: float | None) -> Any:
-        given = [*scales, *[None] * rank][:rank]
-        rows = list(zip(inputs[-rank:], size, given, strict=True))
+        factors = [*scales, *[None] * rank][:rank]
+        rows = list(zip(inputs[-rank:], size, factors, strict=True))
         if all(count % own == 0 for own, count, _ in rows):
             return NotImplemented
         for dim, row in enumerate(rows, -rank):
@@ -209,7 +210,7 @@ for _rank in (1, 2, 3):
 
 
 def _adaptive_windows(size: int, count: int) -> Tensor:
-    """Return the rows of each of ``count`` windows; a short one names its last row again."""
+    """Return the rows of each of ``count`` windows; a shorter window repeats its last row."""
     starts = [at * size // count for at in range(count)]
     ends = [-(-(at + 1) * size // count) for at in range(count)]
     most = max(end - start for start, end in zip(starts, ends, strict=True))
@@ -219,7 +220,7 @@ def _adaptive_windows(size: int, count: int) -> Tensor:
 
 
 def _adaptive_max(rank: int) -> tuple[Any, Any]:
-    """The largest of windows that may overlap; where they do not, a handler has slices."""
+    """Return the maximum of windows that may overlap, and its gradient; a handler uses slices if they do not."""
 
     def forward(x: Tensor, size: Sequence[int]) -> Any:
         inputs = x.shape[-rank:]
@@ -237,9 +238,9 @@ def _adaptive_max(rank: int) -> tuple[Any, Any]:
         order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
         x = x.permute(*range(before), *[before + dim for dim in order]).flatten(before + rank)
         numbers = numbers.permute(order).flatten(rank)
-        found, place = x.max(-1)
+        largest, place = x.max(-1)
         named = numbers.expand(x.shape).gather(-1, place.unsqueeze(-1)).squeeze(-1)
-        return found, named
+        return largest, named
 
     def backward(grad: Tensor, x: Tensor, indices: Tensor) -> Any:
         inputs = x.shape[-rank:]

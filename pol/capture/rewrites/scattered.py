@@ -1,4 +1,4 @@
-"""Reductions by index, ``scatter_reduce`` and its relatives: what is reduced to one place is sorted to lie in a row."""
+"""Rewrites of reductions by index (``scatter_reduce`` and others), which sort the elements of one place to a row."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,16 @@ from pol.capture.reports.reasons import NotInAJob
 
 _aten = torch.ops.aten
 _REDUCE = {"add": "sum", "multiply": "prod"}
-"""Names that ``scatter`` has for reductions, to those of ``scatter_reduce``."""
+"""Names of reductions in ``scatter_reduce``, by their names in ``scatter``."""
 _INITIAL = {"sum": 0.0, "mean": float("nan"), "prod": 1.0, "max": -torch.inf, "min": torch.inf}
-"""What ``segment_reduce`` gives for no element."""
+"""Results of ``segment_reduce`` for an empty segment."""
 
 
 def reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
-    """Return ``x`` with the reduction of all that ``index`` sends to a place, and of what is there, if it is included.
+    """Return ``x`` with each place that ``index`` names replaced by the reduction of the elements sent to it.
 
-    Of a product the gradient is right where factors are zero, too.
+    With ``include_self``, the reduction includes the element of ``x``. The gradient of a product is also right if
+    factors are zero.
     """
     if not x.dim():
         line = x.reshape(1), 0, index.reshape(-1), source.reshape(-1)
@@ -29,11 +30,11 @@ def reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, inc
     source = source[tuple(slice(size) for size in index.shape)]
     lines = tuple(slice(None if d == axis else size) for d, size in enumerate(index.shape))
     part = x[lines]
-    found = _of_lines(part, axis, index, source, reduce, include_self)
-    if found.shape == x.shape:
-        return found
+    result = _of_lines(part, axis, index, source, reduce, include_self)
+    if result.shape == x.shape:
+        return result
     whole = x.clone()
-    whole[lines] = found
+    whole[lines] = result
     return whole
 
 
@@ -51,34 +52,36 @@ def _of_lines(x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, 
         return total / shares.to(x.dtype)
     last = (counts.cumsum(axis) - 1).clamp(min=0).long()
     if reduce == "prod":
-        found = _products(axis, index, source).gather(axis, last)
+        result = _products(axis, index, source).gather(axis, last)
         together: Callable[[Tensor, Tensor], Tensor] = torch.mul
     elif reduce == "amax":
-        found = _ascending(axis, index, source).gather(axis, last)
+        result = _ascending(axis, index, source).gather(axis, last)
         together = torch.maximum
     else:
-        # NaN is the last in both orders
-        found = _opposite(_ascending(axis, index, _opposite(source)).gather(axis, last))
+        # NaN is last in both orders.
+        result = _opposite(_ascending(axis, index, _opposite(source)).gather(axis, last))
         together = torch.minimum
-    return torch.where(is_named, together(x, found) if include_self else found, x)
+    return torch.where(is_named, together(x, result) if include_self else result, x)
 
 
 def _opposite(x: Tensor) -> Tensor:
-    """Turn the order of numbers round; the least integer has no negative."""
+    """Return numbers in the opposite order; for integers -1 - x, because the smallest one has no negative."""
     return -x if x.is_floating_point() else -1 - x
 
 
 def _ascending(axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return what goes to one place after another, each time from the smallest to the largest."""
+    """Return the source sorted by the places to which elements go, and by their values within a place."""
     values, order = source.sort(dim=axis, stable=True)
     _, by_place = index.gather(axis, order).sort(dim=axis, stable=True)
     return values.gather(axis, by_place)
 
 
 def _products(axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return what goes to one place after another, each the product of all so far that go to its own."""
+    """Return the source sorted by the places to which elements go, with running products within a place."""
     places, order = index.sort(dim=axis, stable=True)
-    values, count, distance = source.gather(axis, order), index.shape[axis], 1
+    values = source.gather(axis, order)
+    count = index.shape[axis]
+    distance = 1
     while distance < count:
         ahead, behind = (
             values.narrow(axis, distance, count - distance),
@@ -92,7 +95,7 @@ def _products(axis: int, index: Tensor, source: Tensor) -> Tensor:
 
 
 def _rows(dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return an index for each element of a source, of one for each of its rows."""
+    """Return the index of rows as an index for each element of a source."""
     shape = [1] * source.dim()
     shape[dim % source.dim()] = -1
     return index.reshape(shape).expand(source.shape)
@@ -146,7 +149,7 @@ _DECOMPOSED: dict[Any, Callable[..., Any]] = {
 }
 
 
-# --- by function of torch: what torch's own gradient looks at values for ---
+# --- by function of torch, if torch's own gradient depends on values ---
 
 
 def _with_products(function: Callable[..., Any], ours: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -186,11 +189,11 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Tensor:
-    """Return the reduction of each of the segments that lie one after another along the first dimension."""
+    """Return the reduction of each of the segments that follow each other along the first dimension."""
     del unsafe
     if indices is not None or axis or (offsets if lengths is None else lengths).dim() != 1:  # type: ignore[union-attr]
-        reason = "segment_reduce has segments along another dimension than the first, or by indices"
-        raise NotInAJob(reason, "move that dimension to the front, x.movedim(axis, 0), or use scatter_reduce")
+        reason = "segment_reduce works only along the first dimension, by lengths or offsets of one dimension"
+        raise NotInAJob(reason, "move the dimension to the front, x.movedim(axis, 0), or use scatter_reduce")
     if lengths is None:
         assert offsets is not None
         ends = offsets[1:]
@@ -222,7 +225,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """A sparse gradient has the same numbers."""
+    # A sparse gradient has the same numbers as a dense one.
     del sparse_grad
     return torch.ops.aten.gather(x, dim, index)  # type: ignore[no-any-return]
 
@@ -241,6 +244,6 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     Tensor.index_reduce: _with_products(Tensor.index_reduce, _index_reduce),
     Tensor.index_reduce_: _with_products(Tensor.index_reduce_, _in_place(_index_reduce)),
 }
-"""Function of torch to ours."""
+"""Rewrites by the function of torch."""
 DECOMPOSITIONS = {**_DECOMPOSED, _aten.segment_reduce.default: segment_reduce}
-"""By the overload of torch."""
+"""Rewrites by the overload of torch."""

@@ -1,1 +1,1 @@
-"""The operations of torch in primitives."""
+"""Handlers that translate operations of torch to primitives."""

@@ -6,6 +6,7 @@ from typing import Any
 from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 
 _LOGIC = {"and": "logical_and", "or": "logical_or", "xor": "ne"}
+_NO_BITS = "bitwise operations on integers are not supported; use // and % by powers of two, or bool values"
 
 
 def _arithmetic(op: str) -> Any:
@@ -14,7 +15,7 @@ def _arithmetic(op: str) -> Any:
         if dtype == "bool":
             return _bool_arithmetic(site, op, left, right)
         if not isinstance(left, Ref) and not isinstance(right, Ref):
-            raise Unsupported("both operands are plain numbers")
+            raise Unsupported("both operands are plain numbers; make one of them a tensor, as torch.tensor(2.0)")
         a, b = site.operand(left, dtype), site.operand(right, dtype)
         if alpha != 1:
             b = emitter.emit("mul", b, emitter.scalar(alpha, dtype))
@@ -29,7 +30,7 @@ def _arithmetic(op: str) -> Any:
 def _bool_arithmetic(site: CaptureSite, op: str, left: Any, right: Any) -> int:
     names = {"mul": "logical_and", "add": "logical_or"}
     if op not in names:
-        raise Unsupported(f"{op} of bool values is not defined")
+        raise Unsupported(f"{op} of bool values is not defined; convert them to numbers first, as in mask.float()")
     return site.emitter.emit(names[op], site.operand(left, "bool"), site.operand(right, "bool"))
 
 
@@ -90,7 +91,7 @@ for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
 def _logic(op: str) -> Any:
     def handler(site: CaptureSite, left: Any, right: Any) -> int:
         if site.dtype != "bool":
-            raise Unsupported("bitwise operations on integers are not supported")
+            raise Unsupported(_NO_BITS)
         return site.emitter.emit(op, site.operand(left, "bool"), site.operand(right, "bool"))
 
     return handler
@@ -114,7 +115,7 @@ def _isinf(site: CaptureSite, x: Ref) -> int:
 @rule("aten.logical_not.default", "aten.bitwise_not.default")
 def _not(site: CaptureSite, x: Ref) -> int:
     if site.dtype != "bool":
-        raise Unsupported("bitwise operations on integers are not supported")
+        raise Unsupported(_NO_BITS)
     return site.emitter.emit("logical_not", site.operand(x, "bool"))
 
 
@@ -153,7 +154,7 @@ def _rsqrt(site: CaptureSite, x: Ref) -> int:
 
 @rule("aten.sigmoid.default")
 def _sigmoid(site: CaptureSite, x: Ref) -> int:
-    """With t = exp(-|x|), which never overflows: 1 / (1 + t) for x >= 0, else t / (1 + t)."""
+    """Compute 1 / (1 + t) for x >= 0, else t / (1 + t), with t = exp(-|x|), which never overflows."""
     emitter, one = site.emitter, site.emitter.scalar(1, "f32")
     small = emitter.emit("exp", emitter.emit("neg", emitter.emit("abs", x)))
     above = emitter.emit("ge", x, emitter.scalar(0, "f32"))
@@ -170,7 +171,7 @@ def _sign(site: CaptureSite, x: Ref) -> int:
 
 @rule("aten._to_copy.default", "prims.convert_element_type.default")
 def _to_copy(site: CaptureSite, x: Ref, dtype: Any = None, **_options: Any) -> int:
-    # the result says it
+    # The result has this dtype.
     del dtype
     return site.operand(x, site.dtype)
 

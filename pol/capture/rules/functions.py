@@ -1,4 +1,4 @@
-"""Functions of single elements that are composed of primitives (``functions_fp32.py``), and division that rounds."""
+"""Elementwise functions that are composed of primitives (``functions_fp32.py``), and division that rounds."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pol.capture.program.formula import Expression
 from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 
 MOST_PRODUCTS = 64
-"""The largest power that is made of products."""
+"""Largest exponent of a power that is computed by products."""
 
 
 def _value(site: CaptureSite, argument: Any, dtype: str = "f32") -> Expression:
@@ -20,7 +20,7 @@ def _of_one(name: str, function: Callable[[Expression], Expression]) -> None:
     @rule(f"aten.{name}.default", f"prims.{name}.default")
     def handler(site: CaptureSite, x: Ref) -> int:
         if site.dtype != "f32":
-            # what rounds integers
+            # Only functions that round take integers, and they do not change them.
             return site.operand(x, site.dtype)
         return function(_value(site, x)).handle
 
@@ -72,7 +72,7 @@ def _atan2(site: CaptureSite, y: Ref, x: Ref) -> int:
 
 @rule("aten.hypot.default", "prims.hypot.default")
 def _hypot(site: CaptureSite, x: Ref, y: Ref) -> int:
-    """Scaled by the larger one, whose square may be too large."""
+    """Scale by the larger operand, because its square may overflow."""
     a, b = abs(_value(site, x)), abs(_value(site, y))
     most = a.maximum(b)
     is_plain = (most > 0) & (most < math.inf)
@@ -83,12 +83,12 @@ def _hypot(site: CaptureSite, x: Ref, y: Ref) -> int:
 
 @rule("aten.copysign.Tensor", "aten.copysign.Scalar")
 def _copysign(site: CaptureSite, x: Ref, sign: Any) -> int:
-    """Return the sign of each element; -0 counts as positive."""
+    """Return the size of ``x`` with the sign of ``sign``; -0 counts as positive."""
     size = abs(_value(site, x))
     return (_value(site, sign) < 0).where(-size, size).handle
 
 
-def _one_that_is(op: str) -> Any:
+def _extreme_without_nan(op: str) -> Any:
     def handler(site: CaptureSite, left: Any, right: Any) -> int:
         a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
         extreme = a.maximum(b) if op == "maximum" else a.minimum(b)
@@ -99,26 +99,28 @@ def _one_that_is(op: str) -> Any:
     return handler
 
 
-rule("aten.fmax.default", "prims.fmax.default")(_one_that_is("maximum"))
-rule("aten.fmin.default", "prims.fmin.default")(_one_that_is("minimum"))
+rule("aten.fmax.default", "prims.fmax.default")(_extreme_without_nan("maximum"))
+rule("aten.fmin.default", "prims.fmin.default")(_extreme_without_nan("minimum"))
 
 # --- powers ---
 
 
 @rule("aten.pow.Tensor_Scalar", "prims.pow.default")
 def _power(site: CaptureSite, x: Ref, exponent: Any) -> int:
-    """Multiples of 1/2 up to 8 and small integers are products and square roots, all others e^(y ln x)."""
+    """Compute multiples of 1/2 up to 8 and small integers by products and square roots, all others by e^(y ln x)."""
     if isinstance(exponent, Ref):
         return _power_of_values(site, x, exponent)
     value, size = _value(site, x, site.dtype), abs(exponent)
     if exponent == 0:
         return site.emitter.full(1, site.dtype, site.shape)
     if site.dtype != "f32" and (exponent < 0 or exponent % 1):
-        raise Unsupported(f"the power {exponent} of integers is none; make them float32 before")
+        reason = f"the power {exponent} of an integer is not an integer"
+        raise Unsupported(reason, f"convert the tensor to float32 first: x.float() ** {exponent}")
     is_few = size <= 8 and size % 1 in (0, 0.5)
     if not is_few and (size > MOST_PRODUCTS or size % 1):
         if site.dtype != "f32":
-            raise Unsupported(f"powers of integers go up to {MOST_PRODUCTS}")
+            reason = f"the exponent of integers is {exponent}, and at most {MOST_PRODUCTS} works"
+            raise Unsupported(reason, f"convert the tensor to float32 first: x.float() ** {exponent}")
         return fp32.power(value, float(exponent)).handle
     parts = [_product(value, math.floor(size))] if size >= 1 else []
     parts += [value.function("sqrt")] if size % 1 else []
@@ -139,7 +141,7 @@ def _product(x: Expression, power: int) -> Expression:
 @rule("aten.pow.Tensor_Tensor")
 def _power_of_values(site: CaptureSite, x: Ref, exponent: Ref) -> int:
     if site.dtype != "f32":
-        raise Unsupported("powers of integers by integers are not supported; use float32")
+        raise Unsupported("powers of integers by integers are not supported; use x.float() ** y")
     return fp32.power(_value(site, x), _value(site, exponent)).handle
 
 
@@ -147,7 +149,7 @@ def _power_of_values(site: CaptureSite, x: Ref, exponent: Ref) -> int:
 def _power_of_number(site: CaptureSite, base: float, exponent: Ref) -> int:
     y = _value(site, exponent)
     if site.dtype != "f32":
-        raise Unsupported("powers by integers are not supported; use float32")
+        raise Unsupported("powers by a tensor of integers are not supported; use 2.0 ** y.float()")
     if base > 0:
         return (y * math.log(base)).function("exp").handle
     return fp32.power(y.number(base), y).handle

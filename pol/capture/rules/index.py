@@ -1,6 +1,6 @@
-"""Taking by index, and the ways back: rows of tables, gathering, scattering, one index or several.
+"""Operations by index and their gradients: rows of tables, gathering, scattering, one index or several.
 
-An index outside its dimension names no element, and taking by it stops the job. If a place is written twice, the last
+An index outside its dimension names no element, and reading by it stops the job. If a place is written twice, the last
 write stays; sums add in the order of the index.
 """
 
@@ -16,10 +16,10 @@ from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 from pol.capture.rules.shape import cut
 
 ONE_HOT_MOST = 1_024
-"""Elements up to which a mask of all classes is less work than finding one."""
+"""Largest number of elements for which a mask of all classes costs less than a lookup."""
 _OF_MASKS = "; ".join(COUNTS[torch.ops.aten.index])
 _EXACT = 2**24
-"""Numbers below it are exact in FP32."""
+"""Size below which all integers are exact in FP32."""
 
 
 @rule("aten.embedding.default")
@@ -31,7 +31,7 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> int:
-    # these concern the gradient
+    # These arguments only change the gradient.
     del padding_idx, scale_grad_by_freq, sparse
     return site.emitter.emit("take", table, index)
 
@@ -105,19 +105,19 @@ def _index_fill(site: CaptureSite, x: Ref, dim: int, index: Ref, value: Any) -> 
 
 
 def _to_front(rank: int, dim: int) -> list[int]:
-    """Return the order of dimensions in which one is the first."""
+    """Return the order of dimensions that has ``dim`` first."""
     axis = dim % rank
     return [axis, *(other for other in range(rank) if other != axis)]
 
 
 def _back(order: Sequence[int]) -> list[int]:
-    """Return the order that undoes one."""
+    """Return the inverse of an order of dimensions."""
     return [order.index(dim) for dim in range(len(order))]
 
 
 def _check_float(site: CaptureSite) -> None:
     if site.dtype != "f32":
-        raise Unsupported("integers are not added up by index; make them float32 before")
+        raise Unsupported("sums of integers by index are not supported; convert the tensors to float32: x.float()")
 
 
 def _plus(emitter: Emitter, x: int, added: int) -> int:
@@ -137,7 +137,7 @@ def _gather(site: CaptureSite, x: Ref, dim: int, index: Ref, sparse_grad: bool =
         return emitter.reshape(x, wanted)
     axis = dim % len(source)
     if wanted == kept(source, [axis]) and site.dtype == "f32" and emitter.type(x).elements <= ONE_HOT_MOST:
-        # all terms but one are zero
+        # All terms of the sum except one are zero.
         chosen = emitter.one_hot(index, source[axis], axis)
         zero = emitter.scalar(0, "f32")
         return emitter.sum(emitter.emit("where", chosen, x, zero), [axis], keepdim=True)
@@ -145,7 +145,7 @@ def _gather(site: CaptureSite, x: Ref, dim: int, index: Ref, sparse_grad: bool =
 
 
 def gathered(emitter: Emitter, x: int, axis: int, index: int) -> int:
-    """Return the elements that ``index`` names along a dimension, each in its own line."""
+    """Return the elements that ``index`` names along the dimension ``axis``, each in its own line."""
     shape = emitter.shape(x)
     last = _to_end(len(shape), axis)
     flat = emitter.reshape(emitter.permute(x, last), (prod(shape),))
@@ -173,7 +173,7 @@ def _scatter(site: CaptureSite, x: Ref, dim: int, index: Ref, value: Any) -> int
     rows = emitter.reshape(emitter.permute(whole, last), (prod(shape),))
     if isinstance(value, Ref):
         values = emitter.reshape(emitter.permute(_fitting(site, value, given), last), (count,))
-        # one index of each line comes once
+        # With one index per line, no place is written twice.
         written = _written(site, rows, flat, values, may_repeat=given[axis] > 1)
     elif given[axis] == 1 and site.dtype == "f32" and emitter.is_scalar(x, 0):
         values = emitter.full(value, "f32", (count,))
@@ -223,14 +223,15 @@ def _fitting(site: CaptureSite, source: Ref, shape: Sequence[int]) -> int:
 
 
 def _to_end(rank: int, axis: int) -> list[int]:
-    """Return the order of dimensions in which one is the last."""
+    """Return the order of dimensions that has ``axis`` last."""
     return [*(other for other in range(rank) if other != axis), axis]
 
 
 def _numbers(emitter: Emitter, shape: Sequence[int], axis: int, index: int) -> int:
-    """Return which element of a value of ``shape``, its ``axis`` moved to the end, each element of ``index`` names.
+    """Return the number of the element that each element of ``index`` names, in a value with ``axis`` moved to the end.
 
-    ``index`` has the line of each by its place, and may have fewer lines. Outside of a line it is -1.
+    ``shape`` is that of the value. The place of an element of ``index`` gives its line; ``index`` may have fewer lines
+    than the value. The number is -1 if the index is outside of the line.
     """
     moved = emitter.permute(index, _to_end(len(shape), axis))
     others = [size for dim, size in enumerate(shape) if dim != axis]
@@ -256,7 +257,7 @@ def _is_in(emitter: Emitter, index: int, count: int) -> int:
 
 
 def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
-    """Return ``rows`` with those of ``values`` in the places that ``numbers``, [K], names: the last one for each."""
+    """Return ``rows`` with ``values`` written to the rows ``numbers``, of shape [K]; the last write stays."""
     emitter = site.emitter
     shape, dtype = emitter.shape(rows), emitter.type(rows).dtype
     count, whole = emitter.shape(numbers)[0], len(shape) - 1
@@ -283,9 +284,9 @@ def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_rep
 
 
 def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
-    """Return for each row whether a number with a weight names it."""
-    named = emitter.emit("add_rows", numbers, weights, rows=rows)
-    return emitter.emit("gt", named, emitter.scalar(0, "f32"))
+    """Return a mask of the rows that numbers with a weight above 0 name."""
+    total = emitter.emit("add_rows", numbers, weights, rows=rows)
+    return emitter.emit("gt", total, emitter.scalar(0, "f32"))
 
 
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
@@ -293,11 +294,12 @@ def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weight
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
     if count >= _EXACT:
-        raise Unsupported(f"at most {_EXACT - 1:,} integers can be written by index")
+        reason = f"{count:,} integers are written by index, and at most {_EXACT - 1:,} work"
+        raise Unsupported(reason, "write them in parts, or convert the tensor to float32: x.float()")
     places = emitter.cast(emitter.iota(count), "f32")
     ahead = emitter.emit("add", places, emitter.scalar(1, "f32"))
-    found = emitter.emit("add_rows", numbers, emitter.emit("mul", ahead, weights), rows=size)
-    place = emitter.cast(found, "i64")
+    total = emitter.emit("add_rows", numbers, emitter.emit("mul", ahead, weights), rows=size)
+    place = emitter.cast(total, "i64")
     behind = emitter.emit("add", place, emitter.scalar(size - 1, "i64"))
     is_named = emitter.emit("gt", place, emitter.scalar(0, "i64"))
     both = emitter.emit("concat", rows, emitter.cast(values, emitter.type(rows).dtype), dim=0)
@@ -309,7 +311,7 @@ def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weight
 
 @rule("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(site: CaptureSite, x: Ref, indices: Sequence[Ref | None]) -> int:
-    """Take from a table with a row for each combination of what the indexed dimensions can be."""
+    """Take rows from a table with a row for each combination of indices of the indexed dimensions."""
     emitter, shape = site.emitter, site.emitter.shape(x)
     indexed = [dim for dim, index in enumerate(indices) if index is not None]
     flat = _row_numbers(site, shape, indices)
@@ -346,13 +348,13 @@ def _index_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values:
 
 
 def _masked_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool) -> int:
-    """Write one number wherever a mask is true."""
+    """Write one number to all places at which a mask is true."""
     emitter = site.emitter
     (mask, *others), before = [index for index in indices if index is not None], 0
     while indices[before] is None:
         before += 1
     if others or accumulate or emitter.type(values).elements != 1:
-        reason = "how many values a mask takes depends on values"
+        reason = "the number of elements that a mask selects depends on values"
         raise Unsupported(reason, "keep all elements: torch.where(mask, values, x)")
     behind = len(site.shape) - before - len(emitter.shape(mask))
     fitting = emitter.reshape(mask, (*[1] * before, *emitter.shape(mask), *[1] * behind))
@@ -361,7 +363,7 @@ def _masked_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values
 
 
 def _table(emitter: Emitter, x: int, indexed: Sequence[int]) -> int:
-    """Return a value as a table with a row for each combination of what the indexed dimensions can be."""
+    """Return a value as a table with a row for each combination of indices of the indexed dimensions."""
     shape = emitter.shape(x)
     rest = [dim for dim in range(len(shape)) if dim not in indexed]
     rows = prod(shape[dim] for dim in indexed)
@@ -370,33 +372,33 @@ def _table(emitter: Emitter, x: int, indexed: Sequence[int]) -> int:
 
 
 def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
-    """Return how what was taken, ``rank`` dimensions of rows before the rest, is put in torch's order.
+    """Return the order that brings the dimensions of a result, ``rank`` of rows before ``rest`` others, to torch's.
 
-    Where indexed dimensions are side by side, the rows come where the first of them was, else in front.
+    If the indexed dimensions are adjacent, the dimensions of rows replace them; otherwise they come first.
     """
     before = indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
     return [*range(rank, rank + before), *range(rank), *range(rank + before, rank + rest)]
 
 
 def _row_numbers(site: CaptureSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
-    """Return the row of each combination of indices in a table of all; -1, which no table has, where one is outside.
+    """Return the row number of each combination of indices in a table of all; -1 if an index is out of range.
 
-    With several a number that is outside of its own dimension would else name a row of another combination.
+    Without the -1, an index outside of its own dimension could name the row of another combination.
     """
     emitter = site.emitter
-    given = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]
-    if any(emitter.type(index).dtype != "i64" for _, index in given):
+    pairs = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]
+    if any(emitter.type(index).dtype != "i64" for _, index in pairs):
         raise Unsupported(_OF_MASKS)
     zero, total, inside = emitter.scalar(0, "i64"), None, None
-    for at, (size, index) in enumerate(given):
+    for at, (size, index) in enumerate(pairs):
         count = emitter.scalar(size, "i64")
         is_behind = emitter.emit("lt", index, zero)
         part = emitter.emit("where", is_behind, emitter.emit("add", index, count), index)
-        if len(given) == 1:
+        if len(pairs) == 1:
             return part
         is_in = _is_in(emitter, part, count)
         inside = is_in if inside is None else emitter.emit("logical_and", inside, is_in)
-        width = emitter.scalar(prod(size for size, _ in given[at + 1 :]), "i64")
+        width = emitter.scalar(prod(size for size, _ in pairs[at + 1 :]), "i64")
         part = emitter.emit("mul", part, width)
         total = part if total is None else emitter.emit("add", total, part)
     assert total is not None

@@ -1,6 +1,6 @@
-"""Sorting and its relatives, running sums and products, and what turns the order of elements round.
+"""Sorting and related operations, running sums and products, reversal, diagonals and windows.
 
-In descending order equal elements keep their order, too; NaN is the last in both.
+Equal elements keep their order, also in descending order; NaN is last in both orders.
 """
 
 import math
@@ -78,23 +78,25 @@ def _topk(
 def _ranked(
     site: CaptureSite, x: Ref, dim: int, rank: Callable[[int], int], *, keepdim: bool, spreads: bool
 ) -> tuple[int, ...]:
-    """Return the element of a rank in ascending order and its position; where NaN spreads, NaN if there is one."""
+    """Return the element of a rank in ascending order, and its position; with ``spreads``, NaN if there is one."""
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
     size = emitter.shape(value)[axis]
     order = _positions(emitter, value, axis, descending=False)
     at = cut(site, order, axis, rank(size), rank(size) + 1)
-    found = gathered(emitter, value, axis, at)
+    element = gathered(emitter, value, axis, at)
     if spreads and emitter.type(x).dtype == "f32":
         last = cut(site, order, axis, size - 1, size)
         most = gathered(emitter, value, axis, last)
         is_missing = emitter.emit("ne", most, most)
-        found = emitter.emit("where", is_missing, most, found)
+        element = emitter.emit("where", is_missing, most, element)
         at = emitter.emit("where", is_missing, last, at)
-    shape = emitter.shape(found)
-    kept = shape if keepdim else (*shape[:axis], *shape[axis + 1 :])
-    kept = emitter.shape(x) and kept
-    return emitter.reshape(found, kept), emitter.reshape(at, kept)
+    shape = emitter.shape(element)
+    if not emitter.shape(x):
+        shape = ()
+    elif not keepdim:
+        shape = (*shape[:axis], *shape[axis + 1 :])
+    return emitter.reshape(element, shape), emitter.reshape(at, shape)
 
 
 @rule("aten.kthvalue.default")
@@ -123,16 +125,16 @@ def _searchsorted(
     side: str | None = None,
     sorter: Ref | None = None,
 ) -> int:
-    """Return how many edges are below each element, or not above it."""
+    """Return the number of edges below each element; with ``right``, of edges below or equal to it."""
     del out_int32
     emitter = site.emitter
     if sorter is not None:
-        raise Unsupported("give the boundaries in order, without sorter")
+        raise Unsupported("sorter= is not supported; sort the boundaries first: edges[sorter]")
     dtypes = {emitter.type(v).dtype for v in (edges, x) if isinstance(v, Ref)}
     dtype = "f32" if "f32" in dtypes or isinstance(x, float) else "i64"
     value, lines = site.operand(x, dtype), site.operand(edges, dtype)
     shape = emitter.shape(value)
-    # beside each element all edges of its line
+    # Each element is compared with all edges of its line.
     apart = emitter.reshape(value, (*shape, 1))
     if len(emitter.shape(edges)) > 1:
         own = emitter.shape(edges)
@@ -150,15 +152,15 @@ def _bucketize(site: CaptureSite, x: Any, edges: Ref, out_int32: bool = False, r
 
 
 def _running(emitter: Emitter, x: int, axis: int, start: float, step: Callable[[int, int], int]) -> int:
-    """Combine each element with the one 1, 2, 4, ... places before it; what is before the first is ``start``."""
+    """Combine each element with the one 1, 2, 4, ... places before it; ``start`` stands before the first element."""
     shape, dtype = emitter.shape(x), emitter.type(x).dtype
     distance = 1
     while distance < shape[axis]:
         stops = [size - distance if d == axis else size for d, size in enumerate(shape)]
         none = [0] * len(shape)
-        kept = emitter.emit("slice", x, starts=tuple(none), stops=tuple(stops), steps=(1,) * len(shape))
+        earlier = emitter.emit("slice", x, starts=tuple(none), stops=tuple(stops), steps=(1,) * len(shape))
         low = tuple(distance if d == axis else 0 for d in range(len(shape)))
-        before = emitter.emit("pad", kept, low=low, high=tuple(none), value=emitter.element(start, dtype))
+        before = emitter.emit("pad", earlier, low=low, high=tuple(none), value=emitter.element(start, dtype))
         x = step(before, x)
         distance *= 2
     return x
@@ -187,7 +189,7 @@ def _logcumsumexp(site: CaptureSite, x: Ref, dim: int) -> int:
     def step(left: int, right: int) -> int:
         a, b = Expression(emitter, left), Expression(emitter, right)
         most = a.maximum(b)
-        # of two that are minus infinity the difference has no value
+        # The difference of two minus infinities would be NaN.
         apart = a.is_equal(b).where(0.0, -abs(a - b))
         return (most + log1p(apart.function("exp"))).handle
 
@@ -198,10 +200,10 @@ def _logcumsumexp(site: CaptureSite, x: Ref, dim: int) -> int:
 
 def _running_extreme(op: str) -> Any:
     def handler(site: CaptureSite, x: Ref, dim: int) -> tuple[int, ...]:
-        """The last of equal ones is named, as torch does; NaN is behind it wherever there was one."""
+        """Return the running extremes and their positions; the position is that of the last of equal elements."""
         emitter, value = site.emitter, _sortable(site, x)
         if emitter.type(x).dtype == "bool":
-            raise Unsupported("make the mask int64 before")
+            raise Unsupported("running extremes of bool values are not supported; use mask.long()")
         shape = emitter.shape(value)
         axis = dim % len(shape)
         is_float = emitter.type(value).dtype == "f32"
@@ -232,7 +234,7 @@ rule("aten.cummin.default")(_running_extreme("minimum"))
 
 @rule("aten.prod.default", "aten.prod.dim_int")
 def _prod(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> int:
-    """Halves are multiplied, as a sum adds them; where there is an odd one, it waits for the next time."""
+    """Multiply the first half with the second one until one is left; an odd element stays for the next round."""
     del dtype
     emitter, value = site.emitter, site.operand(x, site.dtype)
     shape = emitter.shape(value)
@@ -254,19 +256,19 @@ def _prod(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = Fal
     return emitter.reshape(value, site.shape)
 
 
-# --- the other way round ---
+# --- reversal ---
 
 
 @rule("aten.flip.default", "prims.rev.default")
 def _flip(site: CaptureSite, x: Ref, dims: Sequence[int]) -> int:
     emitter, value = site.emitter, int(x)
     for dim in dims:
-        value = _turned(emitter, value, dim % len(site.shape))
+        value = _reversed(emitter, value, dim % len(site.shape))
     return value
 
 
-def _turned(emitter: Emitter, x: int, axis: int) -> int:
-    """Take the rows of what is behind a dimension from the last one on."""
+def _reversed(emitter: Emitter, x: int, axis: int) -> int:
+    """Return a value with the elements along one dimension in the opposite order."""
     shape = emitter.shape(x)
     size = shape[axis]
     if size < 2:
@@ -282,7 +284,7 @@ def _turned(emitter: Emitter, x: int, axis: int) -> int:
 
 @rule("aten.diagonal.default", "aten.diagonal_copy.default")
 def _diagonal(site: CaptureSite, x: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
-    """The elements of a matrix in a row are a slice: each is one row and one column further."""
+    """Return the diagonal as a slice of the flat matrix: the next element is one row and one column further."""
     emitter, shape = site.emitter, site.emitter.shape(x)
     one, two = dim1 % len(shape), dim2 % len(shape)
     rest = [dim for dim in range(len(shape)) if dim not in (one, two)]
@@ -301,7 +303,7 @@ def _diagonal_scatter(site: CaptureSite, x: Ref, source: Ref, offset: int = 0, d
     emitter, shape = site.emitter, site.shape
     one, two = dim1 % len(shape), dim2 % len(shape)
     rest = [dim for dim in range(len(shape)) if dim not in (one, two)]
-    # element k lies in row k, or in column k
+    # Element k is in row k, or in column k.
     axis, size = (0, shape[one]) if offset >= 0 else (1, shape[two])
     own = emitter.shape(source)
     high = (*[0] * len(rest), size - own[-1])
@@ -332,25 +334,25 @@ def _unfold(site: CaptureSite, x: Ref, dim: int, size: int, step: int) -> int:
     return emitter.permute(taken, [*rest[:axis], 0, *rest[axis:], 1])
 
 
-_MASKED_SOFTMAX = "it is a part of torch's own layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
+_MASKED_SOFTMAX = "it is an internal part of torch's layers; use torch.softmax(x.masked_fill(mask, -torch.inf), dim)"
 _REFUSED = {
-    "aten._local_scalar_dense.default": "no value is known before a step; leave .item() and .tolist() out",
+    "aten._local_scalar_dense.default": "values are unknown before a step; remove .item() and .tolist()",
     **{
-        str(overload): "; ".join(said)
-        for packet, said in COUNTS.items()
+        str(overload): "; ".join(reason_and_remedy)
+        for packet, reason_and_remedy in COUNTS.items()
         for overload in (getattr(packet, name) for name in packet.overloads())
         if packet is not torch.ops.aten.index
     },
     "aten._masked_softmax.default": _MASKED_SOFTMAX,
     "aten._masked_softmax_backward.default": _MASKED_SOFTMAX,
-    "aten._masked_scale.default": "it is a part of torch's own layers; use x * mask * scale",
-    "aten._segment_reduce_backward.default": "it is a gradient of torch's own; use torch.segment_reduce",
-    "aten._gather_sparse_backward.default": "its gradient would be sparse; leave sparse_grad=True out",
+    "aten._masked_scale.default": "it is an internal part of torch's layers; use x * mask * scale",
+    "aten._segment_reduce_backward.default": "it is an internal gradient of torch; use torch.segment_reduce",
+    "aten._gather_sparse_backward.default": "its gradient would be sparse; remove sparse_grad=True",
     "aten._sparse_mm_reduce_impl.default": "it is for sparse matrices; use torch.mm, or scatter_reduce of the rows",
     "aten._sparse_mm_reduce_impl_backward.default": "it is for sparse matrices; use torch.mm",
-    "aten.batch_norm_backward_reduce.default": "it is a part of batch norm on several devices; use nn.BatchNorm2d",
-    "aten.fractional_max_pool2d.default": "its windows are drawn by torch; use nn.MaxPool2d",
-    "aten.fractional_max_pool3d.default": "its windows are drawn by torch; use nn.MaxPool3d",
+    "aten.batch_norm_backward_reduce.default": "it is part of batch norm on several devices; use nn.BatchNorm2d",
+    "aten.fractional_max_pool2d.default": "torch draws its windows at random; use nn.MaxPool2d",
+    "aten.fractional_max_pool3d.default": "torch draws its windows at random; use nn.MaxPool3d",
     "aten._fft_r2c.default": "jobs have no complex numbers; multiply by a matrix of cosines and sines",
     "aten._fft_c2c.default": "jobs have no complex numbers; multiply by a matrix of cosines and sines",
 }
@@ -365,7 +367,7 @@ for _name in ("and", "or", "xor", "left_shift", "right_shift"):
 
     @rule(f"aten.bitwise_{_name}.Scalar", f"aten.bitwise_{_name}.Tensor_Scalar")
     def _bits(site: CaptureSite, *_: Any, **__: Any) -> int:
-        raise Unsupported("bits of integers are not looked at; use // and % by powers of two")
+        raise Unsupported("bitwise operations on integers are not supported; use // and % by powers of two")
 
 
 rule("aten.__lshift__.Scalar", "aten.__rshift__.Scalar")(_bits)

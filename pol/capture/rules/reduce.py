@@ -131,12 +131,12 @@ def _argmin(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = F
 
 
 def _ordered(emitter: Emitter, x: int) -> int:
-    """Return a mask as integers: extremes are of numbers."""
+    """Return a bool value as integers, because extremes need numbers."""
     return emitter.cast(x, "i64") if emitter.type(x).dtype == "bool" else x
 
 
 def opposite(emitter: Emitter, x: int) -> int:
-    """Return numbers in the opposite order: -1 less an integer, for the smallest one has no opposite."""
+    """Return numbers in the opposite order; for integers -1 - x, because the smallest one has no negative."""
     if emitter.type(x).dtype == "i64":
         return emitter.emit("sub", emitter.scalar(-1, "i64"), x)
     return emitter.emit("neg", x)
@@ -189,6 +189,6 @@ def _uniform(site: CaptureSite, step: Ref, shape: Sequence[int], place: int) -> 
 )
 def _random(site: CaptureSite, *_arguments: Any, **_options: Any) -> int:
     raise Unsupported(
-        "random numbers are drawn by torch's functions where the model or the loss calls them; "
-        "write the drawing in Python there"
+        "a job draws random numbers only by torch's functions that the model or the loss calls in Python; "
+        "call torch.rand(shape) or torch.randn(shape) there"
     )

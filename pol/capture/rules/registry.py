@@ -1,7 +1,7 @@
-"""The registry of torch operations: name of an overload to the function that writes it in primitives.
+"""Registry of torch operations, which maps the name of an overload to the handler that writes it in primitives.
 
-A handler takes the emitter, the fx node and its arguments; tensors are already handles (``Ref``), everything else is
-as torch wrote it. It returns one handle, or a tuple of them for an operation with several results.
+A handler takes a :class:`CaptureSite` and the arguments of the node. Tensors are already handles (``Ref``), and all
+other arguments are those of torch. It returns one handle, or a tuple of handles if the operation has several results.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ DTYPES = {
     torch.uint8: "i64",
     torch.bool: "bool",
 }
-"""What a job computes in for each dtype of torch."""
+"""Dtype in which a job computes, for each dtype of torch."""
 
 
 class Unsupported(Expected):
-    """An operation, or a way of using it, that cannot be written in primitives; says why or what instead."""
+    """An operation, or a use of it, that cannot be written in primitives; the text has the reason and the remedy."""
 
 
 class Ref(int):
-    """Handle of a tensor in the emitter, told apart from a plain integer argument."""
+    """Handle of a tensor in the emitter, as distinct from a plain integer argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class CaptureSite:
 
     emitter: Emitter
     node: Node
-    # of its integers, where it is a product
+    # Bits of the integers, if the node is a product.
     bits: int = DEFAULT_BITS
 
     @property
     def value(self) -> torch.Tensor:
-        """The node's result as torch saw it: dtype and shape, no data."""
+        """The node's result in torch, with dtype and shape but without data."""
         value = self.node.meta["val"]
         assert isinstance(value, torch.Tensor)
         return value
@@ -65,7 +65,7 @@ class CaptureSite:
         return tuple(int(size) for size in self.value.shape)
 
     def operand(self, argument: Any, dtype: str) -> int:
-        """Return a tensor or a Python number as a value of ``dtype``."""
+        """Return a tensor or a Python number as a value of dtype ``dtype``."""
         if isinstance(argument, Ref):
             return self.emitter.cast(argument, dtype)
         return self.emitter.scalar(argument, dtype)
@@ -74,7 +74,7 @@ class CaptureSite:
 Handler = Callable[..., int | tuple[int, ...]]
 _H = TypeVar("_H", bound=Handler)
 RULES: dict[str, Handler] = {}
-"""``namespace.operation.overload`` to its handler."""
+"""Handlers by ``namespace.operation.overload``."""
 
 
 def rule(*names: str) -> Callable[[_H], _H]:
@@ -91,8 +91,9 @@ def rule(*names: str) -> Callable[[_H], _H]:
 
 
 def dtype_of(dtype: torch.dtype) -> str:
-    """Return what a job computes in for a torch dtype; Unsupported for one that it has nothing for."""
+    """Return the dtype in which a job computes for a dtype of torch; raise Unsupported if there is none."""
     if dtype not in DTYPES:
         name = str(dtype).removeprefix("torch.")
-        raise Unsupported(f"a value is {name}; jobs have float32, int64 and bool only")
+        reason = f"a value has the dtype {name}, and a job has only float32, int64 and bool"
+        raise Unsupported(reason, "use one of these dtypes, as in x.float()")
     return DTYPES[dtype]

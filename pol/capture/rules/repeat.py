@@ -1,4 +1,4 @@
-"""A repeat, whose body was captured before."""
+"""Handler of a repeat, whose body was captured before."""
 
 from collections.abc import Sequence
 

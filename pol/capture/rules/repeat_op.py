@@ -15,8 +15,8 @@ _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 
 @torch.library.custom_op("assay::repeat", mutates_args=())
 def repeat_op(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
-    """A program that runs for one turn after another; it exists during a capture and is never run."""
-    raise NotImplementedError("a repeat of a job exists in the executor only")
+    """Run a program for one turn after another; the operation is only captured, and never run by torch."""
+    raise NotImplementedError("only the executor runs the repeat of a job")
 
 
 @repeat_op.register_fake
@@ -32,7 +32,7 @@ REPEAT = torch.ops.assay.repeat.default
 
 @lru_cache(64)
 def parsed(body: str) -> Program:
-    """Return the program that a text is."""
+    """Return the program from its text."""
     return parse_program(json.loads(body), field="body")
 
 
@@ -43,7 +43,7 @@ def _text(body: Program) -> str:
 
 @lru_cache(64)
 def with_bits(body: Program, bits: int) -> Program:
-    """Return a body all of whose products have integers of so many bits."""
+    """Return the body with integers of ``bits`` bits in all its products."""
     nodes = []
     for node in body.nodes:
         attrs = dict(node.attrs)
@@ -63,13 +63,14 @@ def repeated(
     reverse: bool = False,
     is_whole: bool = False,
 ) -> list[Tensor]:
-    """Return the parts of the result of a repeat: what is carried at the end, then what was stacked.
+    """Return the parts of the result of a repeat: the last carried values, then the stacked outputs.
 
-    The products of a body that ``is_whole``, forward and backward passes, have their bits already.
+    A body that ``is_whole`` has both the forward and the backward pass, and its products already have their bits.
     """
     whole = repeat_op(operands, _text(body), count, reverse, is_whole)
-    found, start = [], 0
+    results = []
+    start = 0
     for _, value in form(body, count).parts:
-        found.append(whole[start : start + value.elements].reshape(value.shape))
+        results.append(whole[start : start + value.elements].reshape(value.shape))
         start += value.elements
-    return found
+    return results

@@ -50,7 +50,7 @@ def _expand(site: CaptureSite, x: Ref, sizes: Sequence[int], implicit: bool = Fa
 
 @rule("aten.repeat.default")
 def _repeat(site: CaptureSite, x: Ref, times: Sequence[int]) -> int:
-    """Dimension by dimension: put a dimension of 1 before it, repeat that, and join the two."""
+    """Repeat each dimension: put a dimension of size 1 before it, broadcast that, and join the two."""
     emitter = site.emitter
     value = emitter.reshape(x, (1,) * (len(times) - len(emitter.shape(x))) + emitter.shape(x))
     for dim, count in enumerate(times):
@@ -72,7 +72,7 @@ def _broadcast_in_dim(site: CaptureSite, x: Ref, shape: Sequence[int], dims: Seq
 
 
 def cut(site: CaptureSite, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
-    """Return a part of a value along one dimension: the value itself where that is all of it."""
+    """Return a slice of a value along one dimension, or the value itself if the slice is all of it."""
     shape = site.emitter.shape(x)
     starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
     starts[dim], stops[dim], steps[dim] = start, stop, step
@@ -82,7 +82,7 @@ def cut(site: CaptureSite, x: int, dim: int, start: int, stop: int, step: int = 
 
 
 def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """Return what Python's slicing makes of ``start`` and ``end``."""
+    """Return ``start`` and ``end`` as Python's slicing limits them to ``size``."""
     low, high, _ = slice(start, end).indices(size)
     return low, max(low, high)
 
@@ -130,11 +130,11 @@ def _unbind(site: CaptureSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
 
 @rule("aten.cat.default", "prims.cat.default")
 def _cat(site: CaptureSite, parts: Sequence[Ref], dim: int = 0) -> int:
-    # torch lets [0] stand for nothing, whatever the rank of the others
+    # torch ignores tensors of shape [0], also if the others have another rank.
     present = [part for part in parts if site.emitter.shape(part) != (0,)] or parts[:1]
     values = [site.operand(part, site.dtype) for part in present]
     axis = dim % len(site.shape)
-    # a node takes only so many operands
+    # A node takes at most MAX_OPERANDS operands.
     while len(values) > 1:
         groups = [values[at : at + MAX_OPERANDS] for at in range(0, len(values), MAX_OPERANDS)]
         values = [site.emitter.emit("concat", *group, dim=axis) for group in groups]
@@ -143,7 +143,7 @@ def _cat(site: CaptureSite, parts: Sequence[Ref], dim: int = 0) -> int:
 
 @rule("aten.constant_pad_nd.default")
 def _pad(site: CaptureSite, x: Ref, widths: Sequence[int], value: float = 0) -> int:
-    """Torch gives (low, high) pairs from the last dimension on; negative widths would cut."""
+    """Pad by torch's pairs (low, high), which begin with the last dimension; a negative width cuts."""
     rank = len(site.shape)
     low, high = [0] * rank, [0] * rank
     for index in range(len(widths) // 2):
@@ -210,7 +210,7 @@ def _select_scatter(site: CaptureSite, x: Ref, source: Ref, dim: int, index: int
 
 @rule("aten.arange.start_step", "prims.iota.default", "aten.arange.default", "aten.arange.start")
 def _arange(site: CaptureSite, *arguments: Any, **options: Any) -> int:
-    """Numbers start, start + step, …; torch's three forms differ in which of them are given."""
+    """Return the numbers start, start + step, …; torch's overloads differ in which of the arguments they have."""
     emitter = site.emitter
     size = site.shape[0]
     start, step = 0, 1
@@ -239,7 +239,7 @@ def _number(position: int, default: float | None = None) -> Any:
 rule("aten.scalar_tensor.default", "prims.scalar_tensor.default")(_number(0))
 rule("aten.full.default", "aten.full_like.default", "aten.fill.Scalar", "aten.fill.Tensor")(_number(1))
 rule("aten.new_full.default")(_number(2))
-# Memory without values is written before it is read; zeros are the same on every machine.
+# Programs write to empty memory before they read it; zeros are the same on every machine.
 for _name in ("empty.memory_format", "empty_like.default", "empty_permuted.default"):
     rule(f"aten.{_name}")(_number(0, 0.0))
 for _name in ("new_empty.default", "new_empty_strided.default", "empty_strided.default"):

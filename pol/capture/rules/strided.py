@@ -1,6 +1,6 @@
-"""Views by strides, which torch's own formulas make: which element of its operand each place in memory is.
+"""Views by strides, which some formulas of torch use, as selections of elements of the operand.
 
-Nothing in a job has strides, so the capture follows the places.
+Values of a job have no strides, so the capture computes which element is at each place in memory.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch.fx import Node
 from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 
 _MOST_ELEMENTS = 2**22
-"""Of an operand whose places are followed."""
+"""Largest number of elements of an operand with such a view."""
 
 
 @rule("aten.as_strided.default")
@@ -46,15 +46,16 @@ def _as_strided_scatter(
 
 
 def _numbered(site: CaptureSite, operand: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return memory that holds, for each place of an operand, the number of its element, and the operand.
+    """Return a tensor with the number of the operand's element at each place in memory, and the operand.
 
-    Places without an element hold -1.
+    Places without an element have -1.
     """
     node = site.node.args[operand]
     assert isinstance(node, Node)
     source: torch.Tensor = node.meta["val"]
     if not 0 < source.numel() <= _MOST_ELEMENTS:
-        raise Unsupported("it reads memory in a way of its own")
+        reason = f"it views a tensor of {source.numel():,} elements by strides, and at most {_MOST_ELEMENTS:,} work"
+        raise Unsupported(reason, "use x.reshape(…), x.permute(…) or indexing instead of strides")
     start = source.storage_offset()
     steps = zip(source.shape, source.stride(), strict=True)
     memory = torch.full((1 + start + sum((size - 1) * step for size, step in steps),), -1)
@@ -66,7 +67,8 @@ def _taken(site: CaptureSite, x: Ref, places: torch.Tensor) -> int:
     """Return the elements of ``x`` with these numbers."""
     emitter = site.emitter
     if bool((places < 0).any()):
-        raise Unsupported("it reads memory that its operand has not")
+        reason = "it reads places in memory without an element of its operand"
+        raise Unsupported(reason, "use x.reshape(…), x.permute(…) or indexing instead of strides")
     count = emitter.type(x).elements
     shape = tuple(places.shape)
     if torch.equal(places.flatten(), torch.arange(count)):

@@ -1,7 +1,7 @@
 """Convolutions and pooling of torch in primitives: slices, products and elementwise nodes (see :mod:`windows`).
 
-A convolution is one product, of the weights with what the windows read. So is its gradient by the input, for each
-phase, and that by the weights. All sums are those of products: exact.
+A convolution is one product of the weights with the elements that the windows read. The gradient by the input is one
+product for each phase, and the gradient by the weights is one product. All sums are sums of products, which are exact.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +32,11 @@ def convolution_weight_gradient(
     groups: int,
     is_kept: bool,
 ) -> torch.Tensor:
-    """Gradient of a convolution by its weights; exists during a capture and is never run.
+    """Return the gradient of a convolution by its weights; the operation is only captured, and never run by torch.
 
-    ``is_kept`` says that ``x`` comes from the forward pass, which has padded it already.
+    With ``is_kept``, ``x`` comes from the forward pass, which has already padded it.
     """
-    raise NotImplementedError("this operation exists only during a capture")
+    raise NotImplementedError("only the executor computes this operation")
 
 
 @convolution_weight_gradient.register_fake
@@ -70,19 +70,19 @@ def convolution_backward(
     groups: int,
     wanted: Sequence[bool],
 ) -> tuple[torch.Tensor | None, ...]:
-    """``aten.convolution_backward`` in parts, so that each product is known for what it is."""
+    """Compute ``aten.convolution_backward`` in parts, so that the kind of each product is known."""
     del bias_sizes, output_padding
     kernel = weight.shape[2:]
     by_x = by_weight = by_bias = None
     if wanted[0]:
         left = [0] * len(kernel)
         if not transposed:
-            # what the last window has left over
+            # Elements that the last window does not read.
             windows = Windows.of(kernel, stride, padding, dilation, x.shape[2:], gradient.shape[2:])
             after = zip(windows.padding, windows.padding_after(), strict=True)
             left = [before - high for before, high in after]
         by_x = _aten.convolution(gradient, weight, None, stride, padding, dilation, not transposed, left, groups)
-        # an output padding as large as a stride has room for windows that are none of x
+        # With an output padding as large as a stride, the result may have windows beyond those of x.
         for dim, size in enumerate(x.shape[2:], 2):
             by_x = by_x if by_x.shape[dim] == size else by_x.narrow(dim, 0, size)
     if wanted[1]:
@@ -106,7 +106,7 @@ def convolution_backward(
 
 
 def _padded(emitter: Emitter, x: int, low: Sequence[int], high: Sequence[int], value: float = 0) -> int:
-    """Pad the last dimensions; a negative number after them cuts nothing."""
+    """Pad the last dimensions; a negative padding after them is ignored."""
     rank = len(emitter.shape(x)) - len(low)
     before, after = (0,) * rank + tuple(low), (0,) * rank + tuple(max(0, h) for h in high)
     if not any((*before, *after)):
@@ -116,7 +116,7 @@ def _padded(emitter: Emitter, x: int, low: Sequence[int], high: Sequence[int], v
 
 
 def _read(emitter: Emitter, x: int, start: Sequence[int], count: Sequence[int], step: Sequence[int]) -> int:
-    """Return so many elements of the last dimensions, from ``start`` on."""
+    """Return ``count`` elements of the last dimensions, from ``start`` on."""
     shape = emitter.shape(x)
     rank = len(shape) - len(start)
     last = [s + (n - 1) * t + 1 for s, n, t in zip(start, count, step, strict=True)]
@@ -142,12 +142,12 @@ def _slices(
     count: Sequence[int],
     step: Sequence[int],
 ) -> list[int]:
-    """Return what is read from each of these places on."""
+    """Return the slice that begins at each of ``starts``."""
     return [_read(emitter, x, start, count, step) for start in starts]
 
 
 def _product(site: CaptureSite, left: int, right: int) -> int:
-    """Multiply [groups, M, K] and [groups, K, N]; one group is no batch."""
+    """Multiply [groups, M, K] and [groups, K, N]; a single group is multiplied without a batch dimension."""
     emitter = site.emitter
     (groups, rows, summed), columns = emitter.shape(left), emitter.shape(right)[-1]
     if groups == 1:
@@ -155,8 +155,8 @@ def _product(site: CaptureSite, left: int, right: int) -> int:
             emitter.reshape(left, (rows, summed)),
             emitter.reshape(right, (summed, columns)),
         )
-    found = emitter.product(left, right, site.bits)
-    return emitter.reshape(found, (groups, rows, columns))
+    result = emitter.product(left, right, site.bits)
+    return emitter.reshape(result, (groups, rows, columns))
 
 
 def _windows_product(
@@ -170,13 +170,14 @@ def _windows_product(
     steps: Sequence[int],
     transposed: bool = False,
 ) -> int:
-    """Multiply [groups, M, K] with what windows read of [channels, rows, sizes]: [groups, M, windows or K].
+    """Multiply [groups, M, K] with the elements that windows read of ``x``, [channels, rows, sizes].
 
-    ``counts`` and, if windows do not begin with the first row, ``starts`` have the rows, too.
+    The result has the shape [groups, M, windows]; with ``transposed``, a product over the windows. ``counts`` includes
+    the rows, and so does ``starts`` if the windows do not begin with the first row.
     """
     emitter = site.emitter
     if prod(kernel) == 1 and not transposed:
-        # nothing is read twice
+        # Windows of one element read no element twice.
         part = _read(emitter, x, starts, counts[1:], strides)
         groups, _, summed = emitter.shape(lines)
         return _product(site, lines, emitter.reshape(part, (groups, summed, prod(counts))))
@@ -210,13 +211,13 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> int:
-    """``output_padding`` is in the shape of the result."""
+    # The shape of the result includes the output padding.
     del output_padding
     emitter = site.emitter
     kernel, sizes, places = emitter.shape(weight)[2:], emitter.shape(x)[2:], site.shape[2:]
     if transposed:
         windows = Windows.of(kernel, stride, padding, dilation, places, sizes)
-        result = _spread_back(site, x, weight, windows, groups)
+        result = _transposed(site, x, weight, windows, groups)
     else:
         windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
         result = _gathered(site, x, weight, windows, groups)
@@ -237,7 +238,7 @@ def _gathered(site: CaptureSite, x: int, weight: int, windows: Windows, groups: 
     padded = _padded(emitter, _channels_first(emitter, x), windows.padding, windows.padding_after())
     summed = prod(emitter.shape(weight)[1:])
     lines = emitter.reshape(weight, (groups, out // groups, summed))
-    found = _windows_product(
+    result = _windows_product(
         site,
         lines,
         padded,
@@ -247,18 +248,19 @@ def _gathered(site: CaptureSite, x: int, weight: int, windows: Windows, groups: 
         windows.kernel,
         windows.dilation,
     )
-    return _channels_first(emitter, emitter.reshape(found, (out, rows, *windows.outputs)))
+    return _channels_first(emitter, emitter.reshape(result, (out, rows, *windows.outputs)))
 
 
-def _spread_back(site: CaptureSite, x: int, weight: int, windows: Windows, groups: int) -> int:
+def _transposed(site: CaptureSite, x: int, weight: int, windows: Windows, groups: int) -> int:
     """Return the transpose of a convolution, whose weights are [channels of ``x``, channels / groups, kernel]."""
     emitter = site.emitter
     rows, out = site.shape[:2]
-    given = emitter.shape(x)[1]
-    per_group, rank = out // groups, len(windows.kernel)
-    # [groups, out / groups, in / groups, kernel]
+    channels = emitter.shape(x)[1]
+    per_group = out // groups
+    rank = len(windows.kernel)
+    # Shape [groups, out / groups, in / groups, kernel].
     turned = emitter.permute(
-        emitter.reshape(weight, (groups, given // groups, per_group, *windows.kernel)),
+        emitter.reshape(weight, (groups, channels // groups, per_group, *windows.kernel)),
         (0, 2, 1, *range(3, 3 + rank)),
     )
     low, high = windows.reach()
@@ -267,9 +269,9 @@ def _spread_back(site: CaptureSite, x: int, weight: int, windows: Windows, group
     def phase(places: Sequence[WindowOffset]) -> int:
         counts = [len({place.at[dim] for place in places}) for dim in range(rank)]
         chosen = _read(emitter, turned, places[0].at, counts, windows.kernel_steps())
-        lines = emitter.reshape(chosen, (groups, per_group, given // groups * prod(counts)))
+        lines = emitter.reshape(chosen, (groups, per_group, channels // groups * prod(counts)))
         starts = [s + b for s, b in zip(places[0].start, low, strict=True)]
-        found = _windows_product(
+        result = _windows_product(
             site,
             lines,
             padded,
@@ -279,15 +281,15 @@ def _spread_back(site: CaptureSite, x: int, weight: int, windows: Windows, group
             counts,
             windows.place_steps(),
         )
-        return emitter.reshape(found, (out, rows, *windows.turns()))
+        return emitter.reshape(result, (out, rows, *windows.turns()))
 
-    return _channels_first(emitter, _way_back(emitter, (out, rows), windows, phase))
+    return _channels_first(emitter, _from_phases(emitter, (out, rows), windows, phase))
 
 
 def _read_back(
     emitter: Emitter, values: Sequence[int], windows: Windows
 ) -> Callable[[Sequence[WindowOffset]], list[list[int]]]:
-    """Return what says for each value what the places of a phase read of it."""
+    """Return a function that returns, for each value, the slices of it that the places of a phase read."""
     low, high = windows.reach()
     padded = [_padded(emitter, value, low, high) for value in values]
     ones = (1,) * len(windows.kernel)
@@ -299,17 +301,18 @@ def _read_back(
     return read
 
 
-def _way_back(
+def _from_phases(
     emitter: Emitter, rest: Sequence[int], windows: Windows, phase: Callable[[Sequence[WindowOffset]], int]
 ) -> int:
-    """Return [rest, inputs]: ``phase`` makes the elements that the same places read, [rest, turns]."""
-    rank, turns = len(windows.kernel), windows.turns()
+    """Return a value of shape [rest, inputs] from its phases; ``phase`` returns the elements of one, [rest, turns]."""
+    rank = len(windows.kernel)
+    turns = windows.turns()
     ones = (1,) * rank
     shape = (*rest, *turns)
-    found = [phase(places) if places else emitter.full(0, "f32", shape) for _, places in windows.phases()]
-    whole = found[0]
-    if len(found) > 1:
-        apart = [emitter.reshape(part, (1, *emitter.shape(part))) for part in found]
+    phases = [phase(places) if places else emitter.full(0, "f32", shape) for _, places in windows.phases()]
+    whole = phases[0]
+    if len(phases) > 1:
+        apart = [emitter.reshape(part, (1, *emitter.shape(part))) for part in phases]
         stacked = emitter.reshape(_joined(emitter, apart, 0), (*windows.stride, *rest, *turns))
         first = rank + len(rest)
         pairs = [dim for at in range(rank) for dim in (first + at, at)]
@@ -336,7 +339,7 @@ def _weight_gradient(
     windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
-    # The padded input of the forward pass is larger than the input and would be kept until now, so it is padded again.
+    # The padded input is larger than the input and would stay in memory until now, so it is padded again.
     with emitter.anew() if is_kept else nullcontext():
         padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)
@@ -345,14 +348,14 @@ def _weight_gradient(
         part = _read(emitter, gradients, first, counts, (1,) * len(counts))
         lines = emitter.reshape(part, (groups, out // groups, prod(counts)))
         starts = [at * step for at, step in zip(first, (1, *stride), strict=True)]
-        found = _windows_product(site, lines, padded, starts, stride, counts, kernel, dilation, transposed=True)
-        total = found if total is None else emitter.emit("add", total, found)
+        part = _windows_product(site, lines, padded, starts, stride, counts, kernel, dilation, transposed=True)
+        total = part if total is None else emitter.emit("add", total, part)
     assert total is not None
     return emitter.reshape(total, site.shape)
 
 
 def _boxes(sizes: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield where parts of so many elements at most begin and how large they are, in the order of the elements."""
+    """Yield the starts and sizes of parts with at most ``most`` elements each, in the order of the elements."""
     split = next(dim for dim in range(len(sizes)) if prod(sizes[dim + 1 :]) <= most)
     rest = tuple(sizes[split + 1 :])
     step = most // max(1, prod(rest))
@@ -373,15 +376,15 @@ def _pool(
     padding: Sequence[int],
     dilation: Sequence[int] = (1,),
 ) -> Windows:
-    """Torch's pools, where no stride means that of the kernel."""
+    """Return the windows of a pool of torch; without a stride, the stride is the size of the kernel."""
     return Windows.of(kernel, stride or kernel, padding, dilation, inputs, outputs)
 
 
 def _divisors(windows: Windows, count_padding: bool, divisor: int | None) -> np.ndarray[Any, Any]:
-    """Return by what the sum of each window is divided: torch counts what lies beyond the padding never."""
+    """Return the divisor of the sum of each window; torch never counts places beyond the padding."""
     if divisor is not None:
         return np.array(divisor)
-    found = np.ones((), np.int64)
+    counts = np.ones((), np.int64)
     rows = zip(
         windows.kernel,
         windows.stride,
@@ -395,8 +398,8 @@ def _divisors(windows: Windows, count_padding: bool, divisor: int | None) -> np.
         end = np.minimum(first + kernel, size + padding)
         if not count_padding:
             first, end = np.maximum(first, 0), np.minimum(end, size)
-        found = np.multiply.outer(found, end - first)
-    return found.ravel()[0] if (found == found.flat[0]).all() else found
+        counts = np.multiply.outer(counts, end - first)
+    return counts.ravel()[0] if (counts == counts.flat[0]).all() else counts
 
 
 def _sum(emitter: Emitter, parts: Sequence[int]) -> int:
@@ -417,7 +420,7 @@ def _avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> int:
-    # it is in the shape of the result
+    # The shape of the result follows this mode.
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)
     windows = _pool(emitter.shape(x)[-rank:], site.shape[-rank:], kernel, stride, padding)
@@ -448,12 +451,12 @@ def _avg_pool_backward(
     each = emitter.emit("div", gradient, emitter.constant(table, "f32"))
 
     read = _read_back(emitter, [each], windows)
-    return _way_back(emitter, shape[:-rank], windows, lambda places: _sum(emitter, read(places)[0]))
+    return _from_phases(emitter, shape[:-rank], windows, lambda places: _sum(emitter, read(places)[0]))
 
 
 @rule("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
 def _adaptive_avg_pool(site: CaptureSite, x: Ref, _sizes: Sequence[int]) -> int:
-    """One dimension after another: a window is as many elements of each as every other in its place."""
+    """Average one dimension after another, which works because a window has the same range for all other dimensions."""
     emitter, rank = site.emitter, _rank_of(site)
     value = x
     for dim in range(len(site.shape) - rank, len(site.shape)):
@@ -478,7 +481,7 @@ def _adaptive_avg_pool_backward(site: CaptureSite, gradient: Ref, _x: Ref) -> in
 
 
 def _adaptive(inputs: int, outputs: int) -> list[tuple[int, int]]:
-    """Return where each window begins and ends, as torch has it."""
+    """Return the start and the end of each window, by torch's formula."""
     return [(at * inputs // outputs, -(-(at + 1) * inputs // outputs)) for at in range(outputs)]
 
 
@@ -489,15 +492,15 @@ def _sizes(emitter: Emitter, bounds: Sequence[tuple[int, int]], dim: int, rank: 
 
 
 def _parts_sum(emitter: Emitter, x: int, dim: int, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the sums of parts along ``dim``, one behind the other, and the size of each."""
+    """Return the sums of parts along ``dim``, joined along it, and the size of each part."""
     shape = emitter.shape(x)
-    found = []
+    sums = []
     for low, high in bounds:
         start = tuple(low if at == dim else 0 for at in range(len(shape)))
         count = tuple(high - low if at == dim else size for at, size in enumerate(shape))
         part = _read(emitter, x, start, count, (1,) * len(shape))
-        found.append(part if high - low == 1 else emitter.sum(part, [dim], keepdim=True))
-    return _joined(emitter, found, dim), _sizes(emitter, bounds, dim, len(shape))
+        sums.append(part if high - low == 1 else emitter.sum(part, [dim], keepdim=True))
+    return _joined(emitter, sums, dim), _sizes(emitter, bounds, dim, len(shape))
 
 
 @rule("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
@@ -516,7 +519,7 @@ def _adaptive_max_pool_backward(site: CaptureSite, gradient: Ref, x: Ref, indice
 
 
 def _even(inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
-    # decompositions.py has what would overlap
+    # decompositions.py handles windows that overlap.
     return [size // count for size, count in zip(inputs, outputs, strict=True)]
 
 
@@ -530,7 +533,7 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[int, int]:
-    """The largest element of each window, and where it lies in the plane; of equal ones the first, as torch does."""
+    """Return the largest element of each window, and its number in the plane; of equal ones the first, as in torch."""
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)
     outputs = tuple(int(size) for size in site.node.meta["val"][0].shape)
@@ -564,7 +567,7 @@ def _max_pool_backward(
     ceil_mode: bool,
     indices: Ref,
 ) -> int:
-    """Each element gets the gradients of the windows that name it."""
+    """Return the sum, for each element, of the gradients of the windows that name it."""
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)
     shape = emitter.shape(x)
@@ -574,7 +577,7 @@ def _max_pool_backward(
     zero = emitter.scalar(0, "f32")
     phases = iter([phase for phase, places in windows.phases() if places])
 
-    # what is beyond the windows has no gradient, so it does not matter whom it names
+    # Places beyond the windows have no gradient, so the elements that they name do not matter.
     read = _read_back(emitter, [gradient, indices], windows)
 
     def phase(places: Sequence[WindowOffset]) -> int:
@@ -587,7 +590,7 @@ def _max_pool_backward(
         ]
         return _sum(emitter, chosen)
 
-    return _way_back(emitter, shape[:-rank], windows, phase)
+    return _from_phases(emitter, shape[:-rank], windows, phase)
 
 
 def _positions(
@@ -597,7 +600,7 @@ def _positions(
     behind: Sequence[int],
     inputs: Sequence[int],
 ) -> int:
-    """Return the number in its plane of element ``step x i - behind``, for each i of each dimension."""
+    """Return the number in its plane of the element at ``step x i - behind``, for each i of each dimension."""
     total, rank = None, len(counts)
     for dim, (count, step, back) in enumerate(zip(counts, steps, behind, strict=True)):
         width = prod(inputs[dim + 1 :])
@@ -614,12 +617,12 @@ def _flat(offsets: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def _rank_of(site: CaptureSite) -> int:
-    """Return how many dimensions an operation is named for."""
+    """Return the number of dimensions in the name of an operation, as 2 in ``avg_pool2d``."""
     name = str(site.node.target)
     return next(rank for rank in (1, 2, 3) if f"{rank}d" in name)
 
 
-# --- larger ones ---------------------------------------------------------------------------------
+# --- upsampling ----------------------------------------------------------------------------------
 
 
 @rule(
@@ -628,7 +631,7 @@ def _rank_of(site: CaptureSite) -> int:
     "aten.upsample_nearest3d.default",
 )
 def _upsample_nearest(site: CaptureSite, x: Ref, *_how: Any) -> int:
-    """Each element several times, in each dimension."""
+    """Repeat each element in each dimension."""
     emitter, rank = site.emitter, _rank_of(site)
     times = _whole_times(site.shape[-rank:], emitter.shape(x)[-rank:])
     return emitter.reshape(
@@ -654,12 +657,12 @@ def _upsample_nearest_backward(site: CaptureSite, gradient: Ref, *_how: Any) -> 
 
 
 def _whole_times(large: Sequence[int], small: Sequence[int]) -> list[int]:
-    # decompositions.py has all other sizes
+    # decompositions.py handles sizes that are not multiples.
     return [after // before for after, before in zip(large, small, strict=True)]
 
 
 def _apart(shape: Sequence[int], times: Sequence[int]) -> list[int]:
-    """Return a shape with each of its last dimensions followed by one of as many times."""
+    """Return a shape in which each of the last dimensions is followed by a new one of the size in ``times``."""
     rank = len(times)
     pairs = zip(shape[-rank:], times, strict=True)
     return [*shape[:-rank], *[size for pair in pairs for size in pair]]

@@ -1,8 +1,8 @@
-"""Windows that slide over the last dimensions of a value: what of it each place of a window reads, and the way back.
+"""Windows that slide over the last dimensions of a value, as slices, and their gradients.
 
-A place of a window reads every ``stride``-th element from its own position on; that is a slice: nothing is gathered.
-The way back asks, for each element, which places of which windows read it. For the elements of one *phase* (those with
-the same remainder by the stride) these are the same places, so that they, too, are slices.
+A place of a window reads every ``stride``-th element from its own position on, which is a slice, so no gathering is
+needed. The gradient needs, for each element, the places of the windows that read it. For the elements of one *phase*
+(those with the same remainder by the stride) these are the same places, so that they are slices, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ Offsets = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class WindowOffset:
-    """A place in a window, and where the slice that it stands for begins."""
+    """A place in a window, and the start of its slice."""
 
     at: Offsets
     start: Offsets
@@ -24,9 +24,10 @@ class WindowOffset:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Sizes of windows, steps from one to the next, zeros before and after, and steps between places of one window.
+    """Windows by their sizes (``kernel``), the steps between them, the zeros around, and the steps within one window.
 
-    ``inputs`` are the sizes that they slide over, ``outputs`` says how many there are; one number for each dimension.
+    ``inputs`` are the sizes over which they slide, and ``outputs`` the numbers of windows. Each field has one number
+    for each dimension.
     """
 
     kernel: Sequence[int]
@@ -46,7 +47,7 @@ class Windows:
         inputs: Sequence[int],
         outputs: Sequence[int],
     ) -> Self:
-        """Return windows of torch, which gives one number for all dimensions, or one for each."""
+        """Return windows from torch's arguments, which have one number for all dimensions or one for each."""
 
         def each(numbers: Sequence[int]) -> list[int]:
             return list(numbers) * len(outputs) if len(numbers) == 1 else list(numbers)
@@ -61,14 +62,14 @@ class Windows:
         )
 
     def places(self) -> list[WindowOffset]:
-        """Return the places of a window, each with the padded input that the first window reads there."""
+        """Return the places of a window, each with the offset in the padded input that the first window reads there."""
         return [
             WindowOffset(at, tuple(k * d for k, d in zip(at, self.dilation, strict=True)))
             for at in product(*map(range, self.kernel))
         ]
 
     def padding_after(self) -> list[int]:
-        """Return what has to follow the inputs so that the last window is whole; negative where they are longer."""
+        """Return the padding after the inputs that completes the last window; negative if the inputs are longer."""
         rows = zip(
             self.outputs,
             self.stride,
@@ -80,18 +81,18 @@ class Windows:
         )
         return [(o - 1) * s + (k - 1) * d + 1 - size - p for o, s, k, d, size, p in rows]
 
-    # --- the way back ---
+    # --- gradients ---
 
     def turns(self) -> list[int]:
-        """Return how many elements a phase has: padded inputs from the first one on, divided by the stride."""
+        """Return the number of elements of a phase: padding before plus inputs, divided by the stride, rounded up."""
         rows = zip(self.padding, self.inputs, self.stride, strict=True)
         return [-(-(p + size) // s) for p, size, s in rows]
 
     def phases(self) -> Iterator[tuple[Offsets, list[WindowOffset]]]:
         """Yield each phase with the places that read it.
 
-        Element ``stride x q + phase`` of the padded inputs is read, at a place, by window ``start + q`` where there is
-        one.
+        A place of window ``start + q`` reads the element ``stride x q + phase`` of the padded inputs, if there is such
+        a window.
         """
         for phase in product(*map(range, self.stride)):
             kinds = [
@@ -105,15 +106,15 @@ class Windows:
         return tuple((r - k * d) // s for k, d, r, s in rows)
 
     def kernel_steps(self) -> list[int]:
-        """Return how far apart the places are that read one phase."""
+        """Return the distances between places in a window that read one phase."""
         return [s // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
     def place_steps(self) -> list[int]:
-        """Return how far apart those places read; a later place reads what lies further in front."""
+        """Return the distances between the windows of these places; they are negative, as later places read earlier."""
         return [-d // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
     def reach(self) -> tuple[list[int], list[int]]:
-        """Return how many windows before the first and after the last one the phases ask for."""
+        """Return how many windows before the first one and after the last one the phases read."""
         starts = [place.start for _, places in self.phases() for place in places]
         columns = list(zip(*starts, strict=True))
         rows = zip(columns, self.turns(), self.outputs, strict=True)
