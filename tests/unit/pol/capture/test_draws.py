@@ -126,7 +126,7 @@ def test_every_executor_draws_the_same() -> None:
 
 
 def test_what_draws_outside_of_a_model_is_refused() -> None:
-    with pytest.raises(JobError, match="where the model or the loss calls them"):
+    with pytest.raises(JobError, match="functions that the model or the loss calls"):
         capture_program(lambda t: {"out": t["x"] + torch.rand(3)}, {"x": torch.zeros(3)})
 
 
