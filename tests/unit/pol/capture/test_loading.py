@@ -233,7 +233,7 @@ def test_what_is_no_model_or_has_no_values_is_refused(tmp_path: Path) -> None:
     for given, reason in (
         (nn.Linear(2, 3, device="meta"), "weight: has no values yet"),
         (nn.LazyLinear(3), "weight: has no values yet"),
-        (nn.Linear, "is a type; give a torch.nn.Module"),
+        (nn.Linear, "is a type, not a torch.nn.Module; give"),
     ):
         with pytest.raises(JobError, match=reason):
             load_result(given, tmp_path)

@@ -639,7 +639,7 @@ _RULES: list[tuple[Any, Any, str]] = [
     (lambda p, g, s, step: (p.double(), s), {}, "returns float64 for the parameter"),
     (lambda p, g, s, step: (1.0, s), {}, "returns float for the parameter.*Python runs once"),
     (lambda p, g, s, step: (p, {}), {"m": 0.0}, "returns no 'm' in its state.*return all of it"),
-    (lambda p, g, s, step: (p, {"v": g}), {}, "returns 'v', which its state did not begin with"),
+    (lambda p, g, s, step: (p, {"v": g}), {}, "returns 'v', which is not in its initial state"),
     (lambda p, g, s, step: (p, None), {}, "returns NoneType as state.*dictionary"),
     (lambda p, g, s, step: (p, {"m": 2.0}), {"m": 0.0}, "returns float for 'm'"),
     (lambda p, g, s, step: (p, {"m": g.long()}), {"m": 0.0}, "returns int64 for 'm'"),
