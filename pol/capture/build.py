@@ -78,8 +78,8 @@ def build_job(
 
     One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
 
-    Raises JobError, which names the field, if the file has no ``job()``, if ``job()`` does not return a JobSpec, if the
-    job cannot be captured, or if its step differs from that of plain torch.
+    Raises JobError, which names the field, if the file does not define ``job()``, or if ``job()`` does not return a
+    JobSpec. It also does so if the job cannot be captured, or if its step differs from that of plain torch.
 
     Example::
 

@@ -46,7 +46,8 @@ from pol.state.arrays import Array
 Tensors = Mapping[str, torch.Tensor]
 Progress = Callable[[str], None]
 
-SHARE, LEAST = 0.2, 2.0
+SHARE = 0.2
+LEAST = 2.0
 """Limit of the time of the check: a share of the build time so far, but at least ``LEAST`` seconds."""
 _COSTS = (1e-10, 1e-4, 5e-8)
 """Estimated seconds per FLOP of both steps, per node (a call of plain torch, in each turn), and per weight."""
@@ -346,10 +347,9 @@ class _Checker:
 
     def _shaken_starts(self) -> Iterator[dict[str, torch.Tensor]]:
         for number, size in enumerate(_SHAKES):
-            generator = torch.Generator().manual_seed(number)
+            source = torch.Generator().manual_seed(number)
             moved = {
-                name: self._start[name]
-                * (1 + size * (2 * torch.rand(self._start[name].shape, generator=generator) - 1))
+                name: self._start[name] * (1 + size * (2 * torch.rand(self._start[name].shape, generator=source) - 1))
                 for name in self._functions.trained
             }
             yield {**self._start, **moved}

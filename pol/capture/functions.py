@@ -432,7 +432,7 @@ class JobFunctions:
 
 @dataclass(slots=True)
 class _Passing:
-    """Values that one update of a step passes to the next: the model's tensors, local state and the next random site."""
+    """Values that an update of a step passes to the next: the model's tensors, local state and the next random site."""
 
     step: torch.Tensor
     number: torch.Tensor

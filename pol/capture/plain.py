@@ -241,13 +241,13 @@ class PlainStep:
         with draws:
             if update.optimizers is None:
                 weights = {n: self._parameters[n].detach().clone() for n in phase.trained}
-                moved, kept = phase.optimizer.update(weights, gradients, local, update.step)
+                moved, state = phase.optimizer.update(weights, gradients, local, update.step)
                 self._write(moved)
             else:
                 for optimizer in update.optimizers:
                     optimizer.step()
         self._site = draws.sites.next
-        return kept if update.optimizers is None else self._left_by(update, gradients)
+        return state if update.optimizers is None else self._left_by(update, gradients)
 
     def _left_by(self, update: _Update, gradients: Tensors) -> dict[str, torch.Tensor]:
         """Return the state of the optimizers after a step, as the local state of a phase."""

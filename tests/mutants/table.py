@@ -2933,7 +2933,7 @@ MUTANTS = (
         "drawn-once",
         "what Python or NumPy draws in a step is drawn once and for good",
         "pol/capture/idioms/remembered.py",
-        "            if state() != self._drawn[library]:\n",
+        "            if state() != self._generators[library]:\n",
         "            if False:\n",
         (_HABITS,),
     ),

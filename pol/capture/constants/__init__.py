@@ -1,1 +1,1 @@
-"""Values that are known when the job is built."""
+"""Values that are known while a job is built."""

@@ -1,12 +1,11 @@
-"""Values that are known while a job is built may decide shapes: masks, lists of places, counts.
+"""Known values during the capture, which may decide shapes: masks, lists of indices, counts.
 
-A tensor that is made of constants or shapes alone has its value beside it while a function is traced. So has one that
-is made of tensors of the model that no step changes; :attr:`KnownValues.relied_on` names those of them whose values
-have decided anything. What a mask selects becomes what its places name, so that all shapes are plain numbers, in the
-gradient too.
+The capture computes the value of each tensor that depends only on constants, on shapes, and on tensors of the model
+that no step changes. :attr:`KnownValues.relied_on` names those of the model's tensors whose values decided something. A
+selection by a known mask becomes a selection by indices, so that all shapes are plain numbers, also in the gradient.
 
-A mask that is made of labels, as ``F.one_hot`` makes it, selects one element of each row, whatever the labels are. Its
-places are computed from them (:class:`_Choice`), and so are those of its opposite.
+A mask made of labels, as by ``F.one_hot``, selects one element of each row, whatever the labels are. Its indices are
+computed from the labels (:class:`_Choice`), and so are those of its opposite.
 """
 
 import re
@@ -30,7 +29,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from pol.capture.reports.reasons import CONTROL_FLOW, NotInAJob
 
 MOST_ELEMENTS = 2**22
-"""Of a value that is computed while a job is built."""
+"""Largest number of elements of a value that is computed while a job is built."""
 _aten = torch.ops.aten
 _WITHOUT_VALUES = ("aten.empty", "aten.new_empty")
 _MASKS = (torch.bool, torch.uint8)
@@ -50,7 +49,7 @@ _OF_SHAPE = (
     _aten.new_ones.default,
     _aten.new_full.default,
 )
-"""Operations whose results have nothing of a tensor but its shape and type."""
+"""Operations that use only the shape and the type of their tensor."""
 _ALIKE = (
     _aten._to_copy.default,
     _aten.clone.default,
@@ -58,57 +57,57 @@ _ALIKE = (
     _aten.alias.default,
     _aten.expand.default,
 )
-"""Operations that keep what is chosen in each row, beside those that compute each element by itself."""
+"""Operations, beside elementwise ones, that preserve a choice per row."""
 _BY_VALUE = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _SYMBOL = re.compile(r"\b[uz]u?f?\d+\b")
 COUNTS: Mapping[Any, tuple[str, str]] = {
     _aten.nonzero: (
-        "how many elements are not zero depends on values",
-        "keep all elements, and choose by torch.where or multiply by the mask",
+        "the number of nonzero elements depends on values",
+        "keep all elements, and use torch.where or multiply by the mask",
     ),
     **dict.fromkeys(
         (_aten.masked_select, _aten.index),
         (
-            "how many elements a mask selects depends on values",
+            "the number of elements that a mask selects depends on values",
             "keep all elements: (x * mask).sum() / mask.sum(), or torch.where(mask, x, 0.0)",
         ),
     ),
     _aten.repeat_interleave: (
-        "how many elements there are depends on values",
-        "give output_size=, the sum of the counts",
+        "the number of elements depends on values",
+        "give the sum of the counts as output_size=",
     ),
     _aten.bincount: (
-        "how many bins there are depends on values",
-        "add up F.one_hot(x, classes).sum(0)",
+        "the number of bins depends on values",
+        "use F.one_hot(x, classes).sum(0)",
     ),
     **dict.fromkeys(
         (_aten._unique, _aten._unique2, _aten.unique_dim, _aten.unique_consecutive, _aten.unique_dim_consecutive),
         (
-            "how many elements differ depends on values",
-            "count with a mask for each class, (x[:, None] == torch.arange(classes)).sum(0)",
+            "the number of different elements depends on values",
+            "count each class by a mask: (x[:, None] == torch.arange(classes)).sum(0)",
         ),
     ),
 }
-"""Operations whose shapes depend on values: why, and what to write where these are not known."""
+"""Operations whose shapes depend on values, with the reason and the remedy if the values are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A tensor whose last dimension has ``on`` at one place, that of a label, and ``off`` at all others."""
+    """A tensor that has, along its last dimension, ``on`` at the index given by a label and ``off`` elsewhere."""
 
     labels: Tensor
     on: Tensor
     off: Tensor
     may_be_negative: bool
-    """Whether labels may count from the end, as those of x[rows, labels] do."""
+    """A flag: labels may be negative and count from the end, as in x[rows, labels]."""
     writes: tuple[int, int] = (0, 0)
-    """How often the tensor and the labels had been written to."""
+    """Numbers of earlier writes to the tensor and to the labels."""
 
 
 class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, what is known has its value beside it: constants, and inputs whose ``values`` are given by name.
+    """A mode that computes known values beside the capture: those of constants and of inputs with given ``values``.
 
-    What ``own`` tensors hold is not known: they are read as inputs or not at all.
+    The contents of ``own`` tensors are not known, because a function reads them as inputs or not at all.
     """
 
     supports_higher_order_operators = True
@@ -118,21 +117,21 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.relied_on: set[str] = set()
         self._given = values
         self._values: Any = WeakTensorKeyDictionary()
-        # names that a storage's value depends on, by the storage's address
+        # names of the inputs that a storage's value depends on, by the storage's address
         self._names: dict[int, frozenset[str]] = {}
-        # storages that the function must not write to, or has written what is not known to; held, so that no other
-        # storage gets their addresses
+        # storages that the function must not write to (foreign), or has written unknown values to (lost); references
+        # prevent that their addresses are used again
         self._foreign: dict[int, torch.UntypedStorage] = {}
         self._lost: dict[int, torch.UntypedStorage] = {}
         self._counts: dict[str, tuple[str, str]] = {}
         self._choices: Any = WeakTensorKeyDictionary()
-        # how often a storage was written to, by its address
+        # number of writes to a storage, by its address
         self._writes: dict[int, int] = {}
         for tensor in own.values():
             self._lost[_address(tensor)] = tensor.untyped_storage()
 
     def stand_in(self, inputs: Mapping[str, Tensor]) -> None:
-        """Take the tensors that stand for inputs while a function is traced."""
+        """Register the tensors that stand for inputs during the capture of a function."""
         for name in self._given.keys() & inputs.keys():
             value = self._given[name]
             self._values[inputs[name]] = value
@@ -140,50 +139,50 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._foreign[_address(value)] = value.untyped_storage()
 
     def value(self, tensor: Tensor) -> Tensor | None:
-        """Return the value of a tensor, which it decides something by; None where it is not known."""
-        found = self._value(tensor)
-        if found is not None:
-            self.relied_on |= self._names.get(_address(found), frozenset())
-        return found
+        """Return the known value of a tensor, and note that it decided something; None if it is not known."""
+        value = self._value(tensor)
+        if value is not None:
+            self.relied_on |= self._names.get(_address(value), frozenset())
+        return value
 
     def why_not(self, error: BaseException) -> tuple[str, str] | None:
-        """Return why the number that torch asks for in an error depends on values, and what to write."""
+        """Return the reason and the remedy for the value-dependent number in an error of torch, if it is known."""
         for symbol in _SYMBOL.findall(str(error)):
             if symbol in self._counts:
                 return self._counts[symbol]
         return None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Call one operation, and compute it by itself where all its operands are known."""
+        """Call one operation, and also compute its value if all its operands are known."""
         options = kwargs or {}
         ours = _REWRITTEN.get(func)
         if ours is not None:
             with self:
-                found = ours(self, *args, **options)
-            if found is not NotImplemented:
-                return found
+                rewritten = ours(self, *args, **options)
+            if rewritten is not NotImplemented:
+                return rewritten
         tags = getattr(func, "tags", ())
         if any(tag in tags for tag in _BY_VALUE):
             decided = self._decided(func, args, options)
             if decided is not None:
                 return decided
-        said = COUNTS.get(getattr(func, "overloadpacket", None))
+        refusal = COUNTS.get(getattr(func, "overloadpacket", None))
         choice = self._chosen_by(func, args, options)
         try:
             result = func(*args, **options)
         except CONTROL_FLOW as error:
-            if said is None:
+            if refusal is None:
                 raise
-            raise NotInAJob(*said) from error
-        if said is not None:
-            self._note_counts(said, result)
+            raise NotInAJob(*refusal) from error
+        if refusal is not None:
+            self._note_counts(refusal, result)
         self._follow(func, args, options, result)
         if choice is not None:
             self._note_choice(result, choice)
         return result
 
     def note_labels(self, marks: Tensor, labels: Tensor) -> None:
-        """Take note that a tensor is 1 at the place that a label says, and otherwise 0."""
+        """Note that a tensor is 1 at the index given by a label, and 0 elsewhere."""
         with plainly():
             zero, one = torch.tensor([0, 1]).unbind()
         self._note_choice(marks, _Choice(labels, one, zero, may_be_negative=False))
@@ -195,13 +194,13 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._writes.get(_address(marks), 0), self._writes.get(_address(labels), 0)
 
     def _choice(self, tensor: Tensor) -> _Choice | None:
-        found: _Choice | None = self._choices.get(tensor)
-        if found is None or found.writes != self._writes_to(tensor, found.labels):
+        choice: _Choice | None = self._choices.get(tensor)
+        if choice is None or choice.writes != self._writes_to(tensor, choice.labels):
             return None
-        return found
+        return choice
 
     def _chosen_by(self, func: Any, args: Any, options: Any) -> _Choice | None:
-        """Return what an operation will choose in each row; None where that is not one element."""
+        """Return the choice that the result of an operation makes in each row; None if it is not such a choice."""
         if func in _PUTS and not options and len(args) == 3:
             return self._chosen_by_put(*args)
         if func in _SCATTERS and not options and len(args) == 4:
@@ -216,8 +215,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return before if tuple(args[1]) == tuple(tensors[0].shape) else None
         with plainly():
             both = torch.stack((before.off, before.on))
-            given, named = tree_map(lambda leaf: both if leaf is tensors[0] else leaf, (args, options))
-            off, on = func(*given, **named).unbind()
+            replaced, named = tree_map(lambda leaf: both if leaf is tensors[0] else leaf, (args, options))
+            off, on = func(*replaced, **named).unbind()
             return None if bool(off == on) else replace(before, off=off, on=on)
 
     def _chosen_by_put(self, x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> _Choice | None:
@@ -232,15 +231,15 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with plainly():
             if len(labels) != len(x) or not bool((places == torch.arange(len(x))).all()):
                 return None
-        return self._made_of(x, labels, values, may_be_negative=True)
+        return self._choice_by(x, labels, values, may_be_negative=True)
 
     def _chosen_by_scatter(self, x: Tensor, dim: int, index: Tensor, values: Tensor | float) -> _Choice | None:
         if not x.dim() or dim % x.dim() != x.dim() - 1 or index.shape != (*x.shape[:-1], 1):
             return None
-        return self._made_of(x, index, values, may_be_negative=False)
+        return self._choice_by(x, index, values, may_be_negative=False)
 
-    def _made_of(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
-        """Return the choice of labels in a tensor that is the same number everywhere, by another number."""
+    def _choice_by(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
+        """Return the choice that writes ``values``, one number, at labels into ``x``, a tensor of one number."""
         off, on = self._number(x), self._number(values)
         if off is None or on is None:
             return None
@@ -249,7 +248,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None if bool(off == on) else _Choice(labels, on, off, may_be_negative)
 
     def _number(self, tensor: Tensor | float) -> Tensor | None:
-        """Return the number that all elements of a tensor are; None where they differ or are not known."""
+        """Return the number that all elements of a tensor equal; None if they differ or are not known."""
         if not isinstance(tensor, Tensor):
             with plainly():
                 return torch.tensor(tensor)
@@ -263,66 +262,66 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _value(self, tensor: Tensor) -> Tensor | None:
         if isinstance(tensor, FakeTensor):
-            found: Tensor | None = self._values.get(tensor)
+            value: Tensor | None = self._values.get(tensor)
         elif type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
-            found = tensor
-            if _address(found) not in self._names:
-                self._foreign[_address(found)] = found.untyped_storage()
+            value = tensor
+            if _address(value) not in self._names:
+                self._foreign[_address(value)] = value.untyped_storage()
         else:
-            found = None
-        return None if found is None or _address(found) in self._lost else found
+            value = None
+        return None if value is None or _address(value) in self._lost else value
 
     def _operands(self, args: Any, options: Any) -> tuple[Any, Any, frozenset[str]] | None:
-        """Return the operands' values, and the names that they depend on; None where one is not known."""
+        """Return the operands' values, and the names of inputs that they depend on; None if one is not known."""
         names: frozenset[str] = frozenset()
         values = {}
         for leaf in tree_leaves((args, options)):
             if isinstance(leaf, Tensor):
-                found = self._value(leaf)
-                if found is None:
+                value = self._value(leaf)
+                if value is None:
                     return None
-                values[id(leaf)] = found
-                names |= self._names.get(_address(found), frozenset())
+                values[id(leaf)] = value
+                names |= self._names.get(_address(value), frozenset())
             elif isinstance(leaf, SymInt | torch.SymFloat | torch.SymBool):
                 return None
         given, named = tree_map(lambda leaf: values[id(leaf)] if isinstance(leaf, Tensor) else leaf, (args, options))
         return given, named, names
 
     def _decided(self, func: Any, args: Any, options: Any) -> Any:
-        """Return what an operation gives whose shape or number depends on values, as a constant; None if not known."""
+        """Return the constant result of an operation whose shape depends on values; None if they are not known."""
         operands = self._operands(args, options)
         if operands is None:
             return None
-        given, named, names = operands
+        known, named, names = operands
         with plainly():
-            found = func(*given, **named)
+            result = func(*known, **named)
         self.relied_on |= names
-        for leaf in tree_leaves(found):
+        for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
                 self._names[_address(leaf)] = names
                 self._foreign[_address(leaf)] = leaf.untyped_storage()
-        return found
+        return result
 
-    def _note_counts(self, said: tuple[str, str], result: Any) -> None:
+    def _note_counts(self, refusal: tuple[str, str], result: Any) -> None:
         for leaf in tree_leaves(result):
             for size in leaf.shape if isinstance(leaf, Tensor) else ():
                 if type(size) is not int:
-                    self._counts.setdefault(str(size), said)
+                    self._counts.setdefault(str(size), refusal)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
-        """Compute the value of a result beside it."""
+        """Compute and store the value of a result."""
         written = list(_written(func, args, options))
         for each in written:
             self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
         targets = [value for each in written if (value := self._value(each)) is not None]
-        found = None
+        computed = None
         if _has_value(func, result) and not any(_address(t) in self._foreign for t in targets):
-            found = self._computed(func, args, options)
-        if found is None:
+            computed = self._computed(func, args, options)
+        if computed is None:
             for target in targets:
                 self._lost[_address(target)] = target.untyped_storage()
             return
-        value, names = found
+        value, names = computed
         for target in targets:
             self._names[_address(target)] = names
         for leaf, part in zip(tree_leaves(result), tree_leaves(value), strict=True):
@@ -338,18 +337,18 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operands = self._operands(args, options)
         if operands is None:
             return None
-        given, named, names = operands
+        known, named, names = operands
         with plainly():
             try:
-                found = func(*given, **named)
+                value = func(*known, **named)
                 # a new constant, which the function may write to
-                return found.clone() if func in _LIFTS else found, names
-            # what torch cannot compute is only not known
+                return value.clone() if func in _LIFTS else value, names
+            # a value that torch cannot compute is simply not known
             except Exception:  # noqa: BLE001
                 return None
 
     def places(self, mask: Tensor) -> Tensor | None:
-        """Return where a mask is true, by numbers in C order; None where that is not known."""
+        """Return the indices, in C order, at which a mask is true; None if they are not known."""
         value = self.value(mask)
         if value is None:
             choice = self._choice(mask)
@@ -357,14 +356,14 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with plainly():
             count = int(value.count_nonzero())
         flat = _aten.eq.Scalar(_aten.reshape.default(mask, [-1]), 0)
-        # what is true comes first, in order
+        # true elements come first, in order
         order = _aten.sort.stable(flat, stable=True, dim=0)[1]
-        found: Tensor = _aten.slice.Tensor(order, 0, 0, count)
-        return found
+        indices: Tensor = _aten.slice.Tensor(order, 0, 0, count)
+        return indices
 
 
 def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
-    """Return where a mask that is made of labels is true, by numbers in C order."""
+    """Return the indices, in C order, at which a mask made of labels is true; None if all elements are equal."""
     with plainly():
         is_on, is_off = bool(choice.on), bool(choice.off)
     if is_on == is_off:
@@ -378,8 +377,8 @@ def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
         labels = _aten.where.self(_aten.lt.Scalar(labels, 0), _aten.add.Tensor(labels, width), labels)
     first = _aten.arange.start_step(0, rows * width, width, device=mask.device)
     if is_on:
-        found: Tensor = _aten.add.Tensor(first, labels)
-        return found
+        indices: Tensor = _aten.add.Tensor(first, labels)
+        return indices
     others = _aten.arange.default(width - 1, device=mask.device)
     is_behind = _aten.ge.Tensor(others, _aten.unsqueeze.default(labels, 1))
     columns = _aten.add.Tensor(others, is_behind)
@@ -389,7 +388,7 @@ def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
 
 
 def note_labels(marks: Tensor, labels: Tensor) -> None:
-    """Take note, while a function is traced, that a tensor is 1 at the place that a label says and otherwise 0."""
+    """Note, during a capture, that a tensor is 1 at the index given by a label and 0 elsewhere."""
     for mode in reversed(_get_current_dispatch_mode_stack()):
         if isinstance(mode, KnownValues):
             mode.note_labels(marks, labels)
@@ -397,7 +396,7 @@ def note_labels(marks: Tensor, labels: Tensor) -> None:
 
 
 def known_value(tensor: Tensor) -> Tensor | None:
-    """Return what a tensor is known to hold while a function is traced, which then decides something; else None."""
+    """Return the value of a tensor that is known during a capture, and note that it decided something; else None."""
     for mode in reversed(_get_current_dispatch_mode_stack()):
         if isinstance(mode, KnownValues):
             return mode.value(tensor)
@@ -409,7 +408,7 @@ _LIFTS = (_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.de
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Let torch compute with plain tensors, while something is traced."""
+    """Compute with plain tensors during a capture."""
     with _disable_current_modes(), torch.no_grad():
         yield
 
@@ -428,7 +427,7 @@ def _written(func: Any, args: Any, options: Any) -> Iterator[Tensor]:
 
 
 def _has_value(func: Any, result: Any) -> bool:
-    """Whether the result of an operation is a value that can be computed by itself, and is not too large."""
+    """Return whether the result of an operation can be computed as a known value and is small enough."""
     if str(func).startswith(("assay.", *_WITHOUT_VALUES)):
         return False
     if torch.Tag.nondeterministic_seeded in func.tags:
@@ -442,43 +441,43 @@ def _is_small(tensor: Tensor) -> bool:
     return all(type(size) is int for size in sizes) and prod(sizes) <= MOST_ELEMENTS
 
 
-# --- operations that look at values ---
+# --- operations that depend on values ---
 
 
 def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
-    """Return an index for each dimension of a value of ``shape``, from numbers in C order."""
-    found: list[Tensor] = []
+    """Return an index tensor for each dimension of ``shape``, from indices in C order."""
+    indices: list[Tensor] = []
     width = prod(shape)
     for size in shape:
         width //= max(size, 1)
         line = _aten.floor_divide.default(places, width) if width > 1 else places
-        found.append(_aten.remainder.Scalar(line, size) if found else line)
-    return found
+        indices.append(_aten.remainder.Scalar(line, size) if indices else line)
+    return indices
 
 
 def _indices(known: KnownValues, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None] | None:
-    """Return indices in which places stand for masks; None where there is no mask, or one that is not known."""
-    found: list[Tensor | None] = []
+    """Return the indices with index tensors instead of masks; None if there is no mask, or one that is not known."""
+    replaced: list[Tensor | None] = []
     if not any(index is not None and index.dtype in _MASKS for index in indices):
         return None
     for index in indices:
         if index is None or index.dtype not in _MASKS:
-            found.append(index)
+            replaced.append(index)
             continue
         shape = tuple(index.shape)
         places = known.places(index) if shape else None
-        if places is None or shape != tuple(x.shape[len(found) : len(found) + len(shape)]):
+        if places is None or shape != tuple(x.shape[len(replaced) : len(replaced) + len(shape)]):
             return None
-        found.extend(_by_dimension(places, shape))
-    return found
+        replaced.extend(_by_dimension(places, shape))
+    return replaced
 
 
 def _index(known: KnownValues, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     (first, mask), *others = [(at, one) for at, one in enumerate(indices) if one is not None]
     if others or mask.dtype not in _MASKS or not mask.dim():
-        found = _indices(known, x, indices)
-        return NotImplemented if found is None else _aten.index.Tensor(x, found)
-    # one index along the dimensions of the mask together
+        replaced = _indices(known, x, indices)
+        return NotImplemented if replaced is None else _aten.index.Tensor(x, replaced)
+    # one index along the flattened dimensions of the mask
     last = first + mask.dim()
     places = known.places(mask) if x.shape[first:last] == mask.shape else None
     if places is None:
@@ -496,12 +495,12 @@ def _index_put(func: Any) -> Callable[..., Any]:
         accumulate: bool = False,
         *options: Any,
     ) -> Any:
-        # one number is put by the mask itself
+        # a single number can be written by the mask itself
         is_one = values.numel() == 1 and not accumulate
-        found = None if is_one else _indices(known, x, indices)
-        if found is None:
+        replaced = None if is_one else _indices(known, x, indices)
+        if replaced is None:
             return NotImplemented
-        return func(x, found, values, accumulate, *options)
+        return func(x, replaced, values, accumulate, *options)
 
     return put
 
@@ -546,4 +545,4 @@ _REWRITTEN: Mapping[Any, Callable[..., Any]] = {
     _aten.nonzero.default: _nonzero,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
 }
-"""What decides a shape by values, written with the places of those that are known."""
+"""Operations whose shapes depend on values, to functions that use the indices of known values."""

@@ -1,6 +1,6 @@
-"""Sparse tensors: a job has dense ones, so what a model closes over becomes dense, with a line that says so.
+"""Conversion of a model's sparse constants to dense tensors, which are all that a job has, with a note about each.
 
-What is done with such a tensor alone (its transpose, its entries, another layout) torch computes as it is.
+If an operation has only sparse constants (a transpose, another layout), torch computes it with them as they are.
 """
 
 import sys
@@ -21,12 +21,12 @@ from pol.capture.reports.origin import is_consumers
 from pol.capture.reports.reasons import NotInAJob
 
 _FRAMES = 30
-"""Callers among whose variables a tensor is looked for."""
+"""Number of frames whose variables are searched for the name of a tensor."""
 
 
 def is_sparse(value: object) -> bool:
-    """Whether something is a tensor that has only some of its elements in memory."""
-    # one that stands for another while something is traced is of a kind of its own
+    """Return whether a value is a tensor with a sparse layout."""
+    # tensors that stand for others during a capture have a type of their own
     if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter):
         return False
     with torch._C.DisableTorchFunction():
@@ -34,41 +34,41 @@ def is_sparse(value: object) -> bool:
 
 
 def make_buffers_dense(model: nn.Module, tell: Callable[[str], None]) -> None:
-    """Put dense tensors in the places of a model's sparse buffers."""
+    """Replace a model's sparse buffers by dense ones."""
     for prefix, module in model.named_modules():
         for name, buffer in module._buffers.items():
             if is_sparse(buffer):
                 assert buffer is not None
                 module._buffers[name] = buffer.to_dense()
                 full = f"{prefix}.{name}".lstrip(".")
-                tell(_said(f"the buffer {full}", buffer))
+                tell(_note_on(f"the buffer {full}", buffer))
 
 
-def _said(name: str, tensor: Tensor) -> str:
+def _note_on(name: str, tensor: Tensor) -> str:
     shape = "×".join(str(size) for size in tensor.shape)
-    return f"{name} is sparse: the job has it dense, {shape}"
+    return f"{name} is sparse; the job has it as a dense tensor, {shape}"
 
 
 def _entries(*_arguments: Any, **_options: Any) -> Tensor:
-    reason = "the entries of a sparse tensor are asked for there, whose values a step computes"
-    raise NotInAJob(reason, "keep the indices and the values beside it")
+    reason = "the code reads the entries of a sparse tensor there, but a job has only dense tensors"
+    raise NotInAJob(reason, "keep the indices and the values in variables of their own beside it")
 
 
 def _of_entries(indices: Any, values: Any, size: Sequence[int] | None = None, **options: Any) -> Tensor:
-    """Return the dense tensor that has these values at these places; those at one place are added up."""
+    """Return the dense tensor with these values at these indices; values at the same index are added."""
     del options
     places = torch.as_tensor(indices)
     if size is None:
-        reason = "a sparse tensor is made there whose size depends on its indices"
-        raise NotInAJob(reason, "give the size, torch.sparse_coo_tensor(indices, values, (n, n))")
+        reason = "the code makes a sparse tensor there whose size depends on its indices"
+        raise NotInAJob(reason, "give the size: torch.sparse_coo_tensor(indices, values, (n, n))")
     numbers = torch.as_tensor(values)
     whole = numbers.new_zeros(tuple(size))
     return whole.index_put(tuple(places.unbind(0)), numbers, accumulate=True)
 
 
 def _compressed(*_arguments: Any, **_options: Any) -> Tensor:
-    reason = "a sparse tensor is made there of values that a step computes"
-    raise NotInAJob(reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes dense")
+    reason = "the code makes a compressed sparse tensor there from values that a step computes"
+    raise NotInAJob(reason, "use torch.sparse_coo_tensor(indices, values, size), which becomes a dense tensor")
 
 
 def _itself(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:
@@ -96,16 +96,16 @@ _DENSE: dict[Any, Callable[..., Any]] = {
     Tensor._values: _entries,
     Tensor._nnz: _entries,
 }
-"""Functions for sparse tensors, to those that do it with dense ones."""
+"""Functions for sparse tensors, to functions that do the same with dense ones."""
 
 
 def _by_itself(value: Any) -> Any:
-    """Return a tensor that is no view of a sparse one, which tracing could not look at."""
+    """Return a copy of a dense tensor, which may be a view of a sparse one that the capture cannot read."""
     return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
 
 
 def _holds_sparse(given: Any) -> bool:
-    """Tell whether arguments hold a sparse tensor; every function that is traced asks, so it is made for speed."""
+    """Return whether arguments contain a sparse tensor; this runs for every captured function, so it is fast."""
     if isinstance(given, list | tuple):
         return any(_holds_sparse(part) for part in given)
     if isinstance(given, dict):
@@ -114,7 +114,7 @@ def _holds_sparse(given: Any) -> bool:
 
 
 class Dense(TorchFunctionMode):
-    """While active, sparse constants are dense where they meet what is not constant."""
+    """A mode that makes sparse constants dense if an operation also has other tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Dense(TorchFunctionMode):
         return _DENSE.get(function, function)(*given, **named)
 
     def _computed(self, function: Callable[..., Any], args: Any, options: Any) -> Any:
-        """Return what a function gives for constants alone; None where something else is among them."""
+        """Return the result of a function if all its tensors are constants; else None."""
         values = {}
         for leaf in tree_leaves((args, options)):
             if isinstance(leaf, Tensor):
@@ -148,8 +148,8 @@ class Dense(TorchFunctionMode):
                 values[id(leaf)] = value
         name = getattr(function, "__name__", "")
         if name.endswith("_") and not name.endswith("__"):
-            reason = "a sparse tensor is changed in place there, which no step would keep"
-            raise NotInAJob(reason, "make another one of it, outside of the model and the loss")
+            reason = "the code changes a sparse tensor in place there, and a step would not keep the change"
+            raise NotInAJob(reason, "make a changed copy of it outside of the model and the loss")
         given, named = tree_map(lambda leaf: values[id(leaf)] if isinstance(leaf, Tensor) else leaf, (args, options))
         with plainly(), torch._C.DisableTorchFunction():
             return tree_map(_by_itself, function(*given, **named))
@@ -160,12 +160,12 @@ class Dense(TorchFunctionMode):
         if value not in self._dense:
             with plainly(), torch._C.DisableTorchFunction():
                 self._dense[value] = value.detach().to_dense()
-            note(_said(_name_of(value) or "a tensor", value))
+            note(_note_on(_name_of(value) or "a tensor", value))
         return self._dense[value]
 
 
 def _name_of(tensor: Tensor) -> str:
-    """Return how the consumer's code calls a tensor; nothing, if no variable or attribute has it."""
+    """Return the name of a tensor in the consumer's code; "" if no variable or attribute holds it."""
     for frame in islice(_frames(sys._getframe(1)), _FRAMES):
         if not is_consumers(frame.f_code.co_filename):
             continue

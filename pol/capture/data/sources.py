@@ -168,7 +168,7 @@ def _say_change(field: str, names: Sequence[object], change: str, tell: Progress
 
 
 def _joined(source: object, field: str) -> object:
-    """Return a tuple of arrays, or a table of another library, in a form that is read here; JobError if there is none."""
+    """Return arrays, or a table of another library, in a form that is read here; JobError if there is none."""
     if isinstance(source, list | tuple) and source and isinstance(source[0], str | Path):
         reason = "is a list of paths"
         remedy = "give one file, or join them: pandas.concat([pandas.read_csv(path) for path in paths])"

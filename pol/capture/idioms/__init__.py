@@ -1,1 +1,1 @@
-"""Ways to write a model or a loss that a step needs in other words."""
+"""Idioms of models and losses that a step needs in another form, or refuses."""

@@ -1,4 +1,4 @@
-"""What people write in a model or a loss that a step does in other words, or has no place for."""
+"""Functions of torch that a step replaces by others, or refuses with a remedy."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,41 +21,41 @@ _NUMPY, _ARRAY, _SPLIT = Tensor.numpy, Tensor.__array__, torch.tensor_split
 
 
 def _backward(*_arguments: Any, **_options: Any) -> None:
-    reason = "backward() is called there, and a step takes the gradient of what the loss returns"
-    raise NotInAJob(reason, "return the loss; torch.autograd.grad gives gradients within it")
+    reason = "the code calls backward() there, but a step itself computes the gradient of the returned loss"
+    raise NotInAJob(reason, "return the loss; for gradients within it use torch.autograd.grad")
 
 
 def _packed(*_arguments: Any, **_options: Any) -> None:
-    reason = "a packed sequence has as many rows as the lengths say, and a step has fixed shapes"
-    remedy = "give the layer the padded rows, and take each row's last state, out[rows, lengths - 1]"
+    reason = "the shape of a packed sequence depends on the lengths, but a step has fixed shapes"
+    remedy = "give the layer the padded rows, and use each row's last state, out[rows, lengths - 1]"
     raise NotInAJob(reason, remedy)
 
 
 def _complex(*_arguments: Any, **_options: Any) -> None:
-    remedy = "turn each pair (a, b) by cos and sin: (a * cos - b * sin, a * sin + b * cos)"
+    remedy = "rotate each pair (a, b) by cos and sin: (a * cos - b * sin, a * sin + b * cos)"
     raise NotInAJob("a step has no complex numbers", remedy)
 
 
 def _fractional(*_arguments: Any, **_options: Any) -> None:
-    reason = "the windows of FractionalMaxPool are drawn, which a step has no operation for"
-    raise NotInAJob(reason, "use AdaptiveMaxPool of the same output_size, or MaxPool")
+    reason = "FractionalMaxPool draws its windows at random, and a step has no operation for that"
+    raise NotInAJob(reason, "use AdaptiveMaxPool with the same output_size, or MaxPool")
 
 
 def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give NumPy what is known while a job is built."""
+    """Return a function that gives NumPy the value of a tensor if it is known while a job is built."""
 
-    def given(x: Tensor, *arguments: Any, **options: Any) -> Any:
+    def with_value(x: Tensor, *arguments: Any, **options: Any) -> Any:
         value = known_value(x)
         if value is None:
             return function(x, *arguments, **options)
         with plainly():
             return function(value, *arguments, **options)
 
-    return given
+    return with_value
 
 
 def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
-    """Torch looks at the memory of a tensor of places."""
+    """Split at known indices as a list, because torch reads the memory of a tensor of indices."""
     places = known_value(sections) if isinstance(sections, Tensor) else None
     if isinstance(sections, Tensor) and places is not None:
         with plainly():
@@ -64,10 +64,10 @@ def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
 
 
 def _with_data(x: Tensor, value: Tensor) -> None:
-    """``x.data = value``, which nothing traced would know of."""
+    """Do ``x.data = value`` by a copy, because the capture does not see an assignment to ``data``."""
     if value.shape != x.shape:
-        reason = f".data becomes {list(value.shape)} there, and was {list(x.shape)}"
-        raise NotInAJob(reason, "keep its shape")
+        reason = f"the code gives .data the shape {list(value.shape)} there, and it was {list(x.shape)}"
+        raise NotInAJob(reason, f"assign a tensor of the shape {list(x.shape)}")
     with torch.no_grad():
         x.copy_(value)
 
@@ -81,13 +81,13 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Sparse gradients are the same numbers; rows that are looked up and too long are cut by a mask."""
+    """Compute an embedding with dense gradients, which are the same numbers, and apply ``max_norm`` by a mask."""
     del sparse
     if max_norm is not None:
         with torch.no_grad():
-            found = torch.zeros(weight.shape[0]).index_fill(0, x.reshape(-1), 1.0)
+            used = torch.zeros(weight.shape[0]).index_fill(0, x.reshape(-1), 1.0)
             norms = torch.linalg.vector_norm(weight, norm_type, dim=1)
-            factor = torch.where((found > 0) & (norms > max_norm), max_norm / (norms + 1e-7), 1.0)
+            factor = torch.where((used > 0) & (norms > max_norm), max_norm / (norms + 1e-7), 1.0)
             weight.mul_(factor.unsqueeze(1))
     return _EMBEDDING(x, weight, padding_idx, None, 2.0, scale_grad_by_freq)
 
@@ -102,9 +102,9 @@ def _wide(x: Tensor, *_arguments: Any, **_options: Any) -> Tensor:
 
 def _wide_to(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def cast(x: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        given = [torch.float32 if _is_narrow(part) else part for part in arguments]
+        values = [torch.float32 if _is_narrow(part) else part for part in arguments]
         named = {key: torch.float32 if _is_narrow(part) else part for key, part in options.items()}
-        return function(x, *given, **named)
+        return function(x, *values, **named)
 
     return cast
 
@@ -132,7 +132,7 @@ HABITS: dict[Any, Callable[..., Any]] = {
     torch.view_as_complex: _complex,
     torch.polar: _complex,
 }
-"""Function of torch to ours."""
+"""Functions of torch, to those that take their place."""
 
 
 def narrowed_by(function: Any, arguments: Sequence[Any]) -> set[torch.dtype]:
@@ -145,7 +145,7 @@ def narrowed_by(function: Any, arguments: Sequence[Any]) -> set[torch.dtype]:
 
 
 class Trying(TorchFunctionMode):
-    """While active, what is plain torch's runs as it is, but for these; ``narrow`` are types that were cast to."""
+    """A mode that replaces the functions of ``HABITS``; ``narrow`` collects the narrow types that were cast to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Trying(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call one function, or ours in its place."""
+        """Call one function, or its replacement."""
         options = kwargs or {}
         self.narrow |= narrowed_by(function, (*args, *options.values()))
         return HABITS.get(function, function)(*args, **options)
@@ -167,20 +167,20 @@ class Trying(TorchFunctionMode):
 def _scaled(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
     if not scaler.is_enabled():
         return outputs
-    reason = "a GradScaler scales the loss there, and gradients in FP32 need none"
-    raise NotInAJob(reason, "leave it out")
+    reason = "a GradScaler scales the loss there, but gradients in FP32 do not need it"
+    raise NotInAJob(reason, "leave the GradScaler out")
 
 
-_LOOP = "use assay.repeat, or a for, whose turns are written out"
+_LOOP = "use assay.repeat, or a Python for loop, which is unrolled"
 _OF_FUNCTIONS = {
     "scan": _LOOP,
     "associative_scan": _LOOP,
-    "while_loop": f"{_LOOP}; torch.where keeps what is done before the last turn",
+    "while_loop": f"{_LOOP}; keep results of earlier turns by torch.where",
     "map_impl": f"compute all at once, or {_LOOP}",
-    "cond": "compute both, and choose by torch.where",
+    "cond": "compute both branches, and choose by torch.where",
     "flex_attention": "use scaled_dot_product_attention, which takes any mask and any bias as attn_mask",
 }
-"""Operations of torch that take functions, and what to write instead."""
+"""Operations of torch that take functions, with the remedy for each."""
 _CALL = HigherOrderOperator.__call__
 
 
@@ -188,13 +188,13 @@ def _of_functions(operation: HigherOrderOperator, /, *arguments: Any, **options:
     name: str = operation.name()  # type: ignore[no-untyped-call]
     if name not in _OF_FUNCTIONS:
         return _CALL(operation, *arguments, **options)  # type: ignore[no-untyped-call]
-    reason = f"torch's {name.removesuffix('_impl')} is called there, and a step has no operation that takes functions"
+    reason = f"torch's {name.removesuffix('_impl')} is called there, but a step has no operation that takes functions"
     raise NotInAJob(reason, _OF_FUNCTIONS[name])
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Refuse what scales a loss for gradients in half precision, and operations that take functions."""
+    """Refuse the scaling of a loss for half precision, and operations that take functions."""
     with (
         patch.object(torch.amp.GradScaler, "scale", _scaled),
         patch.object(HigherOrderOperator, "__call__", _of_functions),

@@ -1,4 +1,4 @@
-"""Plain values that a person's model and functions hold in Python: in attributes, closures, globals and containers."""
+"""Plain Python values that the consumer's model and functions hold in attributes, closures, globals and containers."""
 
 import itertools
 import random
@@ -20,18 +20,18 @@ from pol.capture.reports.origin import is_consumers
 PLAIN = (bool, int, float, str, np.generic)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 _MOST = 20_000
-"""Things that are looked at in all."""
+"""Largest number of objects that are searched."""
 _MOST_ITEMS = 1_000
-"""Items of a container that is looked into."""
+"""Largest number of items that are searched in a container."""
 _MOST_ELEMENTS = 64
-"""Elements of an array that is looked at."""
+"""Largest number of elements of an array that is compared."""
 _PACKAGES = "-packages"
 _NAMESPACES = (SimpleNamespace, Namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A value in a place of Python, as it was when it was looked at; ``write`` puts another one there, if it can."""
+    """A Python value at the time of the search, with functions that read the current value and, if possible, set it."""
 
     name: str
     value: object
@@ -39,23 +39,23 @@ class Held:
     write: Callable[[object], None] | None = None
     is_generator: bool = False
     is_item: bool = False
-    """Whether it is one of a list, which may only grow."""
+    """A flag: the value is an item of a list, which may grow without being a change."""
 
 
 Key = tuple[int, str]
-"""What holds a value, by its identity, and the name of the place in it."""
+"""Identity of the object that holds a value, and the name of the value in it."""
 _Place = tuple[str, object, Callable[[], object], Callable[[object], None] | None]
-"""Name of a place, what is there, and the functions that read and write it."""
+"""Name of a value in its holder, the value, and the functions that read and write it."""
 
 
 class HeldValues:
-    """All plain values that can be reached from some things, by the places that hold them."""
+    """All plain values that can be reached from some objects, by their holder and name."""
 
     def __init__(self, roots: Iterable[object]) -> None:
         self.values: dict[Key, Held] = {}
-        # held, so that no other object gets their addresses
+        # references, so that no other object gets the same identity
         self._seen: dict[int, object] = {}
-        # with the names under which they were found
+        # objects to search, with the names under which they were reached
         self._waiting: deque[tuple[str, object]] = deque(("", root) for root in roots)
         while self._waiting and len(self._seen) < _MOST:
             self._look_into(*self._waiting.popleft())
@@ -66,15 +66,15 @@ class HeldValues:
         self._seen[id(holder)] = holder
         for place in _places(holder):
             name, value = place[:2]
-            found = _held(_shown(path, holder, name), isinstance(holder, list | deque), place)
-            if found is not None:
-                self.values[id(holder), name] = found
+            held = _held(_shown(path, holder, name), isinstance(holder, list | deque), place)
+            if held is not None:
+                self.values[id(holder), name] = held
             elif not isinstance(value, PLAIN):
                 self._waiting.append((_shown(path, holder, name), value))
 
 
 def _shown(path: str, holder: object, name: str) -> str:
-    """Return what a place is called in the person's code."""
+    """Return the name of a value in the consumer's code."""
     if isinstance(holder, list | deque | tuple):
         return f"{path}[{name}]"
     if isinstance(holder, dict) and not (path.startswith("__") or path == ""):
@@ -87,7 +87,7 @@ def _shown(path: str, holder: object, name: str) -> str:
 
 
 def _held(name: str, is_item: bool, place: _Place) -> Held | None:
-    """Return a value that is compared; None for what only holds others."""
+    """Return a value that is compared; None for an object that only holds others."""
     _, value, read, write = place
     if isinstance(value, PLAIN):
         return Held(name=name, value=value, read=read, write=write, is_item=is_item)
@@ -101,7 +101,7 @@ def _held(name: str, is_item: bool, place: _Place) -> Held | None:
 
 
 def _state(generator: object) -> object:
-    """Return the state of a generator of random numbers, as something that can be compared."""
+    """Return the state of a random generator in a form that can be compared."""
     if isinstance(generator, np.random.Generator):
         return repr(generator.bit_generator.state)
     if isinstance(generator, np.random.RandomState):
@@ -111,7 +111,7 @@ def _state(generator: object) -> object:
     return generator.getstate()
 
 
-# --- what holds what ---
+# --- the values in a holder ---
 
 _FIXED: Mapping[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
@@ -122,7 +122,7 @@ _FIXED: Mapping[type, tuple[str, ...]] = {
     partial: ("func", "args", "keywords"),
     torch.Tensor: ("_backward_hooks",),
 }
-"""Attributes of what torch and Python make that hold something of the person's."""
+"""Attributes of objects of torch and Python that may refer to the consumer's objects."""
 
 
 def _places(holder: object) -> Iterator[_Place]:
@@ -167,7 +167,7 @@ def _item(holder: Any, key: object) -> object:
 
 def _of_attributes(holder: object, attributes: Any) -> Iterator[_Place]:
     for name, value in list(attributes.items())[:_MOST_ITEMS]:
-        # the mode of a part is set and put back by each step
+        # each step sets and restores the mode of a part
         if name != "training" and not (name.startswith("__") and name.endswith("__")):
             yield name, value, partial(getattr, holder, name, None), partial(setattr, holder, name)
 
@@ -196,19 +196,19 @@ def _of_function(function: FunctionType) -> Iterator[_Place]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that a function, and those within it, read and write."""
+    """Return the names that a function, and functions within it, read and write."""
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return {*code.co_names}.union(*map(_names, inner))
 
 
 def _is_own(kind: type) -> bool:
-    """Tell whether a class is the person's own, and of no package."""
+    """Return whether a class is the consumer's own and not from a package."""
     if kind in _NAMESPACES:
         return True
     if kind.__module__ == "builtins":
         return False
     module = sys.modules.get(kind.__module__)
-    # a job file is run under a name of its own
+    # a job file runs under a module name of its own
     return module is None or kind.__module__ == "__main__" or _is_file_of_own(getattr(module, "__file__", None))
 
 

@@ -1,9 +1,8 @@
-"""What a model keeps in Python from one call to the next: a step is traced once, and would have it as it was then.
+"""Refusal of models that depend on Python values of earlier calls, because a step is captured only once.
 
-Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the generators of Python and
-NumPy, are
-looked at before and after a trace. Where one has changed, the function is traced again, and once more with what a
-number would be at the end of the job if it went on changing so: if a program is another one, the step depends on it.
+Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the random generators of Python
+and NumPy, are compared before and after a capture. If a value has changed, the function is captured again, and once
+more with the numbers that the values would have at the end of the job. If the program differs, the step depends on it.
 """
 
 import random
@@ -25,54 +24,56 @@ from pol.errors import JobError
 from pol.job.program import Program, program_json
 
 _Attribute = tuple[str, str]
-"""Name of a module, and of what it has."""
+"""Name of a module, and of an attribute of it."""
 
 
 class Remembered:
-    """What a model and the losses hold in Python, and the states of the generators that all code shares."""
+    """Values that a model and its losses hold in Python, and the states of the global random generators."""
 
     def __init__(self, model: nn.Module, losses: Iterable[object] = ()) -> None:
-        self._model, self._roots = model, (*losses, model)
+        self._model = model
+        self._roots = (*losses, model)
         self._held = HeldValues(self._roots)
-        self._tensors, self._all = _tensors(model), _attributes(model, object)
-        self._drawn = {library: state() for library, state in _GENERATORS.items()}
+        self._tensors = _tensors(model)
+        self._all = _attributes(model, object)
+        self._generators = {library: state() for library, state in _GENERATORS.items()}
         self.is_changed = False
 
-    def check(self, trace: Callable[[], Program], steps: int = 1) -> None:
-        """Refuse a model whose ``steps`` are others from call to call; ``trace`` traces one again.
+    def check(self, capture: Callable[[], Program], steps: int = 1) -> None:
+        """Refuse a model whose step depends on earlier calls; the job has ``steps``, and ``capture`` captures one.
 
-        Raises JobError, which names what it is and the line.
+        Raises JobError, which names the value and the line that changes it.
         """
         for library, state in _GENERATORS.items():
-            if state() != self._drawn[library]:
-                raise _drawn_there(library, state, trace)
+            if state() != self._generators[library]:
+                raise _draws_in_python(library, state, capture)
         changed = self._changed()
         for one in changed:
             if one.is_generator:
-                raise _drawn_there(f"{one.name}, a generator of random numbers,", one.read, trace)
+                raise _draws_in_python(f"{one.name}, a random generator,", one.read, capture)
         self.is_changed = bool(changed)
         if not changed and not _changed_tensors(self._tensors, _tensors(self._model)):
             return
-        first = program_json(trace())
-        if program_json(trace()) != first:
-            raise _refused(changed, trace)
+        first = program_json(capture())
+        if program_json(capture()) != first:
+            raise _refused(changed, capture)
         with _later(changed, steps) as is_later:
             if not is_later:
                 return
             try:
-                other = program_json(trace())
+                other = program_json(capture())
             except JobError as error:
                 names = ", ".join(sorted({one.name for one in changed}))
-                warn(f"a job repeats its first step, and with {names} as it is at the end a step fails: {error}")
+                warn(f"a job repeats its first step; with the value of {names} at its end, a step fails: {error}")
                 return
         if other != first:
-            raise _refused(changed, trace)
+            raise _refused(changed, capture)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let the modules have what they had in the places of tensors of a trace, which have no values."""
+        """Restore attributes of modules that now hold tensors of the capture, which have no values."""
         for at in _changed_tensors(self._tensors, _tensors(self._model)):
             name, attribute = at
             attributes = self._model.get_submodule(name).__dict__
@@ -82,34 +83,34 @@ class Remembered:
                 del attributes[attribute]
 
     def _changed(self) -> list[Held]:
-        """Return what is held with another value than now, or was not there, as it was."""
+        """Return the values that have changed or are new, as they were before."""
         before, after = self._held.values, HeldValues(self._roots).values
         return [
             before.get(at, replace(now, value=None))
             for at, now in after.items()
-            # a list may only grow, as a log does
+            # a list may grow, such as a log, without being a change
             if not (_is_same(before[at].value, now.value) if at in before else now.is_item)
         ]
 
 
-def _drawn_there(what: str, state: Callable[[], object], trace: Callable[[], Program]) -> JobError:
-    place = _line_that_changes(state, trace)
-    reason = f"{what} draws there, once and for good, when the job is built"
-    return JobError(str(place), reason, "write it with torch.rand, randint or randn")
+def _draws_in_python(what: str, state: Callable[[], object], capture: Callable[[], Program]) -> JobError:
+    place = _line_that_changes(state, capture)
+    reason = f"{what} draws numbers there only once, when the job is built, not in each step"
+    return JobError(str(place), reason, "draw them by torch.rand, torch.randint or torch.randn")
 
 
-def _refused(changed: Sequence[Held], trace: Callable[[], Program]) -> JobError:
-    reason = "a step depends on what an earlier one left in Python, which runs once, when the job is built"
-    remedy = "keep it in a buffer of the model, self.register_buffer(name, torch.tensor(0.0)), and change that"
+def _refused(changed: Sequence[Held], capture: Callable[[], Program]) -> JobError:
+    reason = "a step depends on a Python value of an earlier step, but Python runs only once, when the job is built"
+    remedy = "keep it in a buffer of the model, self.register_buffer(name, torch.tensor(0.0)), and change the buffer"
     if not changed:
         return JobError("model", reason, remedy)
-    place = _line_that_changes(changed[0].read, trace)
+    place = _line_that_changes(changed[0].read, capture)
     return JobError(str(place), f"{reason}: {changed[0].name}", remedy)
 
 
 @contextmanager
 def _later(changed: Sequence[Held], steps: int) -> Iterator[bool]:
-    """Let numbers be what they are after so many steps, if they go on as in one; give back whether any is another."""
+    """Set changed numbers to their values after ``steps`` more such changes; yield whether there are any numbers."""
     numbers: list[tuple[Callable[[object], None], float, float]] = []
     for one in changed:
         was, now = one.value, one.read()
@@ -149,7 +150,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def _of_numpy() -> object:
-    state: Any = np.random.get_state()  # noqa: NPY002 - of whoever uses it
+    state: Any = np.random.get_state()  # noqa: NPY002 - the generator of the consumer's code
     return state[0], state[1].tobytes(), *state[2:]
 
 
@@ -160,26 +161,26 @@ _GENERATORS: Mapping[str, Callable[[], object]] = {
 
 
 def _line_that_changes(value: Callable[[], object], run: Callable[[], object]) -> CallSite:
-    """Run something, and return the line of the consumer's that changes a value."""
+    """Run a function, and return the consumer's line that changes a value."""
     before, last = value(), dict[FrameType, int]()
-    found: list[CallSite] = []
+    places: list[CallSite] = []
 
     def look(frame: FrameType, event: str, _: Any) -> Any:
-        if found:
+        if places:
             return None
         if value() != before:
-            # what a line calls begins within it
-            found.append(place_of_line(frame.f_back) if event == "call" else place_of_line(frame, last[frame]))
+            # a value that differs at the start of a call was changed by the calling line
+            places.append(place_of_line(frame.f_back) if event == "call" else place_of_line(frame, last[frame]))
             return None
         last[frame] = frame.f_lineno
         return look if is_consumers(frame.f_code.co_filename) else None
 
-    traced = sys.gettrace()
+    tracer = sys.gettrace()
     sys.settrace(look)
     try:
         run()
     except JobError:
         pass
     finally:
-        sys.settrace(traced)
-    return found[0] if found else CallSite()
+        sys.settrace(tracer)
+    return places[0] if places else CallSite()

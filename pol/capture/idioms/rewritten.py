@@ -1,4 +1,4 @@
-"""Functions of torch that no step can have as they are, in other words: losses and sampling that look at values."""
+"""Replacements for functions of torch that depend on values, such as some losses and sampling."""
 
 from collections.abc import Callable, Sequence
 from math import log, pi
@@ -17,7 +17,7 @@ from pol.capture.loops.repeating import repeat
 from pol.capture.rewrites import foreach, scattered
 
 _NEVER = -1e30
-"""A logarithm of 0 that has differences."""
+"""Finite stand-in for the logarithm of 0, so that differences of it are defined."""
 
 
 def ctc_loss(
@@ -29,7 +29,7 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Return connectionist temporal classification: the recursion of its paper over time, in logarithms."""
+    """Return the loss of connectionist temporal classification, by the recursion of its paper, in logarithms."""
     if log_probs.dim() == 2:
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1)
     times, rows, _ = log_probs.shape
@@ -39,7 +39,7 @@ def ctc_loss(
     named = targets.clamp(min=0)
     between = torch.stack([torch.full_like(named, blank), named], 2).flatten(1)
     labels = functional.pad(between, (0, 1), value=blank)
-    # a label may be skipped to from the one before it where they differ
+    # the blank between two labels may be skipped if the labels differ
     before = functional.pad(labels, (2, 0), value=blank)[:, :-2]
     may_skip = (labels != blank) & (labels != before)
     seen = log_probs.gather(2, labels.expand(times, -1, -1))
@@ -69,9 +69,9 @@ def ctc_loss(
 
 
 def _padded(targets: Tensor, sizes: Tensor, times: int) -> tuple[Tensor, Tensor]:
-    """Return targets that were given one after another as rows, and how many of a row count.
+    """Return concatenated targets as rows, and the number of valid labels in each row.
 
-    What follows them in a row is never looked at. One label more than there are times is as impossible as many.
+    Labels after the valid ones are never read. A row is cut to one label more than times: that is already impossible.
     """
     width = min(targets.numel(), times + 1)
     first = torch.cumsum(sizes, 0) - sizes
@@ -82,7 +82,7 @@ def _padded(targets: Tensor, sizes: Tensor, times: int) -> tuple[Tensor, Tensor]
 def gaussian_nll_loss(
     x: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """Return the Gaussian likelihood without asking whether a variance is negative."""
+    """Return the Gaussian likelihood loss, without torch's check for negative variances."""
     variance = torch.as_tensor(var, dtype=x.dtype)
     if variance.dim() and variance.shape == x.shape[:-1]:
         variance = variance.unsqueeze(-1)
@@ -98,9 +98,9 @@ def gaussian_nll_loss(
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
-    """Return what images have at the places of a grid, between their four neighbours."""
+    """Return the values of images at the points of a grid, interpolated between four neighbours or the nearest one."""
     if x.dim() != 4 or mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border"):
-        raise NotImplementedError("grid_sample is for images: bilinear or nearest, padded by zeros or border")
+        raise NotImplementedError("grid_sample supports images, mode bilinear or nearest, padding_mode zeros or border")
     rows, channels, height, width = x.shape
     flat = x.reshape(rows, channels, height * width)
 
@@ -114,8 +114,8 @@ def grid_sample(
         is_in = (column >= 0) & (column < width) & (row >= 0) & (row < height)
         number = row.clamp(0, height - 1).long() * width + column.clamp(0, width - 1).long()
         index = number.reshape(rows, 1, -1).expand(-1, channels, -1)
-        found = flat.gather(2, index).reshape(rows, channels, *grid.shape[1:3])
-        return torch.where(is_in.unsqueeze(1), found, 0.0)
+        pixels = flat.gather(2, index).reshape(rows, channels, *grid.shape[1:3])
+        return torch.where(is_in.unsqueeze(1), pixels, 0.0)
 
     if mode == "nearest":
         return at(across.round(), down.round())
@@ -127,12 +127,12 @@ def grid_sample(
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements by their places in C order; torch's own has another gradient."""
+    """Return elements by their index in C order; the gradient of torch's own ``take`` is not supported."""
     return x.reshape(-1)[index]
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """Return what a key names; one number that is a tensor is taken as a row, where torch would look at its value."""
+    """Return ``x[key]``; an index that is a tensor of one integer selects a row without a look at its value."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_number, keys)):
         return _GETITEM(x, key)
@@ -158,14 +158,14 @@ def _is_number(part: object) -> bool:
 
 
 def _dimensions(part: object) -> int:
-    """Return how many dimensions a part of a key names."""
+    """Return the number of dimensions of the tensor that a part of a key indexes."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
     if isinstance(part, Tensor):
         return part.dim() if part.dtype == torch.bool else 1
     if isinstance(part, list | np.ndarray) and not any(map(torch.is_tensor, tree_leaves(part))):
-        found = np.asarray(part)
-        return found.ndim if found.dtype == np.bool_ else 1
+        array = np.asarray(part)
+        return array.ndim if array.dtype == np.bool_ else 1
     return 1
 
 
@@ -180,29 +180,29 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Return a product by group, where ``offs`` are the ends of the groups along the dimension that both lists share.
+    """Return matrix products by group; ``offs`` are the ends of the groups along the grouped dimension.
 
-    Every group takes all rows, or columns, and what is not its own is zero: as many products as there are groups.
+    Each group multiplies all rows or columns, with zeros for those of other groups: one full product per group.
     """
     del out_dtype
     if offs is None:
-        found = torch.bmm(left, right)
-        return found if bias is None else found + bias
+        product = torch.bmm(left, right)
+        return product if bias is None else product + bias
     sizes = {(2, 3): left.shape[0], (3, 2): right.shape[-1], (2, 2): left.shape[-1]}
     place, ends = torch.arange(sizes[left.dim(), right.dim()]), offs.unsqueeze(1)
     is_own = (place < ends) & (place >= functional.pad(ends, (0, 0, 1, 0))[:-1])
     if left.dim() == right.dim():
         return (left * is_own.unsqueeze(1)) @ right
     beside = is_own.unsqueeze(2 if left.dim() == 2 else 1)
-    found = torch.where(beside, left @ right, 0.0).sum(0)
-    return found if bias is None else found + bias
+    product = torch.where(beside, left @ right, 0.0).sum(0)
+    return product if bias is None else product + bias
 
 
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
-    """Return torch's own, which is known to have one 1 in each row: other labels than those of the classes fail."""
-    found = functional.one_hot(x, num_classes)
-    note_labels(found, x)
-    return found
+    """Return torch's ``one_hot``, and note that each row has one 1 at its label (other labels are an error)."""
+    marks = functional.one_hot(x, num_classes)
+    note_labels(marks, x)
+    return marks
 
 
 REWRITTEN: dict[Any, Callable[..., Any]] = {
@@ -219,11 +219,11 @@ REWRITTEN: dict[Any, Callable[..., Any]] = {
     Tensor.take: take,
     Tensor.__getitem__: getitem,
 }
-"""Function of torch to ours."""
+"""Functions of torch, to those that take their place."""
 
 
 class Rewriting(TorchFunctionMode):
-    """While active, ours take the places of torch's."""
+    """A mode that replaces the functions of ``REWRITTEN``."""
 
     def __torch_function__(
         self,
@@ -232,6 +232,6 @@ class Rewriting(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Replace what is in the list, and pass everything else on."""
+        """Call the replacement of a function, or the function itself."""
         ours: Callable[..., Any] = REWRITTEN.get(function, function)
         return ours(*args, **(kwargs or {}))
