@@ -1,6 +1,6 @@
-"""Assay: a marketplace node for verified machine-learning training.
+"""Assay: a marketplace for verified machine-learning training.
 
-What a program of yours uses is here, and nothing else is promised::
+This module is the public interface for programs; other modules may change::
 
     import assay
 
@@ -11,14 +11,14 @@ What a program of yours uses is here, and nothing else is promised::
             print(event)
         assay.load_result(model, order.result())
 
-Names are imported when they are first used: the generated modules ``assay.<part>.v1`` live in this package too, and
-the node, which needs them, must not load numerics.
+Each name is imported on first use. The package also holds the generated modules ``assay.<part>.v1``; the node needs
+them and must not load the numerical libraries.
 """
 
 from importlib import import_module
 from typing import Any
 
-# The one list of public names; after a change, python -m tools.exports writes the stub for type checkers.
+# The list of public names. After a change run python -m tools.exports, which writes the stub for type checkers.
 ORIGINS = {
     "AccountResponse": "domain.ledger.queries:AccountResponse",
     "AdamW": "pol.capture.author.spec:AdamW",
@@ -162,7 +162,7 @@ __all__ = sorted(ORIGINS)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name on first use."""
     origin = ORIGINS.get(name)
     if origin is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

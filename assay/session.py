@@ -1,6 +1,6 @@
-"""All that a consumer does, from a program: a network, orders on it, what happens to them, and results.
+"""The consumer's interface for programs: a session with a network, orders, their events, and results.
 
-What is not named has the value that the command line gives it, and what one of the two ordered, the other knows.
+Arguments have the defaults of the command line. Programs and commands with the same home see the same orders.
 """
 
 import time
@@ -57,11 +57,11 @@ def connect(
     passphrase: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> "Session":
-    """Return a session with a network: its node, and the home with keys and orders.
+    """Return a session with a network, reached through a node; the home holds keys and orders.
 
-    What is left out comes from the environment (``ASSAY_HOME``, ``ASSAY_NODE``), the home's ``config.toml`` or the
-    defaults, as for commands. ``key`` is the name of the key that signs, which is unlocked when something has to be
-    signed, with ``passphrase`` or else as commands do. ``note`` is told what happens on the way.
+    Missing arguments come from the environment (``ASSAY_HOME``, ``ASSAY_NODE``), the home's ``config.toml`` or the
+    defaults, as for commands. ``key`` is the name of the key that signs. It is unlocked when it first has to sign,
+    with ``passphrase`` or, without one, as for commands. ``note`` is called with messages about progress.
 
     Example::
 
@@ -79,7 +79,7 @@ def connect(
 
 
 class Session:
-    """A network that orders are given to; made by :func:`connect`, and closed by a ``with``.
+    """A session with a network, made by :func:`connect` and closed by ``with``.
 
     Example::
 
@@ -88,7 +88,7 @@ class Session:
     """
 
     client: ChainClient
-    # With the keys, and what was ordered.
+    # Folder with the keys and the submitted orders.
     home: Path
 
     def __init__(
@@ -98,21 +98,23 @@ class Session:
         home: Path,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Use a client, a key once it is needed, and a home that keeps what was ordered."""
-        self.client, self.home = client, home
-        self._unlock, self._note = unlock, note
+        """Store the client and the home; ``unlock`` returns the key when it is first needed."""
+        self.client = client
+        self.home = home
+        self._unlock = unlock
+        self._note = note
 
     def __repr__(self) -> str:
-        """Say which node and home it uses."""
+        """Return the session's node and home."""
         return in_line("Session", (("node", self.client.address), ("home", str(self.home))))
 
     def _repr_html_(self) -> str:
-        """Show a notebook where the chain stands, too."""
+        """Return a table for notebooks with node, home and the chain's height."""
         parts: list[tuple[str, object]] = [("node", self.client.address), ("home", str(self.home))]
         try:
             status = self.client.status()
         except ChainError as error:
-            return as_table("Session", [*parts, ("chain", f"not known: {error.reason}")])
+            return as_table("Session", [*parts, ("chain", f"unknown: {error.reason}")])
         return as_table("Session", [*parts, ("chain", status.chain_id), ("height", status.height)])
 
     def __enter__(self) -> Self:
@@ -122,7 +124,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the connection, as a ``with`` does; for where none fits, such as a notebook's cells.
+        """Close the connection, as ``with`` does; for programs that cannot use ``with``, such as notebooks.
 
         Example::
 
@@ -137,7 +139,7 @@ class Session:
         return self._unlock()
 
     def balance(self) -> int:
-        """Return what the key's account has, in uassay.
+        """Return the balance of the key's account, in uassay.
 
         Example::
 
@@ -146,15 +148,15 @@ class Session:
         return self.client.query(AccountRequest(self.key.address)).balance
 
     def send(self, to: str, coins: int) -> TxReceipt:
-        """Send so many uassay to another address, and return once a block has it.
+        """Send coins (uassay) to another address, and return once a block has the transaction.
 
         Example::
 
             receipt = network.send("assay1…", 2_500_000)
             print(receipt.height)
         """
-        moved = (Coin(DENOM, coins),)
-        return TxSender(self.client, self.key).send(MsgSend(self.key.address, to, moved))
+        amount = (Coin(DENOM, coins),)
+        return TxSender(self.client, self.key).send(MsgSend(self.key.address, to, amount))
 
     def bids(self) -> list[Bid]:
         """Return every bid in the book.
@@ -166,44 +168,47 @@ class Session:
         return list(all_bids(self.client))
 
     def orders(self, *, consumer: str = "", validator: str = "") -> list[Order]:
-        """Return the orders on the chain: all, those of a consumer's address, or those that a validator took.
+        """Return the orders on the chain: all, those of a consumer's address, or those with a leg of a validator.
 
         Example::
 
-            for known in network.orders(consumer=network.key.address):
-                print(known.id.hex(), known.state.name)
+            for record in network.orders(consumer=network.key.address):
+                print(record.id.hex(), record.state.name)
         """
         return list(all_orders(self.client, consumer, validator))
 
     def quote(self, job: Path | str, **options: Unpack[OrderOptions]) -> Quote:
-        """Ask what a job would cost now; nothing is signed or paid. Its keywords are :class:`OrderOptions`.
+        """Return what a job would cost now; nothing is signed or paid. Its keywords are :class:`OrderOptions`.
 
-        Money is in uassay (a million are an ASSAY), time in seconds, memory in bytes; a ``price_limit`` of 0 is none.
+        Money is in uassay (a million are one ASSAY), time in seconds, memory in bytes. A ``price_limit`` of 0 means no
+        limit.
 
         Example::
 
-            found = network.quote("my-job", regions=["eu"])
-            print(found.cost, found.seconds)
+            offer = network.quote("my-job", regions=["eu"])
+            print(offer.cost, offer.seconds)
         """
         return quote(self.client, read_job(job), request_of(**options))
 
     def submit(self, job: Path | str, **options: Unpack[OrderOptions]) -> "PlacedOrder":
-        """Order the job in a directory, lock the payment, and return the order. Its keywords are :class:`OrderOptions`.
+        """Submit an order for a job directory, lock the payment, and return the order.
 
-        Units are those of :meth:`quote`; without a ``price_limit`` it is twice the best price. Following the order or
-        waiting for it delivers the payload to the validator that wins it. Active orders of the same job go on beside
-        it: they are its ``others``.
+        The keywords are :class:`OrderOptions`, with the units of :meth:`quote`. Without a ``price_limit`` the limit is
+        twice the best price. The payload goes to the winning validator while the program follows the order
+        (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier active orders of the same job
+        stay active; they are the order's ``others``.
 
-        Raises ConsumerError if no bid would take it and no ``price_limit`` is given, Refusal for what the chain
-        would refuse, and ChainError.
+        Raise ConsumerError if no bid fits and no ``price_limit`` is given, Refusal if the chain would refuse the order,
+        and ChainError if the node fails.
 
         Example::
 
             order = network.submit("my-job", deadline=2 * 3600)
             for other in order.others:
-                print("goes on, too:", other.id.hex(), other.status().state.name)
+                print("also active:", other.id.hex(), other.status().state.name)
         """
-        request, directory = request_of(**options), Path(job)
+        request = request_of(**options)
+        directory = Path(job)
         document = read_job(directory)
         placed = place_order(
             self.client,
@@ -219,9 +224,9 @@ class Session:
         return PlacedOrder(self, placed.submitted.order_id, others=others)
 
     def order(self, name: str | bytes, job: Path | str | None = None) -> "PlacedOrder":
-        """Return an order by its id or the first digits of it (8 or more).
+        """Return an order by its id or the first digits of the id (8 or more).
 
-        ``job`` is its directory, which the home knows of orders that were made with it, by whichever program.
+        ``job`` is the job directory; it is not needed for orders that a program or command submitted with this home.
 
         Example::
 
@@ -241,7 +246,7 @@ class PlacedOrder:
         assay.load_result(model, order.result())
     """
 
-    # What this key had ordered of the same job when it was placed, and was not over.
+    # This key's orders of the same job that were still active when this order was submitted.
     others: tuple["PlacedOrder", ...]
 
     def __init__(
@@ -251,36 +256,38 @@ class PlacedOrder:
         job: Path | None = None,
         others: tuple["PlacedOrder", ...] = (),
     ) -> None:
-        """Name an order of a session; ``job`` where its home does not know the directory."""
-        self.session, self.id, self.others = session, order_id, others
+        """Refer to an order of a session; ``job`` is needed if the home does not know the order's job directory."""
+        self.session = session
+        self.id = order_id
+        self.others = others
         self._job = job
 
     def __repr__(self) -> str:
-        """Say which it is, as far as this machine knows."""
+        """Return the order's id, and the job's name if the home knows it."""
         name = job_name(self.session.home, self.id)
         parts = [("id", self.id), *((("job", name),) if name else ())]
         return in_line("PlacedOrder", parts)
 
     def _repr_html_(self) -> str:
-        """Show a notebook where it stands now, and what it waits for."""
+        """Return a table for notebooks with the order's state and what it waits for."""
         parts: list[tuple[str, object]] = [("id", self.id)]
         if name := job_name(self.session.home, self.id):
             parts.append(("job", name))
         try:
             answer = self.details()
-            found = waiting(answer, self.session.client.status().clock)
+            wait = waiting(answer, self.session.client.status().clock)
         except ChainError as error:
-            return as_table("PlacedOrder", [*parts, ("state", f"not known: {error.reason}")])
+            return as_table("PlacedOrder", [*parts, ("state", f"unknown: {error.reason}")])
         parts += summarise(answer).summary()
-        return as_table("PlacedOrder", [*parts, ("it", str(found) if found else "is over")])
+        return as_table("PlacedOrder", [*parts, ("it", str(wait) if wait else "is over")])
 
     @property
     def job(self) -> Path:
-        """The directory of its job; ConsumerError where the home does not know it."""
+        """The order's job directory; raises ConsumerError if the home does not know it."""
         return self._job or recall(self.session.home, self.id).job
 
     def status(self) -> Summary:
-        """Return where it stands.
+        """Return a summary of the order's state.
 
         Example::
 
@@ -289,7 +296,7 @@ class PlacedOrder:
         return summarise(self.details())
 
     def details(self) -> OrderResponse:
-        """Return all that the chain has of it: legs, shares, rounds, panels, escrow, and every payment.
+        """Return the chain's full record of the order: legs, shares, rounds, panels, escrow, and every payment.
 
         Example::
 
@@ -299,9 +306,9 @@ class PlacedOrder:
         return self.session.client.query(OrderRequest(self.id))
 
     def losses(self) -> NDArray[float64]:
-        """Return the loss at the end of each closed round (rows) in each slot (columns), as the chain has it.
+        """Return the loss on the chain: a row per closed round, a column per slot, each at the end of the round.
 
-        It is that of ``run_locally(job).losses``, bit for bit. A slot without a loss has NaN.
+        The values equal ``run_locally(job).losses`` bit for bit. A slot without a loss has NaN.
 
         Example::
 
@@ -310,9 +317,9 @@ class PlacedOrder:
         return losses_of(self.details())
 
     def history(self) -> History:
-        """Return the loss to plot: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
+        """Return the loss for plotting: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
 
-        The chain has the end of each closed round; ``run_locally(job).history`` has each segment.
+        It has a value per closed round and slot; ``run_locally(job).history`` has one per segment.
 
         Example::
 
@@ -322,7 +329,7 @@ class PlacedOrder:
         return history_of(self.details())
 
     def why(self) -> Why:
-        """Return why it is where it is: what it waits for, what bids fail on, legs that failed, what panels found.
+        """Return an explanation of the order's state: what it waits for, why bids do not fit, failed legs, rulings.
 
         Example::
 
@@ -331,7 +338,7 @@ class PlacedOrder:
         return ask_why(self.session.client, self.id)
 
     def cancel(self) -> None:
-        """Take it back, which works until it is matched; the deposit returns.
+        """Cancel the order and get the deposit back; possible only until the order is matched.
 
         Example::
 
@@ -341,7 +348,9 @@ class PlacedOrder:
         sender.send(MsgCancelOrder(self.session.key.address, self.id))
 
     def wait(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Summary:
-        """Wait until it has come so far or is closed, and deliver its payload; StillWaiting after ``seconds``.
+        """Wait until the order reaches the state ``until`` or is closed, and deliver its payload.
+
+        Raise StillWaiting after ``seconds``.
 
         Example::
 
@@ -351,11 +360,11 @@ class PlacedOrder:
         return summarise(wait_for(client, self.id, until, self._delivery(), Event(), float(seconds)))
 
     def events(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Iterator[Change]:
-        """Yield what happens to it, from its beginning on, and deliver its payload meanwhile.
+        """Yield the order's events from its first one on, and deliver its payload meanwhile.
 
-        It ends when all is told of an order that has come as far as ``until``, or is closed. A node that goes away is
-        waited for. StillWaiting after ``seconds``; the next call begins at the beginning again. The result is there
-        once the order is ``PROVEN``, which is minutes before it closes.
+        The events end when the order has reached the state ``until`` or is closed. If the node stops answering, wait
+        for it. Raise StillWaiting after ``seconds``; the next call begins with the first event again. The result is
+        available once the order is ``PROVEN``, which is minutes before it closes.
 
         Example::
 
@@ -363,10 +372,14 @@ class PlacedOrder:
                 if isinstance(event, assay.RoundClosed):
                     print("round", event.round.round, order.losses()[-1])
         """
-        client, stop, until = self.session.client, Event(), _state(until)
+        client = self.session.client
+        stop = Event()
+        until = _state(until)
         node = WatchedNode(client.address, stop, self.session._note)
-        delivery, since = self._delivery(), self._since()
-        ends, last = time.monotonic() + seconds, False
+        delivery = self._delivery()
+        since = self._since()
+        ends = time.monotonic() + seconds
+        last = False
         while True:
             page = node.ask(partial(client.query, EventsRequest(since, EVENTS_LIMIT_MAX)))
             for event in page.events if page else ():
@@ -382,11 +395,11 @@ class PlacedOrder:
                 if answer is not None:
                     if delivery is not None:
                         delivery.step(answer)
-                    # What happened before this answer may be told only by the next page.
+                    # Events from before this answer may come with the next page only.
                     last = answer.order.state >= until
                 if time.monotonic() > ends:
-                    where = answer.order.state.name.lower() if answer else "at a node that is away"
-                    raise StillWaiting(f"the order is still {where}", "go on: call it again")
+                    state = f"the order is still {answer.order.state.name.lower()}" if answer else "no node answers"
+                    raise StillWaiting(f"{state} after {seconds:g} s", "call the method again to keep waiting")
                 if not last:
                     stop.wait(watch.POLL_SECONDS)
 
@@ -397,7 +410,10 @@ class PlacedOrder:
         seconds: float = DAY,
         progress: Callable[[int, int], None] | None = None,
     ) -> Result:
-        """Wait until it is trained, fetch what its last round left (or another hand-over round), check and decrypt it.
+        """Wait until the order is trained; fetch, check and decrypt the state after the last round.
+
+        With ``round`` fetch the state after that hand-over round, without waiting. ``progress`` is called with
+        (bytes done, bytes in all).
 
         Example::
 
@@ -416,7 +432,7 @@ class PlacedOrder:
             return 1
 
     def _delivery(self) -> Delivery | None:
-        """Return what delivers the payload; None where this home has not ordered it."""
+        """Return a Delivery of the payload, or None if this home does not know the order's job directory."""
         try:
             directory = self.job
         except ConsumerError:
@@ -437,8 +453,8 @@ class PlacedOrder:
 def _state(until: object) -> OrderState:
     if not isinstance(until, OrderState):
         raise ConsumerError(
-            f"{until!r} is no state of an order",
-            "give one as assay.OrderState.PROVEN",
+            f"{until!r} is not a state of an order",
+            "use a member of assay.OrderState, for example assay.OrderState.PROVEN",
             field="until",
         )
     return until

@@ -1,1 +1,1 @@
-"""Measurements: ``python -m benchmarks NAME [--output json]``; each has its baseline in the same call."""
+"""Benchmarks: ``python -m benchmarks NAME [--output json]``; each measures its baseline in the same call."""

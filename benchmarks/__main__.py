@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--output json]``: runs ``benchmarks/NAME.py``, whose ``run()`` returns figures."""
+"""The command ``python -m benchmarks NAME [--output json]``, which prints the figures of ``benchmarks/NAME.py``."""
 
 import argparse
 import importlib
@@ -23,6 +23,7 @@ NOT_BENCHMARKS = {
     "handover_job",
     "instructions",
     "memory",
+    "models_page",
     "networks",
     "steps",
     "threads",
@@ -30,13 +31,13 @@ NOT_BENCHMARKS = {
 
 
 def names() -> list[str]:
-    """Return the benchmarks of this checkout, which are the modules of this folder."""
-    found = {module.name for module in pkgutil.iter_modules(benchmarks.__path__)}
-    return sorted(found - NOT_BENCHMARKS)
+    """Return the names of all benchmarks, which are modules of this folder."""
+    modules = {module.name for module in pkgutil.iter_modules(benchmarks.__path__)}
+    return sorted(modules - NOT_BENCHMARKS)
 
 
 def main(arguments: list[str]) -> int:
-    """Run one benchmark and print its figures."""
+    """Run one benchmark and print its figures; return 1 if it failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--output", choices=("text", "json"), default="text")
@@ -44,23 +45,28 @@ def main(arguments: list[str]) -> int:
         "--model",
         "--only",
         action="append",
-        help="of models, parity, replay and training: this one only, again for more",
+        help="run only this model (models, parity, replay, training …); may be repeated",
     )
-    parser.add_argument("--threads", type=int, choices=range(1, 65), metavar="1..64", help="of training  [1]")
-    parser.add_argument("--precision", type=int, choices=BITS, help="of training: bits of products  [15]")
-    parser.add_argument("--instructions", choices=INSTRUCTIONS, help="of training: hold both sides to these")
-    parser.add_argument("--curves", type=Path, metavar="FOLDER", help="of parity: draws curves there, as SVG")
-    parser.add_argument("--blocks", type=int, metavar="N", help="of disk: how many  [10000]")
+    parser.add_argument(
+        "--threads", type=int, choices=range(1, 65), metavar="1..64", help="number of threads (training)  [1]"
+    )
+    parser.add_argument("--precision", type=int, choices=BITS, help="bits of products (training)  [15]")
+    parser.add_argument(
+        "--instructions", choices=INSTRUCTIONS, help="restrict both sides to this instruction set (training)"
+    )
+    parser.add_argument("--curves", type=Path, metavar="FOLDER", help="draw curves as SVG into this folder (parity)")
+    parser.add_argument("--blocks", type=int, metavar="N", help="number of blocks (disk)  [10000]")
     options = parser.parse_args(arguments)
     if options.instructions:
         if options.name != "training":
-            parser.error(f"{options.name} has no choice of instructions")
+            parser.error(f"{options.name} does not take --instructions; only training does")
         hold_to(options.instructions)
     module = importlib.import_module(f"benchmarks.{options.name}")
     known = getattr(module, "MODELS", {})
     for model in options.model or ():
         if model not in known:
-            parser.error(f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}")
+            names_known = f"choose from {', '.join(known)}" if known else "it has no models"
+            parser.error(f"{options.name} has no model {model!r}: {names_known}")
     chosen = {
         "models": options.model,
         "precision": options.precision,
@@ -70,7 +76,7 @@ def main(arguments: list[str]) -> int:
     }
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if unknown := set(chosen) - set(signature(module.run).parameters):
-        parser.error(f"{options.name} has no choice of {', '.join(sorted(unknown))}")
+        parser.error(f"{options.name} does not take the option {', '.join(sorted(unknown))}")
     figures = module.run(**chosen)
     print(json.dumps(as_json(figures)) if options.output == "json" else as_table(figures))
     return 1 if figures.failed else 0

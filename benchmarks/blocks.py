@@ -1,11 +1,12 @@
-"""The worst blocks that somebody can fill on purpose, by kind: seconds of one core, and what filling one costs.
+"""The most expensive blocks that an attacker can fill, by kind: seconds of one core, and fees for filling one.
 
-A block is voted for, executed, answered and committed by a real application on LevelDB, with real keys. Seconds are of
-process time, so that other load on the machine hardly shows; the best of three nodes that begin with cold memories.
-A kind fills either the gas of transactions (``block_gas``) or that of what is due (``due_gas``), and what it weighs is
-compared with the time that it takes. The ratio of a block is the part that it takes of a second, which is the goal for
-each; that of gas is how many times its time a block pays for. The cost is what the sender pays in fees for a block and
-for what was prepared since the row before. The last rows are what a node answers beside blocks, and cost nothing.
+A real application on LevelDB, with real keys, votes for each block, executes it, answers and commits. Seconds are
+process time, so that other load on the machine has little effect: the best of three nodes with cold caches.
+
+Each kind fills either the gas of transactions (``block_gas``) or the gas of due work (``due_gas``). The ratio of a
+block is the part of a second that it takes; the goal is at most 1 s per block. The ratio of gas compares the time that
+a block pays for, at 5 ns per gas, with the time that it takes. The cost is the sender's fees for a block and for all
+preparations since the previous row. The last rows are queries to a node, which cost nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -81,18 +82,18 @@ _EVERY = tuple(ShareRef(slot, 1) for slot in range(SLOTS_MAX))
 
 
 def run() -> Figures:
-    """Measure all kinds, and return the table."""
+    """Measure all kinds and return the table."""
     rows: list[Row] = []
     for kind in KINDS:
         rows += kind()
     return Figures(NAME, rows)
 
 
-# --- a chain that can be filled ------------------------------------------------------------------
+# --- the chain -----------------------------------------------------------------------------------
 
 
 def key(name: str) -> Key:
-    """Return the key of a person, the same in every run."""
+    """Return the key of a person, which is the same in every run."""
     return Key(sha256(b"blocks " + name.encode()).digest())
 
 
@@ -101,7 +102,7 @@ def _beacon_key(name: str) -> Key:
 
 
 def _prove(message: Message, sequence: int, index: int) -> Message:
-    """Return an order with the proof of its key, which is for one transaction; any other message as it is."""
+    """Return an order with its key's proof, which is bound to one transaction; return other messages unchanged."""
     if not isinstance(message, MsgSubmitOrder):
         return message
     order_id = message_id("order", CHAIN_ID, message.consumer, sequence, index)
@@ -111,7 +112,7 @@ def _prove(message: Message, sequence: int, index: int) -> Message:
 
 @dataclass
 class Net:
-    """One node with the blocks of several validators; people are names."""
+    """A node that makes the blocks of several validators; people are identified by names."""
 
     auditors: int = 0
     people: int = 40
@@ -192,7 +193,7 @@ class Net:
         return built(gas_of(decode_tx(built(GAS_MAX))) + 100)
 
     def estimated(self, *messages: Message) -> bytes:
-        """Return the next transaction, with the gas that a simulation finds."""
+        """Return the next transaction of the messages' signer, with gas estimated by simulation."""
         name = self.names[signer_of(messages[0])]
         unsigned = build_unsigned_tx(messages, key(name).pub_key, sequence=0)
         used = self.app.simulate(decode_simulated_tx(unsigned))
@@ -201,7 +202,7 @@ class Net:
         return self.raw(*messages, gas=used.gas_used + 10_000)
 
     def block(self, *messages: Message, seconds: int = 1) -> list[TxResult]:
-        """Make blocks of messages, each of which must succeed."""
+        """Make blocks of messages; every message must succeed."""
         raws = [self.estimated(m) if _finds(m) else self.raw(m) for m in messages]
         results: list[TxResult] = []
         while raws or not results:
@@ -220,7 +221,7 @@ class Net:
         return results
 
     def measured(self, case: str, raws: Sequence[bytes], *, seconds: int = 1) -> list[Row]:
-        """Fill a block with as many of ``raws`` as it takes, and measure it on nodes that begin cold."""
+        """Fill a block with as many of ``raws`` as fit, and measure it on nodes with cold caches."""
         chosen = self.app.prepare_proposal(list(raws), BLOCK_BYTES_MAX, *self._turn)
         best = float("inf")
         for _ in range(REPEATS):
@@ -249,13 +250,13 @@ class Net:
         return rows
 
     def _node(self) -> Application:
-        """Return a node that makes the blocks of all validators, and remembers nothing."""
+        """Return a node with cold caches that makes the blocks of all validators."""
         keys = BeaconKeys([_beacon_key(f"v{number}") for number in range(4)])
         return Application(self.storage, AppConfig(), beacon_keys=keys)
 
     @property
     def _turn(self) -> tuple[int, bytes]:
-        """The next height, and whose block it is."""
+        """The next height and the consensus address of its proposer."""
         height = self.app.head.block.height + 1
         return height, sha256(self.cons[height % len(self.cons)]).digest()[:20]
 
@@ -268,7 +269,7 @@ class Net:
         block_hash = sha256(b"block %d" % height).digest()
         time_ns = self.time_ns + seconds * 10**9
         done = node.finalize_block(height, time_ns, block_hash, proposer, list(raws))
-        # What CometBFT gets of it.
+        # CometBFT serializes the answer, so its cost counts.
         abci.ResponseFinalizeBlock(events=events_proto(done.result.events)).SerializeToString()
         for result in done.result.tx_results:
             abci.ExecTxResult(events=events_proto(result.events)).SerializeToString()
@@ -277,7 +278,7 @@ class Net:
     # --- orders with 1,024 slots ---
 
     def place_bid(self, count: int = 1, validator: str = "v0") -> list[bytes]:
-        """Place bids that take any order of this file."""
+        """Place bids that fit every order of this file."""
         offer = Offer(
             price=PRICE,
             slot_speed=10**15,
@@ -291,7 +292,7 @@ class Net:
         return [result.responses[0][1] for result in self.block(*bids)]
 
     def submission(self, **changes: object) -> MsgSubmitOrder:
-        """Return an order; its work is next to nothing."""
+        """Return an order with very little work."""
         consumer, order_key = key("carol").address, key("order")
         terms = JobTerms(
             job_id=sha256(b"job").digest(),
@@ -340,14 +341,15 @@ class Net:
         return orders
 
     def order(self, order_id: bytes) -> OrderResponse:
-        """Return an order with all that belongs to it."""
+        """Return an order with its legs, rounds, shares and panels."""
         return answer(self.app.view().reader, OrderRequest(order_id))
 
     def shares(self, order_id: bytes, *, issue: int = 1, right: bool = True) -> list[SignedShare]:
         """Return a share for every slot of the order's open round."""
-        found = self.order(order_id)
-        leg, terms = found.legs[-1], found.order.terms
-        made = []
+        answer = self.order(order_id)
+        leg = answer.legs[-1]
+        terms = answer.order.terms
+        signed = []
         for slot in range(terms.slots):
             provider = key(f"p{slot % 8}")
             share_key = leg.open_round.share(slot, issue)
@@ -369,8 +371,8 @@ class Net:
                 commitment=made_of,
             )
             document = share_sign_bytes(CHAIN_ID, claim)
-            made.append(SignedShare(claim, provider.sign(document if right else document + b"x")))
-        return made
+            signed.append(SignedShare(claim, provider.sign(document if right else document + b"x")))
+        return signed
 
     def commits(self, order_id: bytes, shares: Sequence[SignedShare]) -> Iterator[MsgCommitTraces]:
         """Yield the messages that commit shares."""
@@ -398,11 +400,11 @@ class Net:
 
     def close(self, order_id: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> MsgCloseRound:
         """Return the message that closes the open round with the shares of the first ``slots``."""
-        found = self.order(order_id)
-        terms = found.order.terms
+        answer = self.order(order_id)
+        terms = answer.order.terms
         shares = _every(terms.local_root, share_segments(terms), slots, issue)
-        round = found.legs[-1].round
-        every = found.order.params.handover_every
+        round = answer.legs[-1].round
+        every = answer.order.params.handover_every
         sealed = _NO_ROOT if is_handover(terms, every, round) else b""
         return MsgCloseRound(
             validator=key("v0").address,
@@ -416,13 +418,13 @@ class Net:
 
 
 def _roots(local_out: bytes, segments: int) -> ShareRoots:
-    """Return what every share's commitment hides."""
+    """Return the roots that every share's commitment hides."""
     trace, update = sha256(b"trace").digest(), sha256(b"update").digest()
     return ShareRoots(trace_root=trace, update_root=update, local_out=local_out, metrics=(), segments=segments)
 
 
 def _every(local_out: bytes, segments: int = 1, slots: int = SLOTS_MAX, issue: int = 1) -> tuple[AcceptedShare, ...]:
-    """Return shares of the first slots, as they are accepted."""
+    """Return the accepted shares of the first slots."""
     roots = _roots(local_out, segments)
     return tuple(AcceptedShare(slot, issue, roots) for slot in range(slots))
 
@@ -440,14 +442,14 @@ def _fee(result: TxResult) -> int:
 
 
 def transfers() -> list[Row]:
-    """What blocks are for."""
+    """Measure blocks of ordinary transfers."""
     net = Net()
     message = MsgSend(key("carol").address, key("p1").address, (Coin(DENOM, 1),))
     return net.measured("transfers", [net.raw(message) for _ in range(2_000)])
 
 
 def transfers_to_new_accounts() -> list[Row]:
-    """A transfer that makes an account."""
+    """Measure blocks of transfers that create accounts."""
     net = Net()
     people = [key(f"new {number}").address for number in range(2_000)]
     sender = key("carol").address
@@ -456,7 +458,7 @@ def transfers_to_new_accounts() -> list[Row]:
 
 
 def rounds_of_an_order() -> list[Row]:
-    """What can be done to the shares of a round, in the order in which a round goes on."""
+    """Measure all messages on the shares of a round, in the order of a round's life."""
     net, rows = Net(), []
     net.place_bid()
     orders = net.run_orders(4)
@@ -491,7 +493,7 @@ def _missing(net: Net, order_id: bytes) -> list[MsgCommitTraces]:
 
 
 def rounds_that_are_dropped() -> list[Row]:
-    """Shares that nobody will pay: rejected, stopped, without progress."""
+    """Measure shares that are never paid: rejected, stopped, or in a leg that missed its deadline."""
     net, rows = Net(progress_base=30), []
     net.place_bid()
     orders = net.run_orders(4)
@@ -522,7 +524,7 @@ def rounds_that_are_dropped() -> list[Row]:
 
 
 def cascade() -> list[Row]:
-    """One panel voids a round, and with it all that were closed behind it; before, it reveals."""
+    """Measure a panel's reveals that make a round void, together with all rounds that closed after it."""
     net = Net(auditors=3)
     net.place_bid()
     (order_id,) = net.run_orders(1, slots=1, rounds=200)
@@ -542,9 +544,9 @@ def cascade() -> list[Row]:
     commits: list[Message] = []
     reveals: list[Message] = []
     for seat in answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats:
-        made = answer_commitment(CHAIN_ID, panel.key, 1, seat.validator, salt, answers)
+        digest = answer_commitment(CHAIN_ID, panel.key, 1, seat.validator, salt, answers)
         commits.append(
-            MsgCommitAnswer(auditor=seat.validator, order_id=order_id, leg=1, round=0, stage=1, commitment=made)
+            MsgCommitAnswer(auditor=seat.validator, order_id=order_id, leg=1, round=0, stage=1, commitment=digest)
         )
         reveals.append(
             MsgRevealAnswer(
@@ -564,7 +566,7 @@ def cascade() -> list[Row]:
 
 
 def junk() -> list[Row]:
-    """Orders that nobody wants, and a book that changes."""
+    """Measure auctions of orders that no bid fits, after changes of the book."""
     net, rows = Net(), []
     (bid_id, *_) = net.place_bid()
     cheap = net.submission(price_limit=1)
@@ -597,7 +599,7 @@ def _bids(net: Net, name: str) -> list[tuple[str, bytes]]:
 
 
 def matches() -> list[Row]:
-    """Orders that all find a bid, of a validator with as many bids as it may have."""
+    """Measure orders that all match, with a validator that has the maximum number of bids."""
     net = Net()
     net.place_bid(BIDS_PER_VALIDATOR_MAX)
     net.paid = 0
@@ -607,7 +609,7 @@ def matches() -> list[Row]:
 
 
 def withdrawals() -> list[Row]:
-    """Bonds that are released."""
+    """Measure blocks in which many bonds are released."""
     net = Net(people=200)
     net.paid = 0
     people = [f"p{number}" for number in range(200)]
@@ -617,7 +619,7 @@ def withdrawals() -> list[Row]:
 
 
 def decoding() -> list[Row]:
-    """Lists at their caps, and as many items as bytes have room for."""
+    """Measure messages with lists of the maximum length, and with more items than allowed."""
     net = Net()
     close = MsgCloseRound(
         validator=key("v0").address,
@@ -632,7 +634,7 @@ def decoding() -> list[Row]:
     long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
 
     def decode() -> None:
-        # In a block that two thirds voted for all the same: nobody votes for it, but that could be a bug.
+        # No correct node votes for such a block, but a bug could make two thirds do so.
         decoder = TxDecoder()
         if not all(isinstance(decoder(raw), Refusal) for raw in long):
             raise RuntimeError("a list that is too long was decoded")
@@ -641,7 +643,7 @@ def decoding() -> list[Row]:
 
 
 def _too_long(number: int) -> bytes:
-    """Return a transaction whose one message lists empty shares to its end."""
+    """Return a transaction with one message, which is filled with empty shares."""
     shares = [AcceptedShareProto()] * ((TX_BYTES_MAX - 700) // 2)
     message = CloseRoundProto(validator=key("v0").address, order_id=bytes(32), round=number, shares=shares)
     packed = AnyProto(type_url=MsgCloseRound.URL, value=message.SerializeToString())
@@ -654,7 +656,7 @@ def _too_long(number: int) -> bytes:
 
 
 def answers() -> list[Row]:
-    """What anybody may ask of a node, a thousand things at a time."""
+    """Measure queries that anyone may send to a node, with 1,000 items each."""
     net = Net()
     net.place_bid()
     orders = net.run_orders(1)

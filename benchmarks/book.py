@@ -1,13 +1,13 @@
-"""The auction of a block: over a book that lives between blocks, state in LevelDB; and the order book alone, large.
+"""The auction of a block, with an order book that is kept between blocks, and the order book alone at a large size.
 
-The first rows have 10,000 bids. Every repeat commits a block that changed a few of them, and then measures the next
-block's auction: catching up with the commit and the block's own changes, and matching. The baseline is the auction
-without such a book on the same state: reading and decoding all bids, and looking at every one for each order
-(``tests/support/whole_book.py``).
+The first rows have 10,000 bids, with the state in LevelDB. Every repeat commits a block that changed a few bids, and
+then measures the next block's auction: applying the commit and the block's own changes to the book, and matching. The
+baseline is the auction on the same state without such a book: reading and decoding all bids, and checking every bid
+for each order (``tests/support/whole_book.py``).
 
-The rows of the order book alone have as many different prices, speeds, capacities and bonds as bids or validators; a
-validator has 50 bids. Their baseline is the goal. Times are of one core (the process's own), the least of the repeats
-and the median.
+In the rows of the order book alone, all bids differ in price, speed and capacity, and all validators in their bonds; a
+validator has 50 bids. The baseline is the goal. Times are process time on one core: the minimum and the median of the
+repeats.
 """
 
 import gc
@@ -41,10 +41,10 @@ NAME = "book"
 BIDS_STANDING = 10_000
 VALIDATORS_BIDDING = 400
 CHANGED = 10
-"""Bids that each block changes."""
+"""Number of bids that each block changes."""
 REPEATS = 5
 CHANGES = 1_000
-"""Bids that are inserted, changed and withdrawn in a repeat."""
+"""Number of bids that are inserted, changed and withdrawn per repeat."""
 CLOCK = 1_000
 _SEED = sha256(b"seed").digest()
 _CLASSES = ("a100", "cpu", "h100")
@@ -52,15 +52,15 @@ _REGIONS = ("de", "fr", "jp", "uk", "us")
 
 
 def run() -> Figures:
-    """Measure, and return the table."""
+    """Measure and return the table."""
     random = Random(1)
     market = _Market(random)
     one = [_asked(0)]
-    nobody = [_asked(number, memory=1 << 60) for number in range(16)]
+    unfit = [_asked(number, memory=1 << 60) for number in range(16)]
     many = [_asked(number, work=PFLOP // 100) for number in range(1_000)]
     rows = [
         market.row("1 order, 10000 bids", one),
-        market.row("16 orders nobody fits, 10000 bids", nobody),
+        market.row("16 orders without a fitting bid, 10000 bids", unfit),
         market.row("1000 orders, 10000 bids", many, compared=False),
         market.derived(),
     ]
@@ -71,7 +71,7 @@ def run() -> Figures:
 
 
 class _Market:
-    """Bids of random prices, classes, memory, slots, speeds and regions, and a book that follows their commits."""
+    """A state with random bids, and an order book that follows its commits."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -120,7 +120,7 @@ class _Market:
         self._reader = Overlay(self.storage.snapshot())
 
     def row(self, case: str, orders: Sequence[Asked], *, compared: bool = True) -> Row:
-        """Measure the auction of ``orders``, and compare what it decides."""
+        """Measure the auction of ``orders``; with ``compared``, check its decisions against the baseline's."""
         living = whole = float("inf")
         self._auction(orders)
         for _ in range(REPEATS):
@@ -136,7 +136,7 @@ class _Market:
         return Row(case=case, value=1_000 * living, unit="ms", baseline=baseline)
 
     def derived(self) -> Row:
-        """Measure the first auction after a start, with all indexes that it asks for."""
+        """Measure the first auction after a start, which builds the book and its indexes."""
         self._book = LivingBook()
         seconds, _ = self._auction([_asked(0, memory=1 << 60)])
         return Row("start: the book derived from 10000 bids", 1_000 * seconds, "ms")
@@ -150,7 +150,7 @@ class _Market:
         return perf_counter() - start, matched
 
     def _whole(self, orders: Sequence[Asked]) -> tuple[float, Matched]:
-        # As a node after a commit: nothing is decoded yet.
+        # Like a node after a commit, which has decoded nothing yet.
         block = Overlay(Overlay(self.storage.snapshot()))
         self._repeat(block)
         start = perf_counter()
@@ -158,7 +158,7 @@ class _Market:
         return perf_counter() - start, matched
 
     def _change(self, block: Overlay) -> None:
-        """Change what a few bids offer."""
+        """Change the offers of a few bids."""
         self._changed = []
         for number in self._random.sample(range(BIDS_STANDING), CHANGED):
             bid = BIDS.must(block, sha256(b"bid %d" % number).digest())
@@ -203,7 +203,7 @@ _VALIDATOR = Validator(
 
 
 def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400) -> Asked:
-    """Return an order that a few of a hundred bids fit, with ``memory`` as they have it."""
+    """Return an order that a few percent of the bids fit, if their memory is at least ``memory``."""
     conditions = Conditions(device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",))
     return Asked(
         order_id=sha256(b"order %d" % number).digest(),
@@ -230,7 +230,7 @@ def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: i
 
 
 def _large(bids: int) -> list[Row]:
-    """Return the rows of a book with so many bids: auctions, changes of a bid, and building it anew."""
+    """Return the rows of a book with that many bids: auctions, changes of bids, and building the book."""
     random = Random(2)
     standing = [_standing(random, number, bids) for number in range(bids)]
     start = process_time()
@@ -264,12 +264,12 @@ _SMALL = PFLOP // 100
 
 
 def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[Row]:
-    """Return what it takes to insert, change and withdraw a bid."""
+    """Return the times to insert, change and withdraw a bid."""
     bids = len(standing)
-    taken = random.sample(range(bids), REPEATS * CHANGES)
+    chosen = random.sample(range(bids), REPEATS * CHANGES)
     rows: dict[str, list[float]] = {"insert": [], "change": [], "withdraw": []}
     for number in range(REPEATS):
-        old = [standing[at] for at in taken[number::REPEATS]]
+        old = [standing[at] for at in chosen[number::REPEATS]]
         new = [replace(row, bid=replace(row.bid, id=sha256(b"new" + row.bid.id).digest())) for row in old]
         prices = [random.randint(500_000, 1_500_000) for _ in old]
         changed = [
@@ -289,7 +289,7 @@ def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[R
 
 
 def _memory(bids: int) -> Row:
-    """Return what a bid takes in a living book with all that it keeps of it, once every page was read."""
+    """Return the memory per bid of a book, including its indexes, after every page was read."""
     random, storage = Random(3), Storage.temporary()
     overlay = Overlay(storage.snapshot())
     HEAD.put(
@@ -347,7 +347,7 @@ def _times(case: str, times: Sequence[float], unit: str, goal: float | None) -> 
 
 
 def _standing(random: Random, number: int, bids: int) -> Standing:
-    """Return a bid with prices, speeds, capacities and bonds of its own."""
+    """Return a bid whose price, speed and capacity differ from those of all other bids."""
     of_validator = Random(number % (bids // 50))
     offer = Offer(
         price=random.randint(500_000, 1_500_000),

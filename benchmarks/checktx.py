@@ -1,7 +1,7 @@
-"""CheckTx over the ABCI socket: real signed transfers, strict decoding, all checks, beside a bare signature check.
+"""CheckTx over the ABCI socket with real signed transfers and all checks; the baseline is a bare signature check.
 
-The server runs in this process, the client in another one, which sends everything as fast as the socket takes it. What
-two bare checks at once come to says what the second core is: two of its own, or a sibling of the first.
+The server runs in this process. The client runs in another process and sends as fast as the socket accepts. The rate
+of two bare checks in parallel shows whether the second core is a full core or a hardware thread of the first one.
 """
 
 import multiprocessing
@@ -52,7 +52,7 @@ _RECHECK = 1
 
 
 def run() -> Figures:
-    """Measure several times, and return the table: the median of the ratios, with the lowest and the highest."""
+    """Measure several times and return the table: the median of the ratios, with the lowest and the highest."""
     keys = _keys()
     txs = _transfers(keys)
     bare, twice, new, recheck = zip(*(_once(keys, txs) for _ in range(REPEATS)), strict=True)
@@ -72,12 +72,12 @@ def _keys() -> list[Key]:
 
 
 def _once(keys: list[Key], txs: list[bytes]) -> tuple[float, float, float, float]:
-    """Return how many bare verifications, such in two processes, CheckTx and rechecks a second does."""
+    """Return rates per second: bare verifications, bare ones in two processes, CheckTx, and rechecks."""
     before = _bare_verify_rate(keys)
     twice = _two_at_once(keys)
     with tempfile.TemporaryDirectory() as directory, start_verifier() as verifier:
         new, recheck = _measure(verifier, keys, txs[:ACCOUNTS], txs[ACCOUNTS:], Path(directory))
-    # Around the measurement: a shared machine drifts.
+    # Measured before and after CheckTx, because the speed of a shared machine drifts.
     return (before + _bare_verify_rate(keys)) / 2, twice, new, recheck
 
 
@@ -90,7 +90,7 @@ def _row(case: str, rates: Sequence[float], bare: Sequence[float]) -> Row:
 
 
 def _transfers(keys: list[Key]) -> list[bytes]:
-    """Return every account's transfers in the order of its sequence, all accounts in turn; the first is for block 1."""
+    """Return all transfers by sequence, alternating between accounts; each account's first one is for block 1."""
     return [
         build_tx(
             (MsgSend(key.address, keys[number - 1].address, (Coin(DENOM, 1 + sequence),)),),
@@ -107,7 +107,7 @@ def _transfers(keys: list[Key]) -> list[bytes]:
 
 
 def _bare_verify_rate(keys: list[Key]) -> float:
-    """Return how many signatures of one message coincurve's public interface verifies in a second."""
+    """Return how many signatures of one message coincurve's public interface verifies per second."""
     message = b"m" * 200
     cases = [(PublicKey(key.pub_key), cdata_to_der(deserialize_compact(key.sign(message)))) for key in keys]
     rounds = 5
@@ -120,7 +120,7 @@ def _bare_verify_rate(keys: list[Key]) -> float:
 
 
 def _two_at_once(keys: list[Key]) -> float:
-    """Return how many bare verifications two processes do together in a second."""
+    """Return how many bare verifications two processes do together per second."""
     here, there = multiprocessing.get_context("spawn").Pipe()
     other = multiprocessing.get_context("spawn").Process(target=verify_beside, args=(there,))
     other.start()
@@ -133,7 +133,7 @@ def _two_at_once(keys: list[Key]) -> float:
 
 
 def verify_beside(other: Connection) -> None:
-    """The second process: verify when it is told to, and report the rate."""
+    """Run the second process: verify on request, and report the rate."""
     keys = _keys()
     other.send(None)
     other.recv()
@@ -164,7 +164,7 @@ def _measure(
 
 
 def _started(storage: Storage, verifier: SignatureVerifier, keys: list[Key], first: list[bytes]) -> Application:
-    """Return an application whose accounts have sent once before, as most have on a running chain."""
+    """Return an application whose accounts have each sent a transaction, as most accounts of a running chain have."""
     operator = keys[0].address
     genesis = Genesis(
         chain_id=CHAIN_ID,
@@ -191,7 +191,7 @@ def _started(storage: Storage, verifier: SignatureVerifier, keys: list[Key], fir
 
 
 def send_all(path: Path, txs: list[bytes], result: Connection) -> None:
-    """The client: send all as new, then all again as a recheck, and report the seconds of each."""
+    """Run the client: send all as new, then all again as rechecks, and report the seconds of each pass."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
         seconds = []
@@ -214,7 +214,7 @@ def send_all(path: Path, txs: list[bytes], result: Connection) -> None:
 
 
 def _receive(connection: socket.socket) -> bytearray:
-    """Return everything up to the answer to Flush, unread: CometBFT's own work is not measured here."""
+    """Return all bytes up to the answer to Flush, undecoded, because decoding is CometBFT's work."""
     end = frame(Response(flush=ResponseFlush()))
     received = bytearray()
     while not received.endswith(end):
@@ -223,6 +223,6 @@ def _receive(connection: socket.socket) -> bytearray:
 
 
 def _answers(received: bytearray) -> list[Any]:
-    """Return the responses in their order, without that to Flush."""
+    """Return the responses in order, without the response to Flush."""
     frames, _, _ = split_frames(received)
     return [Response.FromString(data) for data in frames[:-1]]

@@ -1,8 +1,8 @@
-"""The console: when a page is seen, how large it is, and what the process takes of memory and processor.
+"""The console: times and sizes of pages, and the process's use of memory and processor.
 
-A market has 1,001 orders, of which one settled after a cheat was caught. A process of its own serves it, as ``assay
-console`` does, and a Chromium opens each page for the first time, where there is one. Then ``assay console`` follows a
-node that makes a block each second, alone and with pages that listen.
+A market has 1,001 orders, one of which settled after a cheat was caught. A separate process serves it like ``assay
+console``. Chromium, if it is installed, opens each page with an empty cache. Then ``assay console`` follows a node that
+makes a block per second, first alone and then with listening pages.
 """
 
 import os
@@ -24,17 +24,17 @@ from benchmarks.figures import Figures, Row
 NAME = "console"
 ORDERS = 1_000
 ASKED = 30
-"""Times that a page is asked for, of which the median counts."""
+"""Requests per page, of which the median is reported."""
 WATCHED_SECONDS = 15.0
 LISTENERS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run() -> Figures:
-    """Measure pages, then the process as it follows a node."""
+    """Measure the pages, then the process while it follows a node."""
     notes: list[str] = []
     rows = _pages(notes)
-    print(f"{NAME}: beside a node", file=sys.stderr, flush=True)
+    print(f"{NAME}: following a node", file=sys.stderr, flush=True)
     rows += _following()
     return Figures(NAME, rows, notes)
 
@@ -72,7 +72,7 @@ def _pages(notes: list[str]) -> list[Row]:
 
 
 def _asked(url: str) -> tuple[float, int]:
-    """Return how long an answer takes once its connection is there (s), and its bytes."""
+    """Return the seconds of a request on an open connection, and the bytes of the answer."""
     took, size = [], 0
     with requests.Session() as session:
         for _ in range(ASKED):
@@ -85,7 +85,7 @@ def _asked(url: str) -> tuple[float, int]:
 
 
 def _paints(pages: dict[str, str], notes: list[str]) -> dict[str, tuple[float, int]]:
-    """Return for each page, without anything kept of the others, when it is first seen (ms), and all its bytes."""
+    """Return the first paint (ms) and all transferred bytes of each page, each loaded with an empty cache."""
     from tests.browser.chromium import NoBrowser, find_chromium, running
 
     try:
@@ -93,7 +93,7 @@ def _paints(pages: dict[str, str], notes: list[str]) -> dict[str, tuple[float, i
     except NoBrowser as reason:
         notes.append(f"no first paint: {reason}")
         return {}
-    found = {}
+    paints = {}
     for name, url in pages.items():
         with running(program) as browser:
             page = browser.page()
@@ -104,12 +104,12 @@ def _paints(pages: dict[str, str], notes: list[str]) -> dict[str, tuple[float, i
                 "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
                 ".reduce((sum, entry) => sum + entry.transferSize, 0)"
             )
-            found[name] = paint, size
-    return found
+            paints[name] = paint, size
+    return paints
 
 
 def serve() -> None:
-    """Serve a market until the input ends; say where, and which order settled."""
+    """Serve a market until the standard input ends; print its address and the id of the settled order."""
     from console.records import RecordWatcher
     from console.server import Console
     from consumer.jobs import read_job
@@ -141,7 +141,7 @@ def serve() -> None:
 
 
 def _following() -> list[Row]:
-    """Return what a console takes that follows a node, with nobody who looks at it, and with some pages that do."""
+    """Return the resources of a console that follows a node, without open pages and with some."""
     assay = [sys.executable, "-m", "assay.cli"]
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         own = ["--home", home, "--keyring", "test"]
@@ -201,20 +201,20 @@ def _free_port() -> int:
 
 
 def _watched(pid: int) -> float:
-    """Return the part of a core that a process takes over some time."""
+    """Return the average part of a core that a process uses over some time."""
     before, begun = _processor(pid), time.perf_counter()
     time.sleep(WATCHED_SECONDS)
     return (_processor(pid) - before) / (time.perf_counter() - begun)
 
 
 def _processor(pid: int) -> float:
-    """Return the seconds of processor that a process has had."""
+    """Return the processor time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _memory(pid: int) -> int:
-    """Return the bytes of memory that a process has for itself."""
+    """Return the private memory of a process in bytes."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Real data to train on, which comes with locked packages and so is the same for everyone."""
+"""Real training data from locked packages, so that it is the same everywhere."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,13 +12,13 @@ from pol.state.arrays import Array
 
 WHEEL = "click"
 HELD_OUT = 10
-"""Every so manieth row of a text is held out."""
+"""One in this many rows of a text is held out."""
 IMAGES_HELD_OUT = 360
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Columns ``x`` and ``y`` to train on and to keep, the number of classes, and where they come from."""
+    """Training and held-out columns ``x`` and ``y``, the number of classes, and a description of the source."""
 
     train: dict[str, Array]
     holdout: dict[str, Array]
@@ -27,7 +27,7 @@ class Corpus:
 
 
 def text(length: int) -> Corpus:
-    """Return the Python source of a wheel: rows of so many characters, and those that come next."""
+    """Return the Python source of a wheel as rows of ``length`` characters, with the next characters as targets."""
     files = [path for path in metadata.files(WHEEL) or () if path.suffix == ".py"]
     files.sort(key=str)
     written = "".join(path.read_binary().decode() for path in files)
@@ -36,25 +36,25 @@ def text(length: int) -> Corpus:
     numbers = np.array([place[character] for character in written])
     rows = (len(numbers) - 1) // length
     x, y = (numbers[shift : shift + rows * length].reshape(rows, length) for shift in (0, 1))
-    kept = np.arange(rows) % HELD_OUT == HELD_OUT - 1
+    is_held_out = np.arange(rows) % HELD_OUT == HELD_OUT - 1
     source = (
         f"{len(files)} files of {WHEEL} {version(WHEEL)}, {len(written):,} characters of "
         f"{len(alphabet)} kinds, SHA-256 {sha256(written.encode()).hexdigest()}"
     )
     return Corpus(
-        train={"x": x[~kept], "y": y[~kept]},
-        holdout={"x": x[kept], "y": y[kept]},
+        train={"x": x[~is_held_out], "y": y[~is_held_out]},
+        holdout={"x": x[is_held_out], "y": y[is_held_out]},
         classes=len(alphabet),
         source=source,
     )
 
 
 def digits() -> Corpus:
-    """Return the handwritten digits of scikit-learn, those to train on also moved by a pixel each way."""
-    found = load_digits()
-    order = np.random.default_rng(7).permutation(len(found.target))
-    images = found.images[order].astype(np.float32) / 16
-    y = found.target[order].astype(np.int64)
+    """Return the handwritten digits of scikit-learn; training images also appear shifted by one pixel each way."""
+    dataset = load_digits()
+    order = np.random.default_rng(7).permutation(len(dataset.target))
+    images = dataset.images[order].astype(np.float32) / 16
+    y = dataset.target[order].astype(np.int64)
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     moved = [padded[:, down : down + 8, right : right + 8] for down in range(3) for right in range(3)]
     first = len(images) - IMAGES_HELD_OUT

@@ -1,4 +1,4 @@
-"""Curves of losses as SVG, the same bytes from the same figures."""
+"""Loss curves as SVG, deterministic to the byte."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,30 +11,30 @@ from matplotlib.figure import Figure
 
 Curve = Sequence[tuple[int, float]]
 Curves = Mapping[tuple[str, float], Sequence[Curve]]
-"""By name and learning rate, in the order of the seeds."""
+"""Curves by name and learning rate, one per seed."""
 _PATH = re.compile(r' d="[^"]*"')
 _DIGITS = re.compile(r"(?<=\.\d)\d+|(?<= )\n")
-"""Of a path, what is less than anybody sees, and ends of lines."""
+"""Digits of a path that are too small to be visible, and its line breaks; both are removed."""
 COLOURS = ("#000000", "#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
 def draw(curves: Curves, path: Path) -> None:
-    """Draw a column for each learning rate: means over the seeds, and differences from the first name, seed by seed.
+    """Draw a column per learning rate: means over the seeds, and differences from the first name seed by seed.
 
-    Bands reach from the least to the most of the seeds. The ground is white, whatever the page's.
+    Bands show the minimum and maximum over the seeds. The background is white, also on dark pages.
     """
     names = list(dict.fromkeys(name for name, _ in curves))
     rates = list(dict.fromkeys(rate for _, rate in curves))
-    # texts stay texts, and nothing is random
+    # Text stays text, and element ids are deterministic.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "assay", "font.size": 9}):
         figure = Figure(figsize=(3.6 * len(rates), 5.6), layout="constrained")
         rows = figure.subplots(2, len(rates), sharex=True, sharey="row", squeeze=False)
         for column, rate in enumerate(rates):
             plain = curves[names[0], rate]
             for name, colour in zip(names, COLOURS, strict=False):
-                found = curves[name, rate]
-                _lines(rows[0][column], found, name, colour)
-                _lines(rows[1][column], _differences(found, plain), name, colour)
+                runs = curves[name, rate]
+                _lines(rows[0][column], runs, name, colour)
+                _lines(rows[1][column], _differences(runs, plain), name, colour)
             rows[0][column].set_title(f"learning rate {rate:g}")
             rows[1][column].set_xlabel("steps")
         rows[0][0].set_ylabel("training loss (nats)")
@@ -43,7 +43,7 @@ def draw(curves: Curves, path: Path) -> None:
         drawn = StringIO()
         figure.savefig(drawn, format="svg", facecolor="white", metadata={"Date": None})
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_PATH.sub(lambda found: _DIGITS.sub("", found[0]), drawn.getvalue()))
+    path.write_text(_PATH.sub(lambda match: _DIGITS.sub("", match[0]), drawn.getvalue()))
 
 
 def _differences(curves: Sequence[Curve], plain: Sequence[Curve]) -> list[Curve]:
@@ -56,12 +56,12 @@ def _differences(curves: Sequence[Curve], plain: Sequence[Curve]) -> list[Curve]
 def _lines(axes: Axes, curves: Sequence[Curve], name: str, colour: str) -> None:
     steps = [step for step, _ in curves[0]]
     values = [[value for _, value in points] for points in zip(*curves, strict=True)]
-    means = [sum(found) / len(found) for found in values]
+    means = [sum(at_step) / len(at_step) for at_step in values]
     axes.plot(steps, means, color=colour, linewidth=1.2, label=name)
     axes.fill_between(
         steps,
-        [min(found) for found in values],
-        [max(found) for found in values],
+        [min(at_step) for at_step in values],
+        [max(at_step) for at_step in values],
         color=colour,
         alpha=0.15,
         linewidth=0,

@@ -1,9 +1,10 @@
-"""What a node's files grow by in many blocks, made as fast as CometBFT makes them, with transfers in them.
+"""The growth of a node's files over many blocks with transfers, made as fast as CometBFT makes them.
 
-A network of one validator without daemons, whose blocks wait for nothing (commit timeout 0). Eight keys send through
-the client that commands use, each waiting until its transaction is in a block. Bytes are those of files by folder, of a
-node that runs. The first tenth of the blocks is empty, and fills what databases keep aside before they sort it in; what
-comes then is divided by its blocks, and by its transfers. Sizes of databases swing by a few megabytes: take thousands.
+The network has one validator without daemons, and no commit timeout. Eight keys send transfers through the client of
+the commands, each waiting until its transaction is in a block. Bytes are the sizes of files by folder while the node
+runs. The first tenth of the blocks is empty, and fills the write buffers of the databases. The growth after that is
+divided by the number of blocks, and by the number of transfers. Sizes of databases swing by a few megabytes, so run
+thousands of blocks.
 """
 
 import json
@@ -43,14 +44,14 @@ PARTS = {
     "write-ahead log (cs.wal)": "data/cs.wal",
     "logs": "logs",
 }
-"""What grows in ``node/`` of a home."""
+"""Paths in ``node/`` of a home that grow, by description."""
 _TIMING = Timing(propose=1_000, vote=500, commit=0, gossip_sleep=25)
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A node at a moment."""
+    """The state of a node at one moment."""
 
     seconds: float
     height: int
@@ -59,7 +60,7 @@ class _Look:
 
 
 def run(blocks: int = BLOCKS) -> Figures:
-    """Make ``blocks`` blocks, and tell what grew."""
+    """Make ``blocks`` blocks and return the growth of each part."""
     with tempfile.TemporaryDirectory(prefix="assay-disk-") as folder:
         layout = create(Path(folder), validators=1, providers=0)
         spec = layout.validators[0]
@@ -113,7 +114,7 @@ def _fund(spec: ValidatorSpec, client: ChainClient, rich: Key) -> list[Key]:
 
 @contextmanager
 def _load(spec: ValidatorSpec, keys: Sequence[Key]) -> Iterator[list[int]]:
-    """Send while the block runs; yields how many transactions of each key are in blocks."""
+    """Send transfers while the ``with`` block runs; yield the numbers of transactions in blocks, by key."""
     counts, stop = [0] * len(keys), Event()
 
     def send(number: int) -> None:
@@ -136,11 +137,11 @@ def _load(spec: ValidatorSpec, keys: Sequence[Key]) -> Iterator[list[int]]:
 
 
 def _wait(home: Path, client: ChainClient, height: int, counts: Sequence[int]) -> _Look:
-    said = 0
+    reported = 0
     while True:
         look = _look(home, client, counts)
-        if look.height >= height or look.height >= said + 500:
-            said = look.height
+        if look.height >= height or look.height >= reported + 500:
+            reported = look.height
             shown = {"height": look.height, "sent": look.sent, **look.sizes}
             print(f"{NAME}: {json.dumps(shown)}", file=sys.stderr, flush=True)
         if look.height >= height:
@@ -155,7 +156,7 @@ def _look(home: Path, client: ChainClient, counts: Sequence[int] = ()) -> _Look:
 
 
 def _bytes(folder: Path) -> int:
-    """Return the bytes of all files beneath a folder; databases remove some meanwhile."""
+    """Return the bytes of all files in a folder; files that a database removes meanwhile are skipped."""
     total = 0
     for directory, _, files in os.walk(folder):
         for name in files:

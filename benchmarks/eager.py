@@ -1,4 +1,4 @@
-"""Plain training by hand, in torch's own FP32, of what a job trains: the same weights, batches and rates."""
+"""Plain FP32 training in torch that mirrors a job: the same weights, batches and learning rates."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,26 +20,26 @@ def take_step(
     rate: float,
     clip_norm: float | None = None,
 ) -> float:
-    """Take a step and return the loss before it."""
+    """Take a training step and return the loss before it."""
     optimizer.param_groups[0]["lr"] = rate
     optimizer.zero_grad()
-    found = loss(model, batch)
-    found.backward()  # type: ignore[no-untyped-call]
+    value = loss(model, batch)
+    value.backward()  # type: ignore[no-untyped-call]
     if clip_norm is not None:
         nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
     optimizer.step()
-    return float(found.detach())
+    return float(value.detach())
 
 
 def as_tensors(columns: Mapping[str, Array]) -> dict[str, torch.Tensor]:
-    """Return the columns of a batch, whose names may be those of a step's inputs."""
+    """Return a batch's columns as tensors; a prefix ``batch.`` is removed from their names."""
     return {name.removeprefix("batch."): torch.from_numpy(column.copy()) for name, column in columns.items()}
 
 
 def losses(spec: JobSpec, loaded: LoadedJob, model: nn.Module, backwards: bool = False) -> Iterator[float]:
-    """Train a model as a job of one slot does, with AdamW, and yield the loss of each step.
+    """Train a model like a job with one slot and AdamW, and yield the loss of each step.
 
-    With the rows of batches ``backwards`` the mathematics is the same, and only the rounding another.
+    ``backwards`` reverses the rows of each batch: the mathematics is the same, and only the rounding differs.
     """
     assert isinstance(spec.optimizer, AdamW)
     assert spec.slots == 1

@@ -1,4 +1,4 @@
-"""A training step of the demo's job in exact arithmetic (NumPy, torch) beside the ordinary eager FP32 step of torch."""
+"""A training step of the demo's job in exact arithmetic on each executor; the baseline is torch's eager FP32 step."""
 
 import tempfile
 from collections.abc import Callable
@@ -26,7 +26,7 @@ WARM_UP = 5
 
 
 def run() -> Figures:
-    """Measure the median of many steps on one thread each, and the hashing of a state."""
+    """Measure the median of many steps on one thread, and the time to hash a state."""
     torch.set_num_threads(1)
     spec = job()
     with tempfile.TemporaryDirectory() as folder:

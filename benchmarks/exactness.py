@@ -1,9 +1,9 @@
-"""One SHA-256 of the same work, whatever computes it; ends with 1 where there is another.
+"""A check that exact arithmetic gives the same SHA-256 in every setting; the benchmark fails if two hashes differ.
 
-The work: random programs and large products with hostile values, and steps of small jobs. It is done on every executor
-with every library, number of threads and instruction set that can be chosen on one machine, each in a process of its
-own. A row has the first digits of the hash and the CPU seconds. What this machine cannot do is said below the table.
-Plain FP32 has several hashes there: else one hash of exact arithmetic would show nothing.
+The work consists of random programs, large products with hostile values, and steps of small jobs. It runs on every
+executor with every library, number of threads and instruction set of the machine, each in a separate process. A row
+has the first digits of the hash and the CPU seconds. Settings that this machine does not support are listed below the
+table. Plain FP32 has several hashes in these settings, which shows that they really differ.
 """
 
 import json
@@ -44,7 +44,7 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class ControlOutcome:
-    """The hash of a control's work, that of a little work in plain FP32, CPU seconds; or why it cannot be done here."""
+    """The result of a setting: hashes of the work and of some plain FP32 work, CPU seconds, or why it cannot run."""
 
     exact: str = ""
     plain: str = ""
@@ -53,17 +53,17 @@ class ControlOutcome:
 
 
 def run() -> Figures:
-    """Build the jobs, and do the work under every control."""
+    """Build the jobs and do the work in every setting."""
     with TemporaryDirectory(prefix="assay-exactness-") as name:
         build_jobs(Path(name), JOBS)
         return figures({control: measure(control, Path(name), PROGRAMS) for control in CONTROLS})
 
 
 def figures(outcomes: Mapping[Control, ControlOutcome]) -> Figures:
-    """Return the rows, and whether there is more than one hash."""
-    done = {control: found for control, found in outcomes.items() if not found.missing}
-    rows = [Row(f"{control}: {found.exact[:SHOWN]}", found.seconds, "s") for control, found in done.items()]
-    hashes = {found.exact for found in done.values()}
+    """Return the rows; they failed if there is more than one hash."""
+    done = {control: outcome for control, outcome in outcomes.items() if not outcome.missing}
+    rows = [Row(f"{control}: {outcome.exact[:SHOWN]}", outcome.seconds, "s") for control, outcome in done.items()]
+    hashes = {outcome.exact for outcome in done.values()}
     rows.append(
         Row(
             case=f"exact arithmetic, {len(done)} settings",
@@ -74,14 +74,14 @@ def figures(outcomes: Mapping[Control, ControlOutcome]) -> Figures:
         )
     )
     for executor in (NUMPY, TORCH):
-        plain = {found.plain for control, found in done.items() if control.executor == executor}
+        plain = {outcome.plain for control, outcome in done.items() if control.executor == executor}
         rows.append(Row(f"plain FP32, {executor}", len(plain), "hashes"))
-    notes = [f"{control}: {found.missing}" for control, found in outcomes.items() if found.missing]
+    notes = [f"{control}: {outcome.missing}" for control, outcome in outcomes.items() if outcome.missing]
     return Figures(NAME, rows, notes, failed=len(hashes) != 1)
 
 
 def build_jobs(folder: Path, names: Sequence[str]) -> None:
-    """Build the jobs of some rows of ``tests.same_bits``, each in a folder of its own."""
+    """Build the jobs of some rows of ``tests.same_bits``, each in its own folder."""
     from pol.capture.build import build
     from tests.same_bits.table import ROWS, spec_of
 
@@ -91,7 +91,7 @@ def build_jobs(folder: Path, names: Sequence[str]) -> None:
 
 
 def measure(control: Control, folder: Path, programs: int) -> ControlOutcome:
-    """Do the work under a control: so many programs, and the jobs in ``folder``."""
+    """Do the work in a setting: ``programs`` random programs, and the jobs in ``folder``."""
     if control.missing:
         return ControlOutcome(missing=control.missing)
     command = [sys.executable, "-m", "benchmarks.exactness", control.executor]
@@ -101,7 +101,7 @@ def measure(control: Control, folder: Path, programs: int) -> ControlOutcome:
 
 
 def pieces(executor: str, folder: Path, programs: int) -> Iterator[bytes]:
-    """Yield all results of the work."""
+    """Yield the bytes of all results of the work."""
     chosen = get(executor)
     for seed in range(programs):
         program, inputs = shown(np.random.default_rng(seed))
@@ -126,7 +126,7 @@ def _numbers(random: np.random.Generator, shape: tuple[int, int], hostile: float
 
 
 def _outcome(executor: str, folder: Path, programs: int) -> dict[str, object]:
-    """Return what a process of its own says."""
+    """Do the work in this process and return the fields of its outcome."""
     if executor == NATIVE and get(executor).name != NATIVE:
         return {"missing": computing(NATIVE)}
     start, digest = process_time(), sha256()

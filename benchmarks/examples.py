@@ -1,7 +1,7 @@
-"""The jobs of the demo, each trained by three seeds as a job and in eager FP32: where they end, by their own test sets.
+"""The test results of the demo's jobs after training with three seeds, as jobs and in eager FP32.
 
 The eager steps are the job's own, run by torch in FP32 on the same batches with the same random numbers; slots are
-averaged after every round. Rows have the mean over the seeds, and its lowest and highest.
+averaged after every round. Rows have the mean, the minimum and the maximum over the seeds.
 """
 
 import sys
@@ -35,7 +35,7 @@ SEEDS = (7, 8, 9)
 
 
 def run(models: Sequence[str] = tuple(JOBS)) -> Figures:
-    """Train some examples, or all."""
+    """Train some examples, or all by default."""
     rows: list[Row] = []
     for name in models:
         spec: JobSpec = run_path(str(JOBS[name]))["job"]()
@@ -73,7 +73,7 @@ def _ends(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def _eager(spec: JobSpec, loaded: LoadedJob) -> dict[str, Array]:
-    """Return the global state that a job ends with in FP32."""
+    """Return the final global state of a job that is trained in FP32."""
     document = loaded.job.document
     functions = JobFunctions(spec, document.rounds * document.round_steps)
     state = _tensors("global", loaded.global_state)
@@ -88,8 +88,8 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> dict[str, Array]:
                 batch = {k: torch.from_numpy(v) for k, v in batch_at(loaded.data, loaded.job, number).items()}
                 counts = {STEP: torch.tensor(step), BATCH_NUMBER: torch.tensor(number)}
                 with plain_random_numbers(document.seed):
-                    found = functions.step({**current, **batch, **counts})
-                current |= {name: part.detach() for name, part in found.items() if name in current}
+                    outputs = functions.step({**current, **batch, **counts})
+                current |= {name: part.detach() for name, part in outputs.items() if name in current}
             ends.append(current)
         slots = [{name: end[name] for name in slots[0]} for end in ends]
         state = {name: _mean([end[name] for end in ends]) for name in state}

@@ -1,4 +1,4 @@
-"""What a benchmark returns, and how it is shown."""
+"""The figures that a benchmark returns, and their output as text and JSON."""
 
 import os
 import platform
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: what was measured, the figure, and its unit.
+    """One figure with its case and unit.
 
-    ``baseline`` is the figure, in the same unit and from the same call, that it is compared with; None for the baseline
-    itself. ``goal`` is the largest ratio that we want. ``columns`` are further figures, ``details`` what JSON only has.
+    ``baseline`` is the figure to compare with, in the same unit and from the same run; None for the baseline itself.
+    ``goal`` is the highest acceptable ratio. ``columns`` are further figures; ``details`` are only in JSON.
     """
 
     case: str
@@ -24,7 +24,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """``value / baseline``, or None where there is no baseline."""
+        """``value / baseline``; None without a baseline."""
         return self.value / self.baseline if self.baseline else None
 
 
@@ -32,8 +32,8 @@ class Row:
 class Figures:
     """The figures of one benchmark.
 
-    ``notes`` say in a line each what was not measured, and why. ``failed`` tells that something is there which must not
-    be, whatever the machine: the command then ends with 1.
+    ``notes`` are lines of text, such as on cases that were not measured and why. ``failed`` means that a result is
+    wrong on any machine; the command then exits with status 1.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Figures:
 
 
 def machine() -> str:
-    """Return the processor, the cores that this process may use, the system and the Python in one line."""
+    """Return processor, number of usable cores, operating system and Python version in one line."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
@@ -56,7 +56,7 @@ def machine() -> str:
 
 
 def as_json(figures: Figures) -> dict[str, object]:
-    """Return the figures as the one object of ``--output json``."""
+    """Return the figures as the JSON object of ``--output json``."""
     rows = [
         {
             "case": row.case,
@@ -74,7 +74,7 @@ def as_json(figures: Figures) -> dict[str, object]:
 
 
 def as_table(figures: Figures) -> str:
-    """Return the figures as text for people."""
+    """Return the figures as a text table."""
     further = list(dict.fromkeys(name for row in figures.rows for name in row.columns))
     cells = [("case", "value", "unit", "baseline", "ratio", "goal", *further)]
     cells += [

@@ -1,8 +1,8 @@
-"""What a program of nearly as many nodes as there may be takes before it runs, stage by stage, in processor time.
+"""The processor time that programs near the maximum number of nodes take before they run, stage by stage.
 
-Each row is one program; its baseline is a program of the same kind with a quarter of the nodes, taken four times, so a
-ratio well above 1 is a stage that takes more than its share. Besides an LSTM as it is traced, in a loop of Python and
-as torch's own layer, there are programs that are meant to be slow: random ones, and one whose memory is full of holes.
+Each row is one program. Its baseline is four times the time of a program of the same kind with a quarter of the nodes.
+A ratio well above 1 therefore means that a stage grows faster than linearly. The programs are an LSTM, as a Python loop
+and as torch's layer, and programs that are meant to be slow: random ones, and one with fragmented memory.
 """
 
 import random
@@ -30,18 +30,18 @@ NODES = 19_000
 PART = 4
 GOAL = 1.5
 SECONDS = 10.0
-"""Of all stages together, which a run fails above; tracing apart."""
+"""Maximum seconds of all stages together, without making the program; a run fails above it."""
 
 
 def lstm(nodes: int) -> Program:
-    """A training step of an LSTM that is written by hand as a loop of Python, and so is written out."""
+    """Return a training step of an LSTM that is written as a Python loop, whose program is therefore unrolled."""
     from benchmarks import networks
 
     return _step_of(networks.Unrolled(8, 4, 10), nodes // 68)
 
 
 def repeat(nodes: int) -> Program:
-    """A training step of ``nn.LSTM`` on sequences as long as those of the other one."""
+    """Return a training step of ``nn.LSTM`` on sequences of the same length as in ``lstm``."""
     import torch
 
     class Scores(torch.nn.Module):
@@ -62,7 +62,7 @@ def _step_of(model: Any, length: int) -> Program:
 
     from benchmarks import networks
     from pol.capture.functions import JobFunctions, named
-    from pol.capture.graph.capture import trace_program
+    from pol.capture.graph.capture import capture_program
     from pol.job.document import BATCH_NUMBER, STEP
 
     x, y = np.zeros((8, length, 4), np.float32), np.zeros(8, np.int64)
@@ -76,7 +76,7 @@ def _step_of(model: Any, length: int) -> Program:
         STEP: torch.tensor(0),
         BATCH_NUMBER: torch.tensor(0),
     }
-    return trace_program(functions.step, inputs)
+    return capture_program(functions.step, inputs)
 
 
 _SHAPES = ((4, 8), (8, 4), (1, 8), (4, 1), ())
@@ -84,29 +84,29 @@ _TWO, _ONE = ("add", "sub", "mul", "maximum"), ("tanh", "neg", "abs")
 
 
 def scattered(nodes: int) -> Program:
-    """Random operations on values that were made at any time before."""
+    """Return a program of random operations on random earlier values."""
     draw, builder = random.Random(1), ProgramBuilder()
-    made = {shape: [builder.input(f"x{n}", "f32", shape)] for n, shape in enumerate(_SHAPES)}
+    by_shape = {shape: [builder.input(f"x{n}", "f32", shape)] for n, shape in enumerate(_SHAPES)}
     everything: list[int] = []
     read: set[int] = set()
 
     def node(op: str, *args: int, **attrs: object) -> None:
         value = builder.node(op, *args, **attrs)
-        made.setdefault(builder.type(value).shape, []).append(value)
+        by_shape.setdefault(builder.type(value).shape, []).append(value)
         everything.append(value)
         read.update(args)
 
     while len(everything) < 0.7 * nodes:
         shape, way = draw.choice(_SHAPES), draw.random()
-        value = draw.choice(made[shape])
+        value = draw.choice(by_shape[shape])
         if way < 0.4:
-            node(draw.choice(_TWO), value, draw.choice(made[shape]))
+            node(draw.choice(_TWO), value, draw.choice(by_shape[shape]))
         elif way < 0.55:
             node(draw.choice(_ONE), value)
         elif shape in {(1, 8), (4, 1)}:
             node("broadcast", value, shape=(4, 8))
         elif shape == (4, 8):
-            node("matmul", value, draw.choice(made[8, 4]), bits=15)
+            node("matmul", value, draw.choice(by_shape[8, 4]), bits=15)
             node("slice", value, starts=(0, 0), stops=(1, 8), steps=(1, 1))
         elif len(shape) == 2:
             node("permute", value, dims=(1, 0))
@@ -120,20 +120,20 @@ def scattered(nodes: int) -> Program:
 
 
 def holes(nodes: int) -> Program:
-    """Values of many sizes, every other of which is let go early, and then ones that fit into none of the gaps."""
+    """Return a program in which every other value is freed early and later values do not fit into the gaps."""
     builder, share = ProgramBuilder(), nodes // 9
-    made = [builder.node("iota", size=100 + number % 1_200) for number in range(2 * share)]
+    values = [builder.node("iota", size=100 + number % 1_200) for number in range(2 * share)]
     total = builder.input("x", "i64", ())
 
     def add(value: int) -> None:
         nonlocal total
         total = builder.node("add", total, builder.node("sum", value, dims=(0,), keepdim=False))
 
-    for value in made[::2]:
+    for value in values[::2]:
         add(value)
     for number in range(share):
         add(builder.node("iota", size=20_000 + number))
-    for value in made[1::2]:
+    for value in values[1::2]:
         add(value)
     builder.output("y", total)
     return builder.build()
@@ -145,9 +145,9 @@ MODELS: Mapping[str, Callable[[int], Program]] = MappingProxyType(
 
 
 def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
-    """Measure some programs, or all."""
+    """Measure some programs, or all by default."""
     for name in BACKENDS:
-        # what its first use loads
+        # Run a small program first, because the first use loads libraries.
         backend(name).compile(scattered(50), 1)
     rows = []
     for name in models:
@@ -155,7 +155,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
         MODELS[name](NODES // 100)
         part, _ = _stages(MODELS[name], NODES // PART)
         whole, nodes = _stages(MODELS[name], NODES)
-        made = whole.pop("make"), part.pop("make")
+        make_seconds = whole.pop("make"), part.pop("make")
         seconds, before = sum(whole.values()), sum(part.values())
         case = f"{name}, {nodes}"
         rows.append(
@@ -165,7 +165,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
                 unit="s",
                 baseline=PART * before,
                 goal=GOAL,
-                columns={"make": made[0], **whole},
+                columns={"make": make_seconds[0], **whole},
             )
         )
     slow = [row.case for row in rows if row.value > SECONDS]
@@ -174,14 +174,14 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
 
 
 def _stages(make: Callable[[int], Program], nodes: int) -> tuple[dict[str, float], str]:
-    """Return the seconds of each stage, and how many nodes there were."""
+    """Return the seconds of each stage, and the number of nodes as text."""
     seconds: dict[str, float] = {}
 
     def timed(stage: str, work: Callable[[], Any]) -> Any:
         start = process_time()
-        found = work()
+        result = work()
         seconds[stage] = process_time() - start
-        return found
+        return result
 
     program = timed("make", lambda: make(nodes))
     data = timed("write", lambda: dump_json(program_json(program)))
@@ -192,5 +192,5 @@ def _stages(make: Callable[[int], Program], nodes: int) -> tuple[dict[str, float
     timed("singly", lambda: write_tape(checked, 1, singly))
     for name in BACKENDS:
         timed(name, partial(backend(name).compile, checked, 1))
-    told = f"{len(checked.nodes):,} nodes"
-    return seconds, told + (f" for {checked.unrolled_nodes:,}" if checked.nested else "")
+    size = f"{len(checked.nodes):,} nodes"
+    return seconds, size + (f" for {checked.unrolled_nodes:,}" if checked.nested else "")

@@ -1,9 +1,9 @@
-"""Gigabytes between owners: a payload to a validator and on to a provider, and a result back to its consumer.
+"""Transfers of gigabytes between parties: a payload to a validator and to a provider, and a result to its consumer.
 
-Each owner is a process of its own, and what they send goes over the real link, with TLS and signed calls, from disk to
-disk. A result is sealed by the validator, and fetched, opened and written as safetensors by the consumer. With data the
-provider's worker trains a share, which a process of the validator's pool replays. A row has the seconds, and by how
-much the peaks of both processes grew over what they had before: that may not depend on the bytes.
+Each party is a separate process. Files go from disk to disk over the real link, with TLS and signed calls. The
+validator seals a result; the consumer fetches it, opens it and writes it as safetensors. In the rows with data, the
+provider's worker trains a share, and a process of the validator's pool replays it. A row has the seconds and the growth
+of both processes' peak memory, which must not depend on the number of bytes.
 """
 
 import json
@@ -39,28 +39,28 @@ from wire.keys import Key
 
 NAME = "handover"
 SIZE = 2**30
-"""Bytes of a state."""
+"""Size of a state in bytes."""
 TENSOR = 2**24
-"""Bytes of one of its tensors: who writes a result has one of them in memory."""
+"""Size of one of its tensors in bytes: the consumer holds one of them in memory while it writes a result."""
 BOUND = 96 * 2**20
-"""Bytes by which a process may grow, whatever the size."""
+"""Maximum growth of a process in bytes, independent of the size."""
 _CHAIN = "assay-local-1"
 _CONSUMER, _PROVIDER = Key(b"\x01" * 32), Key(b"\x02" * 32)
 _ORDER_SECRET, _SECRET = b"\x03" * 32, b"\x04" * 32
 _HANDOVER = HandoverId(chain_id=_CHAIN, order_id=bytes(32), leg=1, round=0)
 _ROOT = Path(__file__).parents[1]
 _Grown = tuple[float, int]
-"""Seconds, and bytes by which a process grew meanwhile."""
+"""Seconds, and growth of a process in bytes."""
 _Client = Callable[[Key], ClusterClient]
 Way = Callable[[Path, _Client], _Grown | None] | str
-"""What a process of its own does beside the validator's, or the word that tells the validator to.
+"""A function that another party's process runs, or a command to the validator's process.
 
-It returns seconds and growth where they are another process's.
+The function returns seconds and growth if they are those of a child process.
 """
 
 
 def run(size: int = SIZE) -> Figures:
-    """Send a state and data of about ``size`` bytes all their ways."""
+    """Measure all transfers of a state and of data of about ``size`` bytes."""
     return judged([*_rows(WAYS, _write_state, size), *_rows(WAYS_OF_DATA, write_jobs, size)])
 
 
@@ -84,7 +84,7 @@ def _rows(ways: Mapping[str, Way], write: Callable[[Path, int], int], size: int)
 
 
 def judged(rows: Sequence[Row]) -> Figures:
-    """Return the figures of ways; they failed where a process grew beyond the bound."""
+    """Return the figures of transfers; they failed if a process grew beyond the bound."""
     most = BOUND / 2**20
     grown = ("validator grew", "other grew")
     over = [row.case for row in rows if max(row.columns.get(who) or 0 for who in grown) > most]
@@ -104,7 +104,7 @@ def _write_state(folder: Path, size: int) -> int:
 
 
 def _about(folder: Path) -> tuple[t.BlobRef, list[Any], bytes]:
-    """Return the state as a blob, its tensors and its root."""
+    """Return the state's blob reference, its tensors and its root."""
     about = json.loads((folder / "about").read_text())
     blob = t.BlobRef(bytes.fromhex(about["sha256"]), (folder / "state").stat().st_size)
     empty = np.broadcast_to(np.float32(0), (TENSOR // 4,))
@@ -116,7 +116,7 @@ def _about(folder: Path) -> tuple[t.BlobRef, list[Any], bytes]:
 
 
 class _Shelf:
-    """The part of :class:`link.types.Handlers` that moves bytes: everybody may have everything."""
+    """The methods of :class:`link.types.Handlers` that transfer blobs, without access control."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self.blobs = blobs
@@ -138,19 +138,19 @@ class _Shelf:
 
 @contextmanager
 def _validator(folder: Path) -> Iterator[Callable[[str], tuple[float, int, int | None]]]:
-    """Run the validator, and give what tells it something and waits until it has done that.
+    """Run the validator's process, and yield a function that sends it a command and waits for the result.
 
-    That is seconds, and the bytes by which it grew, and a process of its pool.
+    The result is the seconds, the growth of the process in bytes, and that of a process of its pool, if one was used.
     """
     command = [sys.executable, "-m", f"benchmarks.{NAME}", "validator", str(folder)]
     process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
     assert process.stdout
-    told, answers = process.stdin, process.stdout
+    commands, answers = process.stdin, process.stdout
 
     def ask(word: str) -> tuple[float, int, int | None]:
-        told.write(f"{word}\n")
-        told.flush()
+        commands.write(f"{word}\n")
+        commands.flush()
         seconds, grown, of_pool = json.loads(answers.readline())
         return seconds, grown, of_pool
 
@@ -207,11 +207,11 @@ def _replay(folder: Path, blobs: BlobStore) -> _Grown:
     return replay_shares((folder / SMALL, large), trained)
 
 
-# --- the others ----------------------------------------------------------------------------------
+# --- the consumer and the provider ---------------------------------------------------------------
 
 
 def _begin() -> int:
-    """Let the peak of this process begin anew, and return what it has."""
+    """Reset the peak memory of this process, and return its current memory in bytes."""
     reset_peak()
     return memory("VmRSS")
 
@@ -224,13 +224,13 @@ def _of_actor(actor: str, folder: Path) -> _Grown:
 
 
 def deliver(folder: Path, client: _Client) -> None:
-    """Send the state as a consumer does a file of its payload."""
+    """Send the state like a consumer sends a file of its payload."""
     with client(_CONSUMER) as link:
         link.put_blob(folder / "state")
 
 
 def train(folder: Path, client: _Client) -> None:
-    """Fetch it as a provider does before it trains."""
+    """Fetch the state like a provider does before it trains."""
     blobs = BlobStore(folder / "provider", 2**40)
     with client(_PROVIDER) as link:
         link.fetch(_about(folder)[0], blobs)
@@ -238,7 +238,7 @@ def train(folder: Path, client: _Client) -> None:
 
 
 def receive(folder: Path, client: _Client) -> None:
-    """Fetch the sealed state, open it, and write it as a model."""
+    """Fetch the sealed state, open it, and write it as a model file."""
     manifest = json.loads((folder / "manifest").read_text())
     blob = t.BlobRef(bytes.fromhex(manifest["sha256"]), manifest["size"])
     path = folder / "ciphertext"
@@ -252,14 +252,14 @@ def receive(folder: Path, client: _Client) -> None:
 
 
 def deliver_data(folder: Path, client: _Client) -> None:
-    """Send the job as a consumer does."""
+    """Send the job like a consumer does."""
     with client(_CONSUMER) as link:
         for file in payload(folder, LARGE):
             link.put_blob(folder / LARGE / file.path)
 
 
 def fetch_data(folder: Path, client: _Client) -> None:
-    """Fetch the job as a provider does, and let it lie as a worker needs it."""
+    """Fetch the job like a provider does, and lay out its files for a worker."""
     blobs = BlobStore(folder / "provider", 2**40)
     with client(_PROVIDER) as link:
         for file in payload(folder, LARGE):
@@ -271,7 +271,7 @@ def fetch_data(folder: Path, client: _Client) -> None:
 
 
 def train_data(folder: Path, _client: _Client) -> _Grown:
-    """Train with it."""
+    """Train a share of the job."""
     return train_shares((folder / SMALL, folder / "fetched" / LARGE), folder / "shares")
 
 
@@ -281,7 +281,7 @@ WAYS: Mapping[str, Way] = {
     "result, sealed by the validator": "seal",
     "result, validator to consumer": receive,
 }
-"""The ways of a state, in this order."""
+"""The transfers of a state, in order."""
 WAYS_OF_DATA: Mapping[str, Way] = {
     "data, consumer to validator": deliver_data,
     "data, validator to provider": fetch_data,
@@ -291,7 +291,7 @@ WAYS_OF_DATA: Mapping[str, Way] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the validator, or do one way, and print its seconds and by how many bytes this process grew."""
+    """Run the validator, or do one transfer and print its seconds and this process's growth in bytes."""
     actor, folder = arguments[0], Path(arguments[1])
     if actor == "validator":
         _serve(folder)

@@ -1,7 +1,7 @@
-"""A job with gigabytes of data, for the benchmark of what goes between owners: it is trained, and replayed, once there.
+"""A job with gigabytes of data for the benchmark of transfers, with its training and its replay.
 
-A provider's worker and a process of a validator's pool take a job of little data first, so that their growth is what
-the data take.
+A provider's worker and a process of a validator's pool first process a job with little data, so that their later
+growth is due to the data.
 """
 
 import json
@@ -35,13 +35,13 @@ from validator.work.requests import OpenedStates, SegmentCheck, StateFiles
 
 LARGE, SMALL = "job", "small"
 _ROW = 2**14
-"""FP32 numbers of a row: few rows that are read take little memory, too."""
+"""FP32 numbers per row; rows are small, so that the rows that are read take little memory."""
 _BATCH, _STEPS = 4, 4
 _KEY = ShareKey(order_id=bytes(32), leg=1, round=0, slot=0, issue=0)
 
 
 def write_jobs(folder: Path, size: int) -> int:
-    """Write a job with about ``size`` bytes of data, and one with a batch of them; return the bytes of the payload."""
+    """Write a job with about ``size`` bytes of data and one with a single batch; return the bytes of the payload."""
     for name, rows in ((LARGE, max(_BATCH, size // 4 // _ROW)), (SMALL, _BATCH)):
         (folder / name).mkdir()
         job = write_job(folder / name, _source(rows))
@@ -81,22 +81,22 @@ def _source(rows: int) -> JobSource:
 
 
 def payload(folder: Path, name: str) -> Iterator[t.PayloadFile]:
-    """Yield the files of one of them, as a consumer names them."""
+    """Yield the payload files of a job, under the names that a consumer gives them."""
     for path, digest, size in json.loads((folder / f"{name}.payload").read_text()):
         yield t.PayloadFile(path, t.BlobRef(bytes.fromhex(digest), size))
 
 
 def train_shares(jobs: Sequence[Path], folder: Path) -> tuple[float, int]:
-    """Train a share of two jobs as a provider; return the seconds of the second, and how much more memory it took.
+    """Train a share of two jobs as a provider; return the seconds of the second one and its additional memory (bytes).
 
-    The roots of its boundaries are written beside each job, for who replays it.
+    The roots of the boundaries are written next to each job, for the replay.
     """
     (_, first), (seconds, second) = (_share(job, folder / job.name) for job in jobs)
     return seconds, second - first
 
 
 def _share(job: Path, folder: Path) -> tuple[float, int]:
-    """Return the seconds of a share, and the most memory that its worker had."""
+    """Return the seconds of a share and the peak memory of its worker in bytes."""
     own = folder / "share"
     own.mkdir(parents=True)
     document = parse_job((job / DOCUMENT).read_bytes()).document
@@ -113,14 +113,14 @@ def _share(job: Path, folder: Path) -> tuple[float, int]:
         memory_bytes=usable_memory(),
         boundaries=(),
     )
-    said: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    trainer, start = Trainer(partial(_hear, said), folder), perf_counter()
+    messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    trainer, start = Trainer(partial(_hear, messages), folder), perf_counter()
     boundaries = [boundary_root(document.global_root, document.local_root, ()).hex()]
     try:
         trainer.start(_KEY, order, Honest().worker(_KEY))
         message: dict[str, Any] = {}
         while not ENDS & message.keys():
-            message = said.get(timeout=600)
+            message = messages.get(timeout=600)
             if message.get("boundary", {}).get("index") == 1:
                 boundaries.append(message["boundary"]["root"])
         if "done" not in message:
@@ -134,14 +134,14 @@ def _share(job: Path, folder: Path) -> tuple[float, int]:
     return seconds, most
 
 
-def _hear(said: "SimpleQueue[dict[str, Any]]", _key: ShareKey, message: dict[str, Any]) -> None:
-    said.put(message)
+def _hear(messages: "SimpleQueue[dict[str, Any]]", _key: ShareKey, message: dict[str, Any]) -> None:
+    messages.put(message)
 
 
 def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float, int]:
-    """Replay the shares of two jobs in a pool; return the seconds of the second, and by how much the process grew.
+    """Replay the shares of two jobs in a pool; return the seconds of the second one and the process's growth (bytes).
 
-    ``trained`` are the jobs where they were trained.
+    ``trained`` are the folders in which the jobs were trained.
     """
     most = []
     with ReplayPool(1) as pool:

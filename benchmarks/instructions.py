@@ -1,4 +1,4 @@
-"""Instruction sets to which every library of a process is held: each of them looks at the environment once."""
+"""Restriction of a process's libraries to an instruction set, by environment variables that each library reads once."""
 
 import os
 
@@ -17,12 +17,12 @@ INSTRUCTIONS = tuple(_VARIABLES)
 
 
 def hold_to(instructions: str) -> None:
-    """Hold native kernels and torch, which nobody has imported yet, to an instruction set; child processes as well."""
+    """Restrict native kernels and torch to an instruction set, also in child processes; call it before the imports."""
     os.environ.update(_VARIABLES[instructions])
 
 
 def are_held() -> bool:
-    """Whether this process is held to an instruction set."""
+    """Return whether this process is restricted to an instruction set."""
     return any(
         all(os.environ.get(name) == value for name, value in variables.items()) for variables in _VARIABLES.values()
     )

@@ -1,8 +1,8 @@
-"""Each native kernel in the shapes that training has, beside the best library for the plain operation: one thread.
+"""Each native kernel in the shapes of training; the baseline is the best library for the plain operation, one thread.
 
-An operation is written once, in torch: eager it is the baseline, and traced into primitives it runs on the native
-executor. Only AdamW (fused in torch), random numbers and hashing are written twice. Time is that of the processor; both
-take turns, rows have the median of the turns and the range of their ratios.
+An operation is written once, in torch: run eagerly it is the baseline, and captured into primitives it runs on the
+native executor. Only AdamW (fused in torch), random numbers and hashing are written twice. Times are processor time.
+Both sides alternate; rows have the median of the repeats and the range of their ratios.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.figures import Figures, Row
 from benchmarks.threads import limited
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.optim.updates import Adam, Now, ParameterState
 from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
@@ -29,7 +29,7 @@ from pol.state.canonical import encode_state, state_tree
 NAME = "kernels"
 TURNS = 7
 SECONDS = 0.02
-"""Of a turn, at least: what is short is done many times."""
+"""Minimum seconds per repeat; short operations run many times in it."""
 MANY = 2**18
 
 Tensors = Mapping[str, torch.Tensor]
@@ -39,7 +39,7 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Case:
-    """The same work by a kernel and by a library."""
+    """The same work, done by a kernel and by a library."""
 
     name: str
     ours: Callable[[], object]
@@ -47,14 +47,14 @@ class Case:
 
 
 def run() -> Figures:
-    """Measure every case; a machine without native kernels measures NumPy, and says so in the rows."""
+    """Measure every case; without native kernels NumPy is measured, which the rows name."""
     with limited(1), torch.no_grad():
         executor = backend(NATIVE)
         return Figures(NAME, [row(case, computing(NATIVE)) for case in cases(executor)])
 
 
 def cases(executor: Backend) -> Iterator[Case]:
-    """Yield what is measured."""
+    """Yield all cases."""
     yield from _products(executor)
     for function in (torch.exp, torch.log, torch.tanh, torch.erf):
         name = f"{function.__name__} of {MANY:,}"
@@ -104,7 +104,7 @@ def _seconds(work: Callable[[], object], count: int) -> float:
 
 
 def _count(work: Callable[[], object]) -> int:
-    """Return how often something is done in a turn; the first time compiles."""
+    """Return how often to run something per repeat; the first run compiles and is not counted."""
     work()
     count = 1
     while (passed := _seconds(work, count)) < SECONDS:
@@ -115,7 +115,7 @@ def _count(work: Callable[[], object]) -> int:
 def _traced(executor: Backend, name: str, function: Callable[[Tensors], Tensors], **shapes: Shape) -> Case:
     random = np.random.default_rng(1)
     arrays = {
-        # positive, for logarithms
+        # Positive values, for logarithms.
         f"global.{key}": np.abs(random.standard_normal(shape, np.float32)) + np.float32(0.1)
         for key, shape in shapes.items()
     }
@@ -126,12 +126,12 @@ def _traced(executor: Backend, name: str, function: Callable[[Tensors], Tensors]
 
     tensors = {key: torch.tensor(array) for key, array in arrays.items()}
     plain = {key: tensors[f"global.{key}"] for key in shapes}
-    compiled = executor.compile(trace_program(named, tensors), 1)
+    compiled = executor.compile(capture_program(named, tensors), 1)
     return Case(name, lambda: compiled.run(arrays), lambda: function(plain))
 
 
 def _products(executor: Backend) -> Iterator[Case]:
-    """Yield products as layers have them: results, and what goes back to inputs and to weights."""
+    """Yield products of layers: forward, and the gradients of inputs and of weights."""
     for what, left, right in (
         ("large", (1024, 1024), (1024, 1024)),
         ("large", (1024, 512), (512, 2048)),
@@ -206,7 +206,7 @@ def _convolution(groups: int, of: Tensors) -> Tensors:
 
 
 def _adamw(executor: Backend) -> Case:
-    """One tensor, with decay: as a job has it, and as torch has it fused."""
+    """Return AdamW with weight decay on one tensor: a job's, and torch's fused one."""
     rule = Adam(weight_decay=0.01, decoupled_weight_decay=True)
     kinds, numbered = tuple(rule.kept()), tuple(rule.numbers())
 
@@ -214,8 +214,10 @@ def _adamw(executor: Backend) -> Case:
         now = Now(torch.tensor(0), of["lr"])
         numbers, common = rule.begin({name: of[name] for name in numbered}, now)
         state = {kind: of[kind] for kind in kinds}
-        moved, kept = rule.update(ParameterState(name="p", value=of["p"], gradient=of["g"], state=state), now, common)
-        return {"p": moved, **kept, **numbers}
+        moved, new_state = rule.update(
+            ParameterState(name="p", value=of["p"], gradient=of["g"], state=state), now, common
+        )
+        return {"p": moved, **new_state, **numbers}
 
     large = dict.fromkeys(("p", "g", *kinds), (MANY,))
     small: dict[str, Shape] = dict.fromkeys((*numbered, "lr"), ())
@@ -236,7 +238,7 @@ def _uniform(executor: Backend) -> Case:
 
 
 def _hashing(elements: int) -> Case:
-    """The tree of a state of one tensor, and one hash of its canonical bytes."""
+    """Return the hash tree of a state with one tensor; the baseline is one hash of its canonical bytes."""
     state = {"p": np.random.default_rng(1).standard_normal(elements, np.float32)}
     data = encode_state(state)
     name = f"tree of a state, {4 * elements / 2**20:g} MiB"

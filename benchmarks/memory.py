@@ -1,6 +1,6 @@
-"""What training takes of memory, beyond what its process has before it sees the job: a process for each executor.
+"""The memory of training, beyond the process's memory before it loads the job; one process per executor.
 
-Counted is all of it: data, states, arenas, activations, and copies on the way.
+All of it is counted: data, states, arenas, activations and temporary copies.
 """
 
 import json
@@ -14,26 +14,26 @@ _ROOT = Path(__file__).parents[1]
 
 
 def growth(model: str, executor: str, folder: Path, threads: int) -> float:
-    """Return by how many MiB a process grows while it trains the job in ``folder``, which is that of ``model``."""
+    """Return by how many MiB a process grows while it trains the job of ``model`` in ``folder``."""
     command = [sys.executable, "-m", "benchmarks.memory", model, executor, str(folder)]
     done = subprocess.run([*command, str(threads)], cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    found: float = json.loads(done.stdout)
-    return found
+    mebibytes: float = json.loads(done.stdout)
+    return mebibytes
 
 
 def memory(field: str, process: int | str = "self") -> int:
-    """Return ``VmRSS`` or ``VmHWM``, the peak of it, in bytes (proc_pid_status(5))."""
+    """Return the current (``VmRSS``) or peak (``VmHWM``) resident memory of a process in bytes (proc_pid_status(5))."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
 def reset_peak() -> None:
-    """Let ``VmHWM`` begin anew at what the process has now (proc_pid_clear_refs(5))."""
+    """Reset ``VmHWM`` to the current resident memory (proc_pid_clear_refs(5))."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def main(model: str, executor: str, folder: Path, threads: int) -> None:
-    """Train a little, and print by how much that raised the peak of this process."""
+    """Train some steps, and print by how many MiB they raised the peak of this process."""
     from benchmarks.networks import MODELS
     from benchmarks.steps import EAGER, STEPS, eager, exact
     from benchmarks.threads import limited
@@ -45,13 +45,13 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
         if executor == EAGER:
             import torch
 
-            # what a first backward pass loads of torch is none of the job's
+            # The first backward pass loads parts of torch, which are not counted.
             one = torch.ones(1, requires_grad=True)
             torch.autograd.grad(one.sum(), [one])
         else:
             backend(executor)
         before = memory("VmRSS")
-        # that of the imports may be higher
+        # The peak of the imports may be higher than that of the training.
         reset_peak()
         work = eager(MODELS[model](steps), steps) if executor == EAGER else exact(load_job(folder), executor)
         for number in range(MEASURED_STEPS):

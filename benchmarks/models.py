@@ -1,8 +1,8 @@
-"""Which models train: each row of the catalogue becomes a job, trains two steps, and is compared with eager FP32.
+"""A table of models that train: each row of the catalogue becomes a job, trains two steps, and is compared with FP32.
 
-The eager step is the job's own, run by torch in FP32 with the random numbers that the job has. What the first step
-begins with, its loss, and the norm of what it changes, which is that of the gradients times the rate, are compared
-within ``TOLERANCE``; what the second step begins with within ``LATER_TOLERANCE``, for some networks have not settled.
+The FP32 step is the job's own, run by torch with the job's random numbers. The first step's loss, and the norm of its
+change, which is the norm of the gradients times the learning rate, have to agree within ``TOLERANCE``. The second
+step's loss has to agree within ``LATER_TOLERANCE``, because the first steps of some networks amplify differences.
 """
 
 import sys
@@ -38,12 +38,12 @@ NAME = "models"
 MODELS = CATALOGUE
 STEPS = 2
 TOLERANCE, LATER_TOLERANCE = 2e-2, 2e-1
-"""Products have 15 bits, plain ones 24: batch norm of few rows makes much of it."""
+"""Products have 15 bits, those of FP32 have 24; batch norm on few rows amplifies the difference."""
 
 
 @dataclass(frozen=True)
 class RowOutcome:
-    """How a row ended: nodes of a step, seconds for all of it, the largest relative difference, what went wrong."""
+    """The result of a row: number of nodes of a step, seconds, largest relative difference, and error if any."""
 
     nodes: int
     seconds: float
@@ -53,7 +53,7 @@ class RowOutcome:
 
 @dataclass(frozen=True)
 class _Run:
-    """Losses of two steps, and the norms of what the first of them and what both changed."""
+    """Losses of two steps, and the norms of the changes by the first step and by both."""
 
     losses: tuple[float, ...]
     change: float
@@ -61,23 +61,23 @@ class _Run:
 
 
 def run(models: Sequence[str] = tuple(CATALOGUE)) -> Figures:
-    """Try some rows of the catalogue, or all."""
+    """Try some rows of the catalogue, or all by default."""
     rows, notes = [], []
     for number, name in enumerate(models, 1):
         print(f"{number}/{len(models)} {name}", file=sys.stderr, flush=True)
-        found = outcome(name)
-        ok, nodes = float(not found.error), float(found.nodes)
-        columns = {"ok": ok, "nodes": nodes, "difference": found.difference}
-        rows.append(Row(name, found.seconds, "s", columns=columns, details={"error": found.error}))
-        if found.error:
-            notes.append(f"{name}: {found.error}")
+        result = outcome(name)
+        ok, nodes = float(not result.error), float(result.nodes)
+        columns = {"ok": ok, "nodes": nodes, "difference": result.difference}
+        rows.append(Row(name, result.seconds, "s", columns=columns, details={"error": result.error}))
+        if result.error:
+            notes.append(f"{name}: {result.error}")
     fine = sum(not row.details["error"] for row in rows)
     notes.append(f"{fine} of {len(rows)} OK ({fine / len(rows):.0%})")
     return Figures(NAME, rows, notes)
 
 
 def outcome(name: str) -> RowOutcome:
-    """Build, train and compare one row."""
+    """Build, train and compare one row of the catalogue."""
     start = time.perf_counter()
 
     def ended(nodes: int, difference: float, error: str = "") -> RowOutcome:
@@ -93,7 +93,7 @@ def outcome(name: str) -> RowOutcome:
             first, later = _differences(_exact(loaded), eager)
     except JobError as error:
         return ended(0, float("nan"), str(error))
-    # what nobody has thought of is what this table is for
+    # The table also shows exceptions that no code expects.
     except Exception as error:  # noqa: BLE001
         return ended(0, float("nan"), f"crashes with {type(error).__name__}: {error}")
     if not eager.change_of_both:
@@ -127,9 +127,9 @@ def _trained(loaded: LoadedJob, step: Callable[[State], State]) -> _Run:
     opening = state = _opening(loaded)
     losses, changes = [], []
     for number in range(STEPS):
-        found = step({**state, **_inputs(loaded, number)})
-        losses.append(float(found["metric.loss"]))
-        state = {**state, **{name: found[name] for name in found if name in state}}
+        outputs = step({**state, **_inputs(loaded, number)})
+        losses.append(float(outputs["metric.loss"]))
+        state = {**state, **{name: outputs[name] for name in outputs if name in state}}
         changes.append(_change(opening, state))
     return _Run(tuple(losses), changes[0], changes[-1])
 
@@ -144,8 +144,8 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
 
     def step(inputs: State) -> State:
         with plain_random_numbers(loaded.job.document.seed):
-            found = functions.step({model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()})
-        return {input_name(name): tensor.detach().numpy() for name, tensor in found.items()}
+            outputs = functions.step({model_name(k): torch.from_numpy(v.copy()) for k, v in inputs.items()})
+        return {input_name(name): tensor.detach().numpy() for name, tensor in outputs.items()}
 
     return _trained(loaded, step)
 
@@ -158,7 +158,7 @@ def _change(before: State, after: State) -> float:
 
 
 def _differences(exact: _Run, eager: _Run) -> tuple[float, float]:
-    """Return how far the first step and the loss of the second are from plain ones, relative to those."""
+    """Return the relative differences of the first step, and of the second step's loss, from plain training."""
 
     def apart(ours: float, plain: float) -> float:
         return abs(ours - plain) / max(abs(plain), 1e-6)
@@ -169,12 +169,11 @@ def _differences(exact: _Run, eager: _Run) -> tuple[float, float]:
 
 @contextmanager
 def plain_random_numbers(seed: int) -> Iterator[None]:
-    """Let torch have the numbers that a job draws."""
+    """Let torch use the random numbers of a job with ``seed`` in the ``with`` block."""
 
     def drawn(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
         count = int(np.prod(shape))
-        found = philox.uniform(seed, site, int(number), count).reshape(tuple(shape))
-        return torch.from_numpy(found)
+        return torch.from_numpy(philox.uniform(seed, site, int(number), count).reshape(tuple(shape)))
 
     with patch.object(dropout, "uniform", drawn):
         yield

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.models_page FILE...``: writes docs/models.md from what ``benchmarks models --output json`` has printed.
+"""The page of models, written from the benchmark's output: ``python -m benchmarks.models_page FILE...``.
 
-Of a row that several files have, the last one counts, so that single rows can be tried again by ``--only``. What the
-page says before its count of rows stays.
+Each file has the output of ``python -m benchmarks models --output json``. If several files have the same row, the last
+file counts, so that single rows can be repeated with ``--only``. The page's text before the count of rows stays.
 """
 
 import json
@@ -46,12 +46,12 @@ def read_rows(files: Sequence[str]) -> _ROWS:
 
 
 def count_of(rows: _ROWS) -> str:
-    """Return how many rows train, as the pages say it."""
+    """Return the number of rows that train, in the words of the page."""
     return f"{sum(not row['error'] for row in rows.values())} of {len(rows)} rows"
 
 
 def table_of(rows: _ROWS) -> str:
-    """Return what the page has from its count of rows on."""
+    """Return the part of the page from the count of rows on."""
     versions = ", ".join(f"{name} {version(name)}" for name in _TRIED)
     count = f"**{count_of(rows)}** on {datetime.now(UTC):%Y-%m-%d}, with {versions}, by"
     lines = [
@@ -81,10 +81,10 @@ def _short(difference: float) -> str:
 
 
 def main(files: Sequence[str]) -> int:
-    """Write the page; return 1 where rows of the catalogue are missing."""
+    """Write the page; return 1 if rows of the catalogue are missing from the files."""
     rows = read_rows(files)
     if missing := [name for name in CATALOGUE if name not in rows]:
-        print(f"these rows are in none of the files: {', '.join(missing)}", file=sys.stderr)
+        print(f"the files lack these rows: {', '.join(missing)}", file=sys.stderr)
         return 1
     before = PAGE.read_text().partition(_COUNT)[0]
     PAGE.write_text(f"{before}\n{table_of(rows)}")

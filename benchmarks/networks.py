@@ -1,4 +1,4 @@
-"""Models to measure with: ordinary ones, as jobs and as eager torch."""
+"""Ordinary models to measure, as jobs and in eager torch."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _CHARACTERS = 65
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a small network for each place."""
+    """A transformer block: causal attention, then a small network at each position."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """From the numbers of characters to a score for each possible next one."""
+    """A language model on characters: it returns the scores of the next character at each position."""
 
     def __init__(self, width: int, layers: int, length: int, characters: int = _CHARACTERS) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class GPT(nn.Module):
 
 
 class LSTM(nn.Module):
-    """One layer over a sequence, and a score for each class from where it ends."""
+    """One LSTM layer over a sequence, and class scores from its last output."""
 
     def __init__(self, width: int, features: int, classes: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class LSTM(nn.Module):
 
 
 class Unrolled(nn.Module):
-    """The cell of an LSTM in a loop of Python, so that each place of a sequence has nodes of its own."""
+    """An LSTM cell in a Python loop, so that each position of a sequence has its own nodes."""
 
     def __init__(self, width: int, features: int, classes: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Unrolled(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions of 3 x 3 beside a way past them."""
+    """A residual block of two 3 x 3 convolutions with a shortcut."""
 
     def __init__(self, given: int, width: int, stride: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Residual(nn.Module):
 
 
 class Inverted(nn.Module):
-    """A convolution of each channel apart, between two that mix channels."""
+    """An inverted residual block: a depthwise convolution between two convolutions that mix channels."""
 
     def __init__(self, given: int, width: int, stride: int) -> None:
         super().__init__()
@@ -125,13 +125,13 @@ class Inverted(nn.Module):
 
 
 def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return the cross-entropy over all places that have a target."""
+    """Return the cross-entropy over all positions that have a target."""
     scores = model(batch["x"])
     return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), batch["y"].flatten())
 
 
 def spec(name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int) -> JobSpec:
-    """Return the job of a model that tells classes apart, with segments of so many steps."""
+    """Return the job of a classifier with segments of ``steps`` steps."""
     return JobSpec(
         name=name,
         model=model,
@@ -170,7 +170,7 @@ def _gpt(width: int, length: int, batch: int) -> Callable[[int], JobSpec]:
 
 
 def _lstm(name: str, model: type[LSTM] | type[Unrolled]) -> Callable[[int], JobSpec]:
-    """Sequences of 128 places."""
+    """Return a function that makes the job of an LSTM on sequences of 128 positions."""
 
     def made(steps: int) -> JobSpec:
         generator = np.random.default_rng(1)
@@ -181,7 +181,7 @@ def _lstm(name: str, model: type[LSTM] | type[Unrolled]) -> Callable[[int], JobS
 
 
 def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int], JobSpec]:
-    """Ten classes of images of 32 x 32, six blocks."""
+    """Return a function that makes the job of a network of six blocks on 32 x 32 images of ten classes."""
 
     def made(steps: int) -> JobSpec:
         generator = np.random.default_rng(1)
@@ -213,4 +213,4 @@ MODELS: Mapping[str, Callable[[int], JobSpec]] = MappingProxyType(
         "mobilenet": _images("mobilenet", Inverted),
     }
 )
-"""From the number of steps of a segment to a job of twenty segments."""
+"""Functions that take the number of steps per segment and return a job of twenty segments, by name."""

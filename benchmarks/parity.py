@@ -1,9 +1,9 @@
-"""What training comes to with products of 15 and of 8 bits, beside eager FP32: three seeds, three learning rates.
+"""Training results with products of 15 and 8 bits, compared with eager FP32: three seeds, three learning rates.
 
-Everything trains from the same weights on the same batches at the same rates. FP32 trains twice, the second time with
-the rows of each batch backwards, which changes the rounding and nothing else. The training loss is the mean of the last
-twentieth of the steps; what is held out is measured in FP32, whatever trained. Rows have the mean over the seeds, the
-least and the most of them, and how far the mean is from that of FP32 in units of FP32's own spread over the seeds.
+All runs have the same initial weights, batches and learning rates. FP32 trains twice, the second time with the rows of
+each batch reversed, which changes only the rounding. The training loss is the mean of the last twentieth of the steps.
+Held-out metrics are always measured in FP32. Rows have the mean, minimum and maximum over the seeds, and the distance
+of the mean from FP32's, in units of FP32's spread over the seeds.
 """
 
 import math
@@ -53,14 +53,14 @@ PRECISIONS: Mapping[str, int | Mapping[str, int | Precision]] = MappingProxyType
     }
 )
 POINTS = 40
-"""Of a curve, at most: each is the mean of as many steps."""
+"""Maximum number of points of a curve; each point is the mean of the same number of steps."""
 LAST = 20
-"""The training loss is that of the last of so many parts."""
+"""The training loss is the mean of the last one of this many equal parts of the steps."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A model, its data, and how it is trained."""
+    """A model with its data and its training settings."""
 
     corpus: Callable[[], Corpus]
     model: Callable[[Corpus], nn.Module]
@@ -69,7 +69,7 @@ class Study:
     rates: tuple[float, ...]
 
     def spec(self, corpus: Corpus, rate: float, seed: int) -> JobSpec:
-        """Return the job that trains it at a rate, which warms up and then falls to a tenth along a cosine."""
+        """Return the job at a highest learning rate, with a warm-up and then a cosine decay to a tenth."""
         return JobSpec(
             name=NAME,
             model=self.model(corpus),
@@ -93,7 +93,7 @@ def _rate(highest: float, steps: int, step: int) -> float:
 
 
 class Classifier(nn.Module):
-    """Two hidden layers, and a score for each class."""
+    """A network with two hidden layers and class scores."""
 
     def __init__(self, features: int, width: int, classes: int) -> None:
         super().__init__()
@@ -127,31 +127,31 @@ MODELS: Mapping[str, Study] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Trained:
-    """The loss of each step, and what the result is worth on what was held out."""
+    """The loss of each step, and the result's metrics on held-out data."""
 
     losses: Sequence[float]
     held_out: Mapping[str, float]
 
     @property
     def final(self) -> dict[str, float]:
-        """What is compared, by name."""
+        """The measures to compare, by name."""
         last = self.losses[-max(1, len(self.losses) // LAST) :]
-        found = {f"held-out {name}": value for name, value in self.held_out.items()}
-        return {"training loss": mean(last), **found}
+        held_out = {f"held-out {name}": value for name, value in self.held_out.items()}
+        return {"training loss": mean(last), **held_out}
 
     @property
     def curve(self) -> list[tuple[int, float]]:
-        """The number of steps taken and the mean loss of those since the point before."""
+        """Points: the number of steps taken, and the mean loss of the steps since the previous point."""
         ends = np.unique(np.linspace(0, len(self.losses), POINTS + 1).astype(int)).tolist()
         return [(end, mean(self.losses[start:end])) for start, end in pairwise(ends)]
 
 
 Runs = Mapping[tuple[str, float], Sequence[Trained]]
-"""By precision and learning rate, in the order of the seeds."""
+"""Results by precision and learning rate, one per seed."""
 
 
 def run(models: Sequence[str] = tuple(MODELS), curves: Path | None = None) -> Figures:
-    """Train some models, or all, and draw the curves into a folder."""
+    """Train some models, or all by default, and draw curves into a folder if one is given."""
     rows: list[Row] = []
     notes = []
     for name in models:
@@ -171,26 +171,26 @@ def run(models: Sequence[str] = tuple(MODELS), curves: Path | None = None) -> Fi
 
 
 def train_all(name: str, study: Study, corpus: Corpus, seeds: Sequence[int]) -> dict[tuple[str, float], list[Trained]]:
-    """Train with every precision at every rate from every seed, and say on stderr what each came to."""
-    found: dict[tuple[str, float], list[Trained]] = {}
+    """Train with every precision, rate and seed, and print each result on stderr."""
+    runs: dict[tuple[str, float], list[Trained]] = {}
     for rate in study.rates:
         for seed in seeds:
             for precision, trained in train(study.spec(corpus, rate, seed)):
-                found.setdefault((precision, rate), []).append(trained)
-                said = ", ".join(f"{key} {value:.4f}" for key, value in trained.final.items())
+                runs.setdefault((precision, rate), []).append(trained)
+                measures = ", ".join(f"{key} {value:.4f}" for key, value in trained.final.items())
                 case = f"{name}, rate {rate:g}, {precision}, seed {seed}"
-                print(f"{case}: {said} ({process_time():.0f} s so far)", file=sys.stderr)
-    return found
+                print(f"{case}: {measures} ({process_time():.0f} s so far)", file=sys.stderr)
+    return runs
 
 
 def train(spec: JobSpec) -> Iterator[tuple[str, Trained]]:
-    """Yield what a job comes to in FP32 and with each precision."""
+    """Yield a job's results in FP32 and with each precision."""
     for name, precision in PRECISIONS.items():
         with tempfile.TemporaryDirectory() as folder:
             build(replace(spec, precision=precision), Path(folder))
             loaded = load_job(Path(folder))
         if name == next(iter(PRECISIONS)):
-            # weights and batches do not depend on the precision
+            # Weights and batches do not depend on the precision.
             yield FP32, plain(spec, loaded)
             yield BACKWARDS, plain(spec, loaded, backwards=True)
         yield name, exact(spec, loaded)
@@ -198,7 +198,7 @@ def train(spec: JobSpec) -> Iterator[tuple[str, Trained]]:
 
 def plain(spec: JobSpec, loaded: LoadedJob, backwards: bool = False) -> Trained:
     """Train a job's model in FP32."""
-    # building reads the law of initial weights from the model, which so has to stay as it is
+    # Train a copy, because building reads the distribution of initial weights from the model.
     model = deepcopy(spec.model)
     return Trained(list(eager.losses(spec, loaded, model, backwards)), held_out(spec, model))
 
@@ -217,21 +217,21 @@ def exact(spec: JobSpec, loaded: LoadedJob) -> Trained:
 
 
 def held_out(spec: JobSpec, model: nn.Module) -> dict[str, float]:
-    """Return loss and other metrics of a trained model, in plain FP32 without dropout."""
+    """Return the held-out loss and other metrics of a trained model, in plain FP32 without dropout."""
     columns = eager.as_tensors(spec.holdout)
     parts = [torch.chunk(column, 8) for column in columns.values()]
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     with evaluating(model), torch.no_grad():
         for values in zip(*parts, strict=True):
             batch = dict(zip(columns, values, strict=True))
             share = len(values[0]) / len(next(iter(columns.values())))
             for name, measure in {"loss": spec.loss, **spec.metrics}.items():
-                found[name] = found.get(name, 0.0) + share * float(measure(model, batch))
-    return found
+                metrics[name] = metrics.get(name, 0.0) + share * float(measure(model, batch))
+    return metrics
 
 
 def compared(model: str, runs: Runs) -> Iterator[Row]:
-    """Yield a row for each measure, rate and precision."""
+    """Yield a row per measure, rate and precision."""
     measures = next(iter(runs.values()))[0].final
     for measure in measures:
         for rate in dict.fromkeys(rate for _, rate in runs):
@@ -263,12 +263,12 @@ def compared(model: str, runs: Runs) -> Iterator[Row]:
 
 
 def _curves(measure: str, trained: Sequence[Trained]) -> dict[str, object]:
-    """Return the curve of each seed, beside the measure that it ends in."""
+    """Return the curves of all seeds for the row of the training loss, and nothing for other measures."""
     return {"curves": [one.curve for one in trained]} if measure == "training loss" else {}
 
 
 def _reference(corpus: Corpus) -> str:
-    """Say what a model that learned next to nothing would come to: of texts, one that sees a single character."""
+    """Return the result of a trivial model as text: the largest class, or for texts a bigram model."""
     x, y = corpus.train["x"], corpus.train["y"]
     if x.dtype != y.dtype:
         return f"the largest class is {np.bincount(corpus.holdout['y']).max() / len(corpus.holdout['y']):.4f}"
@@ -276,7 +276,7 @@ def _reference(corpus: Corpus) -> str:
 
 
 def bigram_loss(corpus: Corpus) -> float:
-    """Return the mean loss of guessing from how often a character follows another one."""
+    """Return the mean loss of predicting characters from the frequencies of character pairs."""
     counts: Array = np.ones((corpus.classes, corpus.classes))
     np.add.at(counts, (corpus.train["x"], corpus.train["y"]), 1)
     shares = counts / counts.sum(1, keepdims=True)

@@ -1,7 +1,8 @@
-"""The memory that a step declares, beside what a process really has while it runs the step.
+"""The memory that a step declares, compared with the memory that a process uses for the step.
 
-Declared is ``Program.peak_size``, the most on any executor; a process for each executor says what the run added to it,
-beside its inputs. Blocks of a fixed size are in that too, so batches are large enough for these not to count much.
+The declared memory is ``Program.peak_size``, the maximum over all executors. A process per executor reports its inputs
+plus the growth during the run. The growth includes blocks of a fixed size; batches are large, so that these matter
+little.
 """
 
 import json
@@ -26,7 +27,7 @@ from pol.job.load import load_job
 
 NAME = "peaks"
 GOAL = 1.3
-"""Of what is declared to what the executor that takes most of the two has."""
+"""Maximum ratio of declared memory to the memory of the executor that uses more."""
 EXECUTORS = (NATIVE, NUMPY)
 _ROOT = Path(__file__).parents[1]
 
@@ -85,18 +86,18 @@ MODELS: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "lstm-128": _network("lstm-128", 256),
     }
 )
-"""Each makes a job; among them are convolutions, and what is repeated: an LSTM, and the parts of a batch."""
+"""Functions that make jobs, with convolutions and with repeats: an LSTM, and accumulation over parts of a batch."""
 
 
 def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
-    """Measure some models, or all."""
+    """Measure some models, or all by default."""
     if not AVAILABLE:
-        return Figures(NAME, [], ["this system does not say what a process had at most"])
+        return Figures(NAME, [], ["this system does not report a process's peak memory"])
     return judged([row for name in models for row in _rows(name)])
 
 
 def judged(rows: Sequence[Row]) -> Figures:
-    """Return the figures; they failed where too much is declared, or too little."""
+    """Return the figures; they failed if a step declares too much or too little memory."""
     outside = [row.case for row in rows if not 1 / GOAL <= (row.ratio or 0) <= GOAL]
     notes = [f"{case}: not within {GOAL:g} of what a process has" for case in outside]
     return Figures(NAME, rows, notes, failed=bool(outside))
@@ -126,7 +127,7 @@ def _touched(executor: str, folder: Path) -> float:
 
 
 def main(executor: str, folder: Path) -> None:
-    """Print the bytes that this process has for a step: its inputs, and by how much two runs raise its memory."""
+    """Print the bytes that this process uses for a step: its inputs, plus the growth of its memory in two runs."""
     loaded = load_job(folder)
     document = loaded.job.document
     compiled = backend(executor).compile(document.step, document.seed)
@@ -134,15 +135,15 @@ def main(executor: str, folder: Path) -> None:
     inputs |= {f"local.{name}": array for name, array in loaded.local_state.items()}
     inputs |= batch_at(loaded.data, loaded.job, 0)
     inputs |= {name: np.array(0, np.int64) for name in (STEP, BATCH_NUMBER)}
-    # as a step gives them, where a file may have them at any byte
+    # Copy the inputs, so that they are aligned as in a step; arrays from a file may start at any byte.
     inputs = {name: np.array(array) for name, array in inputs.items()}
     before = memory("VmRSS")
     reset_peak()
     for _ in range(2):
         compiled.canonical(inputs)
     wanted = {spec.name for spec in document.step.inputs}
-    given = sum(array.nbytes for name, array in inputs.items() if name in wanted)
-    print(json.dumps(given + memory("VmHWM") - before))
+    input_bytes = sum(array.nbytes for name, array in inputs.items() if name in wanted)
+    print(json.dumps(input_bytes + memory("VmHWM") - before))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""What a validator, a seat of a panel and a provider pay for one segment, beside plain training of the segment.
+"""The time that a validator, an auditor and a provider take for one segment, compared with plain training of it.
 
-Both load the job, once in each process; open the two states at the beginning, which are read, decoded and hashed; and
-replay the steps. A validator hashes the states at the end, a seat behind every step, and gives a digest of all bytes
-that it came to. One thread; all take turns, rows have the median of their CPU seconds, and the range of the ratios.
+Validator and auditor load the job once per process, open the two initial states (read, decode and hash them), and
+replay the steps. A validator hashes the states at the end; an auditor hashes them after every step, and computes a
+digest of all resulting bytes. They use one thread and alternate; rows have the median of the CPU seconds and the range
+of the ratios.
 
-A provider's share is one segment here. Its worker is a process, so its seconds are those of the clock, from the order
-to the last word: the first share starts the process and loads the job, the next one finds both, and each has three
-states written to disk.
+A provider's share is one segment here. Its worker is a separate process, so its seconds are wall-clock time from the
+request to the last message. The first share starts the process and loads the job; later shares reuse both. For each
+share, three states are written to disk.
 """
 
 import tempfile
@@ -61,7 +62,7 @@ Said = SimpleQueue[dict[str, Any]]
 
 @dataclass(frozen=True)
 class ReplayCase:
-    """A segment of a share as a validator finds it: the job, the files of the opened states, both boundaries."""
+    """A segment to replay: the job, the files of the opened states, and both boundaries."""
 
     directory: Path
     loaded: LoadedJob
@@ -71,7 +72,7 @@ class ReplayCase:
 
 
 def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
-    """Measure some models, or all."""
+    """Measure some models, or all by default."""
     rows: list[Row] = []
     for name in models:
         with tempfile.TemporaryDirectory() as folder, limited(1):
@@ -86,7 +87,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
 
 
 def opened(folder: Path) -> ReplayCase:
-    """Write the states that a place begins with, and find out where it ends."""
+    """Write the initial states of a segment, and compute its end."""
     loaded = load_job(folder / "job")
     start = slot_state(loaded, loaded.global_state, loaded.local_state)
     states = folder / "global", folder / "local"
@@ -103,16 +104,16 @@ def opened(folder: Path) -> ReplayCase:
 
 
 def tasks(place: ReplayCase) -> dict[str, Task]:
-    """Return what is paid for, by name. Whatever is not the result of an honest share raises."""
-    found: dict[str, Task] = {
+    """Return the measured tasks by name; a task raises RuntimeError if its result is not that of an honest share."""
+    by_name: dict[str, Task] = {
         "loading": partial(load_job, place.directory),
         "opening": partial(_open, place),
     }
     for name in EXECUTORS:
-        found[f"replaying, {name}"] = partial(_replay, place, backend(name))
-        found[f"validator, {name}"] = partial(_check, place, name)
-        found[f"seat, {name}"] = partial(_answer, place, name)
-    return found
+        by_name[f"replaying, {name}"] = partial(_replay, place, backend(name))
+        by_name[f"validator, {name}"] = partial(_check, place, name)
+        by_name[f"seat, {name}"] = partial(_answer, place, name)
+    return by_name
 
 
 def _opened(place: ReplayCase) -> OpenedStates:
@@ -121,17 +122,17 @@ def _opened(place: ReplayCase) -> OpenedStates:
 
 def _open(place: ReplayCase) -> None:
     if not numerics.opening_holds(OpeningCheck(place.directory, _opened(place))):
-        raise RuntimeError("the opening does not hold")
+        raise RuntimeError("the opened states do not match the boundary")
 
 
 def _replay(place: ReplayCase, executor: Backend) -> None:
     states = place.loaded.global_state, place.loaded.local_state
     if replay_segment(place.loaded, PART, INDEX, *states, executor).boundary != place.end:
-        raise RuntimeError(f"{executor.name} ends elsewhere")
+        raise RuntimeError(f"{executor.name} ends with another state")
 
 
 def _check(place: ReplayCase, executor: str) -> None:
-    found = exact.check_segment(
+    result = exact.check_segment(
         SegmentCheck(
             directory=place.directory,
             part=PART,
@@ -141,12 +142,12 @@ def _check(place: ReplayCase, executor: str) -> None:
             backend=executor,
         )
     )
-    if found.reason != ShareReason.NONE:
-        raise RuntimeError(f"{executor} finds {ShareReason(found.reason).name}")
+    if result.reason != ShareReason.NONE:
+        raise RuntimeError(f"{executor} finds {ShareReason(result.reason).name}")
 
 
 def _answer(place: ReplayCase, executor: str) -> None:
-    found = exact.recompute_segment(
+    answer = exact.recompute_segment(
         SegmentAudit(
             directory=place.directory,
             part=PART,
@@ -156,33 +157,33 @@ def _answer(place: ReplayCase, executor: str) -> None:
             backend=executor,
         )
     )
-    if found.root != place.end.root:
-        raise RuntimeError(f"{executor} answers otherwise")
+    if answer.root != place.end.root:
+        raise RuntimeError(f"{executor} gives another answer")
 
 
 def provided(model: str, place: ReplayCase) -> Iterator[Row]:
-    """Yield a row for the first share of an order and one for those that follow."""
+    """Yield a row for the first share of an order, and one for later shares."""
     times: dict[str, list[float]] = {"first share": [], "next share": []}
     for _ in range(PROVIDERS):
         with tempfile.TemporaryDirectory() as folder:
-            said: Said = SimpleQueue()
-            trainer = Trainer(partial(_hear, said), Path(folder))
+            messages: Said = SimpleQueue()
+            trainer = Trainer(partial(_hear, messages), Path(folder))
             try:
                 for kind, round in (("first share", 0), ("next share", 1), ("next share", 2)):
-                    times[kind].append(_share(trainer, said, place, Path(folder), round))
+                    times[kind].append(_share(trainer, messages, place, Path(folder), round))
             finally:
                 trainer.close()
-    for kind, found in times.items():
-        case = f"{model}, provider, {NATIVE}, {kind} ({min(found):.2f} to {max(found):.2f} s)"
-        yield Row(case, median(found), "s")
+    for kind, seconds in times.items():
+        case = f"{model}, provider, {NATIVE}, {kind} ({min(seconds):.2f} to {max(seconds):.2f} s)"
+        yield Row(case, median(seconds), "s")
 
 
-def _hear(said: Said, _key: ShareKey, message: dict[str, Any]) -> None:
-    said.put(message)
+def _hear(messages: Said, _key: ShareKey, message: dict[str, Any]) -> None:
+    messages.put(message)
 
 
-def _share(trainer: Trainer, said: Said, place: ReplayCase, folder: Path, round: int) -> float:
-    """Return the seconds of the clock that a share takes."""
+def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, round: int) -> float:
+    """Return the wall-clock seconds of a share."""
     key = ShareKey(order_id=bytes(32), leg=1, round=round, slot=0, issue=0)
     own = folder / str(round)
     own.mkdir()
@@ -204,16 +205,16 @@ def _share(trainer: Trainer, said: Said, place: ReplayCase, folder: Path, round:
     trainer.start(key, order, Honest().worker(key))
     message: dict[str, Any] = {}
     while not ENDS & message.keys():
-        message = said.get(timeout=600)
+        message = messages.get(timeout=600)
     if "done" not in message:
         raise RuntimeError(f"the share has no result: {message}")
     return perf_counter() - start
 
 
 def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
-    """Yield a row for each task, relative to the first one, and what of a seat's time is hashing."""
+    """Yield a row per task, relative to the first task, and the hashing part of an auditor's time."""
     for task in work.values():
-        # compiles, and loads the job that a process keeps
+        # The first run compiles, and loads the job, which the process keeps.
         task()
     times: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(TURNS):
@@ -228,7 +229,7 @@ def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
         times[f"seat, {executor}: hashing"] = [
             max(0.0, whole - replaying - opening) for whole, replaying, opening in zip(*parts, strict=True)
         ]
-    for name, found in times.items():
-        ratios = [ours / theirs for ours, theirs in zip(found, plain, strict=True)]
+    for name, seconds in times.items():
+        ratios = [ours / theirs for ours, theirs in zip(seconds, plain, strict=True)]
         case = f"{model}, {name} ({min(ratios):.2f} to {max(ratios):.2f})"
-        yield Row(case=case, value=median(found), unit="s", baseline=median(plain))
+        yield Row(case=case, value=median(seconds), unit="s", baseline=median(plain))

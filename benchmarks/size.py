@@ -1,9 +1,9 @@
-"""A model of 124 million parameters, GPT-2 as Hugging Face has it, through all that a market does with it.
+"""All stages of an order with a model of 124 million parameters: GPT-2 from Hugging Face.
 
-512 tokens in each of 4 rows; ten steps, each a segment of its own, on all cores. Each stage has a process, as it has in
-the market: the consumer builds the job, a provider trains it and hashes the state behind every step, a validator
-replays a segment that it has drawn, a seat of a panel recomputes one. A row has the seconds and the most memory that
-the process had, whatever it was; plain training in FP32 stands beside.
+The job has 4 rows of 512 tokens per batch, and ten steps, each a segment, on all cores. Each stage has its own process,
+as in the market: the consumer builds the job, a provider trains it and hashes the state after every step, a validator
+replays a drawn segment, and an auditor recomputes one. A row has the seconds and the peak memory of the process. The
+baseline is plain FP32 training.
 """
 
 import json
@@ -33,32 +33,32 @@ from pol.work.segments import SlotState, run_segment, slot_state
 NAME = "size"
 LENGTH, BATCH, STEPS = 512, 4, 10
 GOAL = 8e9
-"""Bytes of a process."""
+"""Maximum peak memory of a process in bytes."""
 PLAIN_STEPS = 3
 OPENED = 4
-"""The segment that is replayed."""
+"""Number of the replayed segment."""
 _ROOT = Path(__file__).parents[1]
 _PART = RoundSlot(0, 0)
 
 
 def run() -> Figures:
-    """Take the model through every stage."""
+    """Run and measure every stage."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         plain = _measured("plain", folder)
         rows.append(Row(f"plain FP32, {PLAIN_STEPS} steps", plain.seconds, "s", columns=plain.columns))
         for stage in list(STAGES)[1:]:
             print(f"{NAME}: {stage}", file=sys.stderr, flush=True)
-            found = _measured(stage, folder)
-            # so many steps as the plain ones
+            measured = _measured(stage, folder)
+            # Scaled to the number of steps of plain training.
             part, baseline = (PLAIN_STEPS / STEPS, plain.seconds) if stage == "train" else (1, None)
             rows.append(
                 Row(
                     case=stage,
-                    value=part * found.seconds,
+                    value=part * measured.seconds,
                     unit="s",
                     baseline=baseline,
-                    columns=found.columns,
+                    columns=measured.columns,
                 )
             )
     over = [row.case for row in rows[1:] if (row.columns["peak GB"] or 0) > GOAL / 1e9]
@@ -159,7 +159,7 @@ def _replay(folder: Path) -> None:
     from validator.work.checks import exact
 
     states, metrics, roots = _opened(folder)
-    found = exact.check_segment(
+    result = exact.check_segment(
         requests.SegmentCheck(
             directory=folder / "job",
             part=_PART,
@@ -169,8 +169,8 @@ def _replay(folder: Path) -> None:
             backend=NATIVE,
         )
     )
-    if found.reason != ShareReason.NONE:
-        raise RuntimeError(f"the validator finds {ShareReason(found.reason).name}")
+    if result.reason != ShareReason.NONE:
+        raise RuntimeError(f"the validator finds {ShareReason(result.reason).name}")
 
 
 def _audit(folder: Path) -> None:
@@ -178,7 +178,7 @@ def _audit(folder: Path) -> None:
     from validator.work.checks import exact
 
     states, metrics, roots = _opened(folder)
-    found = exact.recompute_segment(
+    answer = exact.recompute_segment(
         requests.SegmentAudit(
             directory=folder / "job",
             part=_PART,
@@ -188,8 +188,8 @@ def _audit(folder: Path) -> None:
             backend=NATIVE,
         )
     )
-    if found.root != roots[OPENED]:
-        raise RuntimeError("the seat answers otherwise")
+    if answer.root != roots[OPENED]:
+        raise RuntimeError("the auditor gives another answer")
 
 
 STAGES: Mapping[str, Callable[[Path], None]] = {
@@ -199,11 +199,11 @@ STAGES: Mapping[str, Callable[[Path], None]] = {
     "replay": _replay,
     "audit": _audit,
 }
-"""What a process of its own does, in this order, with what the stages before it have left in a folder."""
+"""The stages in order, each run in its own process on the folder with the results of earlier stages."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run one stage, and print its seconds and the most bytes that this process had."""
+    """Run one stage, and print its seconds and the peak memory of this process in bytes."""
     stage, folder = arguments
     start = perf_counter()
     STAGES[stage](Path(folder))

@@ -1,6 +1,6 @@
-"""The sparse Merkle tree of the state: keys per second of a block's batch, over a tree of 100,000 keys in LevelDB.
+"""The sparse Merkle tree of the state: keys per second in a block's batch, on a tree of 100,000 keys in LevelDB.
 
-The baseline is what the hashes alone cost: SHA-256 of key, value, leaf and the inner nodes above, without a tree.
+The baseline is the time of the hashes alone: SHA-256 of key, value, leaf and the inner nodes above, without a tree.
 """
 
 from hashlib import sha256
@@ -20,7 +20,7 @@ HEAD = ChainHead("assay-bench", CommittedBlock(height=1, time_ns=1, hash=b"", pr
 
 
 def run() -> Figures:
-    """Measure, and return the table."""
+    """Measure and return the table."""
     random = Random(1)
     storage = filled()
     rows = []
@@ -43,7 +43,7 @@ def filled() -> Storage:
 
 
 def _update_rate(storage: Storage, random: Random, size: int) -> tuple[float, float]:
-    """Return keys per second of batches that change values, and hashes per key."""
+    """Return the keys per second of batches that change values, and the number of hashes per key."""
     read = storage.snapshot().node
     seconds, hashes = 0.0, 0
     for repeat in range(REPEATS):

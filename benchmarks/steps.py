@@ -1,4 +1,4 @@
-"""The training steps that several benchmarks measure: exact ones by an executor, and plain ones in torch."""
+"""Training steps that several benchmarks measure: exact ones on an executor, and plain ones in torch."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,7 +15,7 @@ from pol.work.records import RoundSlot
 from pol.work.segments import run_segment, slot_state
 
 EAGER = "eager"
-"""Name of plain training beside the names of executors."""
+"""Name of plain training, used in place of an executor's name."""
 STEPS = {
     "digits": 100,
     "mlp-512": 40,
@@ -26,11 +26,11 @@ STEPS = {
     "resnet": 4,
     "mobilenet": 4,
 }
-"""Steps of a segment, by model: enough for some tenths of a second."""
+"""Steps per segment by model, chosen to take some tenths of a second."""
 
 
 def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
-    """Return a function that trains the segment of a given number."""
+    """Return a function that trains the segment with a given number; call it for consecutive numbers."""
     engine = backend(executor)
     state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
     loaded = loaded.without_initial()

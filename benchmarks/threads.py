@@ -1,4 +1,4 @@
-"""So many threads for whatever computes in a benchmark."""
+"""A limit on the number of threads of all libraries that compute in a benchmark."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pol.executor.native_backend import THREADS
 
 @contextmanager
 def limited(count: int) -> Iterator[None]:
-    """Let torch, BLAS and native kernels that are made from now on use ``count`` threads."""
+    """Let torch, BLAS, and native executors that are created in the ``with`` block use ``count`` threads."""
     before = os.environ.get(THREADS)
     os.environ[THREADS] = str(count)
     torch.set_num_threads(count)

@@ -1,10 +1,10 @@
-"""Whole training steps, with roots at the ends of segments, beside eager FP32 in torch, interleaved.
+"""Whole training steps with roots at the ends of segments, compared with eager FP32 in torch.
 
-A job has twenty segments, each with so many steps that it takes some tenths of a second or more. With one thread time
-is that of the processor, so that whatever else runs here counts little; with more it is that of the clock. Rows have
-the median of segments and the range of ratios. The native kernels are compared with plain training at its best, too:
-with a fused optimizer, and with ``torch.compile`` where that finds a compiler. Memory is measured apart, in a process
-for each: :mod:`benchmarks.memory`.
+A job has twenty segments, each of which takes some tenths of a second or more; both sides alternate. With one thread,
+times are processor time, so that other load has little effect; with more threads, they are wall-clock time. Rows have
+the median of segments and the range of ratios. The native kernels are also compared with faster plain training: with a
+fused optimizer, and with ``torch.compile`` if it finds a compiler. Memory is measured separately, in one process per
+executor: :mod:`benchmarks.memory`.
 """
 
 import tempfile
@@ -41,20 +41,20 @@ GOALS = {
     "gpt-512": 0.9,
     **dict.fromkeys(RECURRENT, 1.0),
 }
-"""Of native to eager with 15 bits, on processors with VNNI."""
+"""Highest ratio of native to eager time with 15 bits, on processors with VNNI."""
 GOALS_AVX2 = dict.fromkeys(GOALS, 1.5)
-"""The same where native kernels have no instructions for neural networks (``--instructions avx2``)."""
+"""The same without instructions for neural networks (``--instructions avx2``)."""
 GOALS_8 = {**dict.fromkeys(GOALS, 0.5), "gpt-512": 0.45}
 """The same with products of 8 bits."""
 GOALS_BEST = {"gpt-512": 1.0}
-"""Of native to torch.compile, and to eager with a fused optimizer."""
+"""Highest ratio of native time to torch.compile, and to eager with a fused optimizer."""
 GOAL_MEMORY = 1.3
-"""Of native to eager."""
+"""Highest ratio of native to eager memory."""
 FUSED, COMPILED = "eager FP32 with fused AdamW", "torch.compile"
 
 
 def run(models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS, threads: int = 1) -> Figures:
-    """Measure some models, or all, with products of so many bits, in so many threads."""
+    """Measure some models, or all by default, with products of ``precision`` bits and ``threads`` threads."""
     rows: list[Row] = []
     notes: list[str] = []
     for name in models:
@@ -66,7 +66,7 @@ def run(models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS, th
                 rows += _memory(name, Path(folder), threads)
     notes.append(f"{computing(NATIVE)}; torch {torch.backends.cpu.get_cpu_capability()}")
     if not memory.AVAILABLE:
-        notes.append("memory: this system does not say what a process had at most")
+        notes.append("memory: this system does not report a process's peak memory")
     return Figures(NAME, rows, notes)
 
 
@@ -81,7 +81,7 @@ def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int, notes: list
     clock = process_time if threads == 1 else perf_counter
     tasks = {EAGER: eager(spec, steps), FUSED: eager(spec, steps, fused=True)}
     if are_held():
-        notes.append(f"{name}, {COMPILED}: left out, its code may crash where torch is held to less")
+        notes.append(f"{name}, {COMPILED}: left out, because its code may crash with restricted instructions")
     else:
         try:
             compiled = eager(spec, steps, compiled=True)
@@ -96,27 +96,27 @@ def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int, notes: list
             start = clock()
             work(number)
             times[task].append(1e3 * (clock() - start) / steps)
-    # the first one compiles
-    kept = {task: found[1:] for task, found in times.items()}
+    # The first segment compiles, so it does not count.
+    counted = {task: seconds[1:] for task, seconds in times.items()}
     of_default = GOALS_AVX2 if computing(NATIVE) == f"{NATIVE} {AVX2}" else GOALS
     goals = {8: GOALS_8, DEFAULT_BITS: of_default}.get(spec.precisions[""].forward, {})
-    yield Row(f"{name}, eager FP32", median(kept[EAGER]), "ms/step")
+    yield Row(f"{name}, eager FP32", median(counted[EAGER]), "ms/step")
     setting = f"{name}, {spec.precision} bits, {threads} threads"
 
     def compared(executor: str, plain: str, goal: float | None) -> Row:
-        ratios = [ours / other for ours, other in zip(kept[executor], kept[plain], strict=True)]
+        ratios = [ours / other for ours, other in zip(counted[executor], counted[plain], strict=True)]
         beside = "" if plain == EAGER else f" beside {plain}"
         case = f"{setting}, {executor}{beside} ({min(ratios):.2f} to {max(ratios):.2f})"
         return Row(
             case=case,
-            value=median(kept[executor]),
+            value=median(counted[executor]),
             unit="ms/step",
-            baseline=median(kept[plain]),
+            baseline=median(counted[plain]),
             goal=goal,
         )
 
     for executor in EXECUTORS:
         yield compared(executor, EAGER, goals.get(name) if executor == NATIVE else None)
     for plain in (FUSED, COMPILED):
-        if plain in kept:
+        if plain in counted:
             yield compared(NATIVE, plain, GOALS_BEST.get(name))

@@ -1,10 +1,10 @@
-"""Does declared work tell the truth about time? Real time over what declared work and the measured speed say.
+"""The ratio of real time to the time predicted from declared work and measured speed.
 
-A sweep of primitives over shapes and values, and what a step and a round do beside their programs, on one thread of
-each executor. The measured speed is what a provider promises: that of the pieces of a probe (``pol/work/probe.py``). A
-ratio of 4 says: this takes four times as long as the same number of FLOPs in a probe. For each primitive the worst of
-its cases is shown, the worst of all first. Below 1 is work that is declared generously. A page says what the numbers
-are for: ``docs/decisions/work-is-time.md``.
+The cases are a sweep of primitives over shapes and values, and the parts of steps and rounds outside their programs,
+on one thread of each executor. The measured speed is the speed that a provider promises, which is that of the pieces of
+a probe (``pol/work/probe.py``). A ratio of 4 means that the case takes four times as long as the same number of FLOPs
+in a probe; below 1, the declared work is generous. For each primitive the case with the highest ratio is shown, the
+highest first. The page ``docs/decisions/work-is-time.md`` explains the use of the numbers.
 """
 
 import json
@@ -47,11 +47,11 @@ ROOT = Path(__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LARGE = 2**20
 SMALL, COPIES = 1_000_000, 32
-"""FLOPs of a small case, and how many nodes it has, so that starting a program is not what is measured."""
+"""Upper limit of a small case in FLOPs, and how often its node is copied, so that starting a program matters little."""
 PIECES = 32
-"""Pieces of a probe at once: what is drawn for all of them is little beside them."""
+"""Number of probe pieces per run, so that their common preparation matters little."""
 SECONDS = 0.02
-"""What a case is repeated for, at least three times; the fastest counts."""
+"""Minimum seconds to repeat a case, at least three times; the fastest run counts."""
 
 Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = (
@@ -68,7 +68,7 @@ VALUES = ("plain", "subnormal", "huge")
 
 @dataclass(frozen=True)
 class Case:
-    """One operation: its operands as (dtype, shape), attributes, the kind of values, and what comes before it."""
+    """An operation with operands as (dtype, shape), attributes, kind of values, and a broadcast before it, if any."""
 
     op: str
     operands: tuple[tuple[str, Shape], ...]
@@ -77,7 +77,7 @@ class Case:
     spread: Shape | None = None
 
     def __str__(self) -> str:
-        """Name the case in one line."""
+        """Return the name of the case in one line."""
         shapes = " ".join(f"{dtype}[{','.join(map(str, shape))}]" for dtype, shape in self.operands)
         attrs = ",".join(
             f"{name}={len(value.nodes)} nodes" if isinstance(value, Program) else f"{name}={value}"
@@ -90,7 +90,7 @@ class Case:
 
 
 def run() -> Figures:
-    """Measure each executor in a process of its own with one thread, and return the worst cases."""
+    """Measure each executor in a separate process with one thread, and return the worst cases."""
     rows: list[Row] = []
     for name in EXECUTORS:
         environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
@@ -184,7 +184,7 @@ def _products() -> Iterator[Case]:
 
 
 def _windows() -> Iterator[Case]:
-    """Convolutions of 3 x 3 and their gradients by the weights: dense, by the channel, of few and of many elements."""
+    """Yield 3 x 3 convolutions and their weight gradients: dense and depthwise, with few and with many elements."""
     sizes = [(1, 64, 64, 56), (1, 256, 256, 14), (96, 96, 1, 56), (960, 960, 1, 7), (1, 3, 64, 112)]
     for groups, channels, rows, side in (*sizes, (1, 1, 1, 1), (LARGE // 16, LARGE // 16, 1, 1)):
         per_group, places = channels // groups, {"kernel": [3, 3], "steps": [1, 1]}
@@ -233,7 +233,7 @@ def _shapes() -> Iterator[Case]:
 
 
 def _repeats() -> Iterator[Case]:
-    """Bodies that do nothing or little, of many values or of large ones."""
+    """Yield repeats whose bodies do little or nothing, with many values or large ones."""
     for body in (counter(nodes=0), counter(), counter(carried=8), counter(sequences=16)):
         scalars = [("f32", spec.shape) for spec in body.inputs if spec.name.startswith("carry")]
         for count in (1, 1_000):
@@ -264,7 +264,7 @@ def _array(random: np.random.Generator, dtype: str, shape: Shape, case: Case) ->
 
 
 def _program(case: Case) -> Program:
-    """Return a program of the case alone: small ones many times, each for an output of its own."""
+    """Return a program of the case; the node of a small case is copied many times into one output."""
     builder = ProgramBuilder()
     arguments = [builder.input(f"global.t{index}", dtype, shape) for index, (dtype, shape) in enumerate(case.operands)]
     if case.spread is not None:
@@ -273,7 +273,7 @@ def _program(case: Case) -> Program:
     def once() -> int:
         value = builder.node(case.op, *arguments, **case.attrs)
         if PRIMITIVES[case.op].traffic is Traffic.VIEW:
-            # handing a view on to the caller would be a copy on torch, and no part of the node
+            # Returning a view to the caller would copy it on torch, which is not part of the node.
             rank = len(builder.type(value).shape)
             ends = {"starts": [0] * rank, "stops": [1] * rank, "steps": [1] * rank}
             value = builder.node("slice", value, **ends)
@@ -284,7 +284,7 @@ def _program(case: Case) -> Program:
     program = builder.build()
     if program.work.flops > SMALL:
         return program
-    # side by side in one output, for a job pays for its outputs apart
+    # Concatenate them to one output, because a job pays separately for its outputs.
     shape = [builder.type(first).elements]
     values = [first, *(once() for _ in range(1, COPIES))]
     flat = [builder.node("reshape", value, shape=shape) for value in values]
@@ -293,7 +293,7 @@ def _program(case: Case) -> Program:
 
 
 def fastest(function: Callable[[], object]) -> float:
-    """Return the seconds of the fastest of a few runs."""
+    """Return the seconds of the fastest of several runs."""
     best, passed, runs = float("inf"), 0.0, 0
     while runs < 3 or passed < SECONDS:
         start = process_time()
@@ -304,35 +304,36 @@ def fastest(function: Callable[[], object]) -> float:
 
 
 def product_speed(executor: Backend) -> float:
-    """Return FLOP/s of a product of matrices of 512 x 512."""
+    """Return the FLOP/s of a product of two 512 x 512 matrices."""
     shape = (512, 512)
     return 1 / _pace(executor, Case("matmul", (("f32", shape), ("f32", shape)), {"bits": DEFAULT_BITS}))
 
 
 def measured_speed(executor: Backend) -> float:
-    """Return FLOP/s of a probe's pieces: what declared work is measured against."""
+    """Return the FLOP/s of a probe's pieces, the reference for declared work."""
     work_pieces(b"", range(1), executor)
     return PIECES * PIECE_WORK / fastest(lambda: work_pieces(b"", range(PIECES), executor))
 
 
 def _pace(executor: Backend, case: Case) -> float:
-    """Return the seconds of a case for each FLOP of its work."""
+    """Return the seconds per FLOP of a case's declared work."""
     random = np.random.default_rng(1)
     inputs = {
         f"global.t{index}": _array(random, dtype, shape, case) for index, (dtype, shape) in enumerate(case.operands)
     }
     program = _program(case)
     compiled = executor.compile(program, 7)
-    given = cost.INPUT_WORK * sum(array.nbytes for array in inputs.values())
-    return fastest(lambda: compiled.run(inputs)) / (program.work.flops + given)
+    input_work = cost.INPUT_WORK * sum(array.nbytes for array in inputs.values())
+    return fastest(lambda: compiled.run(inputs)) / (program.work.flops + input_work)
 
 
 def _worst(executor: Backend, cases: Sequence[Case]) -> tuple[float, str]:
-    """Return the pace of the slowest case; what looks slowest is measured again, for machines have other work too."""
+    """Return the pace and name of the slowest case; it is measured again, because other load may have slowed it."""
     paces = {index: _pace(executor, case) for index, case in enumerate(cases)}
     for _ in range(2 * len(cases)):
         slowest = max(paces, key=lambda index: paces[index])
-        before, again = paces[slowest], _pace(executor, cases[slowest])
+        before = paces[slowest]
+        again = _pace(executor, cases[slowest])
         paces[slowest] = min(before, again)
         if again > 0.9 * before:
             break
@@ -341,7 +342,7 @@ def _worst(executor: Backend, cases: Sequence[Case]) -> tuple[float, str]:
 
 
 def _jobs(executor: Backend) -> Iterator[tuple[str, float, int]]:
-    """Yield what a job does beside its nodes: its name, seconds, and declared work."""
+    """Yield the parts of a job outside its nodes: name, seconds, and declared work."""
     with TemporaryDirectory() as folder:
         small = _written(Path(folder) / "small", [()] * 4_000, 256, 64)
         yield "step of 4,000 scalars", *_step(small, executor)
@@ -418,7 +419,7 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
 
 
 def measure(name: str) -> list[tuple[str, float, str]]:
-    """Return the rows of one executor: the worst case of all, then that of each primitive and of a job."""
+    """Return an executor's rows: the worst case of all, then the worst case of each primitive and the job's parts."""
     executor = backend(name)
     if name == "torch":
         import torch

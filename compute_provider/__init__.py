@@ -1,1 +1,1 @@
-"""A compute provider: joins a validator's cluster, trains shares, proves them. Dials out only."""
+"""A compute provider: it joins a validator's cluster, trains shares and proves them. It accepts no connections."""

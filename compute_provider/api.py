@@ -1,4 +1,4 @@
-"""What the commands of a provider call: run, try out, measure, look, leave."""
+"""The functions behind the provider's commands: run, dry run, bench, status and leave."""
 
 import logging
 from collections.abc import Callable
@@ -49,60 +49,63 @@ class NodeChain:
     """:class:`compute_provider.interfaces.ChainReader` over a node."""
 
     def __init__(self, client: ChainClient) -> None:
-        """Ask through ``client``."""
+        """Send queries through ``client``."""
         self._client = client
 
     def status(self) -> StatusResponse:
-        """Where the chain stands."""
+        """Return the chain's height, clock and id."""
         return self._client.status()
 
     def order(self, order_id: bytes) -> OrderResponse:
-        """An order with all about it."""
+        """Return an order with its legs, rounds, shares, escrow and payments."""
         return self._client.order(order_id)
 
     def account(self, address: str) -> AccountResponse:
-        """Balance and bond."""
+        """Return the balance and the bond of an address."""
         return self._client.account(address)
 
     def validator(self, operator: str) -> Validator | None:
-        """A validator by its operator address."""
-        known = self._client.query(ValidatorsRequest()).validators
-        return next((each for each in known if each.operator == operator), None)
+        """Return the validator with this operator address; None if there is none."""
+        validators = self._client.query(ValidatorsRequest()).validators
+        return next((each for each in validators if each.operator == operator), None)
 
     def operator(self, name: str) -> str:
-        """Return the operator address of the validator of this address or moniker; ProviderError."""
-        known = self._client.query(ValidatorsRequest()).validators
-        found = [each.operator for each in known if name in (each.operator, each.moniker)]
-        # Somebody may have chosen another one's address as moniker.
-        if name in found:
+        """Return the operator address of the validator with this address or moniker.
+
+        ProviderError if no validator has it, or if several have this moniker.
+        """
+        validators = self._client.query(ValidatorsRequest()).validators
+        operators = [each.operator for each in validators if name in (each.operator, each.moniker)]
+        # A validator may have chosen the address of another one as its moniker.
+        if name in operators:
             return name
-        if len(found) != 1:
-            why = "several validators are" if found else "no validator is"
-            raise ProviderError(f"{why} called {name}", "name one by its address, see assay status")
-        return found[0]
+        if len(operators) != 1:
+            why = "several validators are" if operators else "no validator is"
+            raise ProviderError(f"{why} called {name}", "use the validator's address; assay status lists them")
+        return operators[0]
 
     def provider(self, address: str) -> Provider | None:
-        """A provider, wherever it is or asks to be."""
+        """Return a provider, in whichever cluster it is or has applied to; None if it never applied."""
         return self._client.query(ProviderRequest(address)).provider
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a provider could earn with a validator, if it had work all the time."""
+    """An estimate of what a provider could earn with a validator if it always had work."""
 
     moniker: str
     validator: str  # its operator's address
     speed: Speed
-    # Bytes/s; None: the validator does not answer.
+    # Bytes/s; None if the validator does not answer.
     bandwidth: int | None
-    # The validator's lowest standing bid; None: it has none.
+    # Price of the validator's lowest standing bid (uassay); None if it has no bid.
     price_per_pflop: int | None
     providers_bps: int
     income_per_day: int  # uassay
 
     @property
     def note(self) -> str:
-        """What to know about the number."""
+        """The assumptions behind ``income_per_day``."""
         return "an upper bound: with work all day, at the validator's lowest bid, before gas"
 
 
@@ -115,8 +118,9 @@ def run_provider(
 ) -> None:
     """Join the validator's cluster and work until ``stop``; call it on the main thread.
 
-    A node that does not answer yet is waited for. ``on_waiting`` hears what keeps it from joining. ``behave`` gives the
-    behaviour on a chain, by its id. ProviderError where there is no such validator.
+    It waits for a node that does not answer yet. ``on_waiting`` is called with the reason why the provider cannot join,
+    ``on_joined`` once it has joined. ``behave`` maps a chain's id to the behaviour there. ProviderError if there is no
+    such validator.
     """
     stop = stop or Event()
     with ChainClient(config.node) as client, closed_at(stop, client):
@@ -126,26 +130,26 @@ def run_provider(
             return chain.status().chain_id, chain.operator(config.validator)
 
         node = WatchedNode(config.node, stop, on_waiting)
-        found = node.wait_for(ask)
-        if found is None:
+        answer = node.wait_for(ask)
+        if answer is None:
             return
-        chain_id, operator = found
-        # Before anything is signed: with a wrong clock every request is refused.
+        chain_id, operator = answer
+        # The clock is checked before anything is signed: with a wrong clock every request is refused.
         ClockCheck().wait_until_right(lambda: node.ask(chain.status), stop, on_waiting)
         if stop.is_set():
             return
-        known = replace(config, validator=operator)
+        resolved = replace(config, validator=operator)
         sender = TxSender(client, config.key)
-        Daemon(known, chain_id, chain, sender, behave(chain_id), stop).run(on_joined, on_waiting)
+        Daemon(resolved, chain_id, chain, sender, behave(chain_id), stop).run(on_joined, on_waiting)
 
 
 def bench(backend: str = DEFAULT, seconds: float = 2.0) -> Speed:
-    """Measure this machine."""
+    """Measure this machine's speed and memory."""
     return measure_speed(backend, seconds)
 
 
 def dry_run(config: ProviderConfig) -> Forecast:
-    """Measure this machine and the way to the validator; say what it could earn; change nothing."""
+    """Measure this machine and its connection to the validator, and estimate the income. Nothing is changed."""
     speed = measure_speed(config.backend)
     with ChainClient(config.node) as client:
         chain = NodeChain(client)
@@ -174,31 +178,31 @@ def _bandwidth(link: ClusterClient) -> int | None:
     try:
         return measure_bandwidth(link)
     except ClusterError as error:
-        # It does answer, and joining would fail in the same way.
+        # The validator answered that this clock or chain is wrong. Joining would fail in the same way.
         if error.kind is ClusterErrorKind.STALE:
             raise
         return None
 
 
 def leave(config: ProviderConfig) -> None:
-    """Leave the cluster on the chain."""
+    """Leave the validator's cluster, with a transaction."""
     with ChainClient(config.node) as client:
         TxSender(client, config.key).send(MsgLeaveCluster(config.key.address))
 
 
 def node_of(home: Path) -> str:
-    """Return the node that the daemon in ``home`` was started with last, as host:port; empty where nobody knows."""
+    """Return the node (host:port) that the daemon in ``home`` last used; empty if its status file does not have it."""
     try:
-        found = read_status(home)
+        written = read_status(home)
     except ProviderError:
         return ""
-    return (found or {}).get("node") or ""
+    return (written or {}).get("node") or ""
 
 
 def status(home: Path) -> dict[str, Any] | None:
-    """Return what the daemon in ``home`` wrote last, or None if none ever ran there; ProviderError if it is damaged.
+    """Return the last status that the daemon in ``home`` wrote; None if no daemon ever ran there.
 
-    ``pid`` is the process that runs there now, 0 if none does.
+    ``pid`` is the process that runs there now, 0 if none does. ProviderError if the status file is damaged.
     """
-    found = read_status(home)
-    return None if found is None else {**found, "pid": runs_as(home)}
+    written = read_status(home)
+    return None if written is None else {**written, "pid": runs_as(home)}

@@ -1,9 +1,9 @@
 """The provider's process: a thin shell around :mod:`compute_provider.decide`.
 
-One loop owns the record of the shares: it takes outcomes into it, decides with the last look, saves the record that
-follows, does at once what waits for nothing, and starts the other actions. Those run in lanes of threads
-(:mod:`host.lanes`) or, for numerics, in worker processes, and end in an outcome. Every call has a deadline; everything
-that was under way is asked for again after a restart.
+One loop owns the record of the shares. In each turn it applies the outcomes that arrived, decides with the last look,
+and saves the new record. It then carries out the actions that wait for nothing and starts the others. The others run in
+lanes of threads (:mod:`host.lanes`), or in worker processes if they compute, and end in an outcome. Every call has a
+deadline. After a restart, ``decide`` asks again for every action that was under way.
 """
 
 import logging
@@ -58,36 +58,36 @@ from link.types import NAN_BITS, TrainTask
 from pol.work.records import Boundary
 
 _log = logging.getLogger("assay.provider")
-# The longest wait for an event, so that a stop is seen.
+# Longest wait for an event, so that the loop notices a stop.
 _IDLE_SECONDS = 0.5
 _STATUS_SECONDS = 0.5
 _AWAY_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _MEASURED_VALID_SECONDS = 86_400
 _COMPUTING_VALID_SECONDS = 600
-"""What computes was found out with a measurement of a moment ago: a process that says it again costs a second."""
+"""Age of a measurement up to which its ``computing`` is used again: to ask again takes a process and a second."""
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 
 _THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1}
-"""How many actions of a lane run at a time."""
+"""Number of actions that may run at a time, by lane."""
 
 
 PURPOSE = "provider"
-"""What a provider's key is in use for, as its lock has it."""
+"""The purpose that the lock on a provider's key records."""
 _LOGGED_SECONDS = 60.0
 
 
 def _in_use(pid: int) -> ProviderError:
     return ProviderError(
-        f"another provider of this machine uses this key, as process {pid or '?'}",
-        "end that one, or give this one a key of its own (assay keys add, --from): a key is for one daemon",
+        f"another provider on this machine already uses this key: process {pid or '?'}",
+        "stop that provider, or use another key for this one (assay keys add, then --from): each daemon needs its own",
     )
 
 
 @dataclass
 class Idle:
-    """Why there is nothing to train, and since when (Unix seconds)."""
+    """The reason why the provider has nothing to train, empty if it trains, and when it began (Unix seconds)."""
 
     why: str = ""
     since: float = 0.0
@@ -95,7 +95,7 @@ class Idle:
     logged_at: float = -_LOGGED_SECONDS
 
     def take(self, why: str, now: float, steady: float) -> bool:
-        """Take the reason of now, and return whether it is worth a line in the log."""
+        """Record the present reason, and return whether to log it. ``now`` is Unix time, ``steady`` monotonic."""
         if why and not self.why:
             self.since = now
         self.why = why
@@ -103,16 +103,17 @@ class Idle:
             self.logged = ""
         if not why or why == self.logged or steady - self.logged_at < _LOGGED_SECONDS:
             return False
-        self.logged, self.logged_at = why, steady
+        self.logged = why
+        self.logged_at = steady
         return True
 
     def plain(self) -> dict[str, Any] | None:
-        """Return what the status file has of it."""
+        """Return the reason and its time for the status file; None if there is something to train."""
         return {"why": self.why, "since": int(self.since)} if self.why else None
 
 
 class Daemon:
-    """A provider of one validator. Make it, then :meth:`run` it on the main thread."""
+    """The process of one validator's provider. Create it, then call :meth:`run` on the main thread."""
 
     def __init__(
         self,
@@ -123,12 +124,15 @@ class Daemon:
         behaviour: Behaviour | None = None,
         stop: Event | None = None,
     ) -> None:
-        """Open the home. The provider works until ``stop``, honest where ``behaviour`` does not say otherwise."""
-        self._config, self._chain_id = config, chain_id
+        """Open the home. The provider works until ``stop``; without a ``behaviour`` it is :class:`Honest`."""
+        self._config = config
+        self._chain_id = chain_id
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._store = Store(config.home)
-        self._shares, self._seen = self._store.load(), Look()
-        self._stop, self._wake = stop or Event(), Event()
+        self._shares = self._store.load()
+        self._look = Look()
+        self._stop = stop or Event()
+        self._wake = Event()
         self._behaviour = behaviour or Honest()
         self._clock = ClockCheck()
         self._meters = Meters(metrics.METRICS)
@@ -144,24 +148,25 @@ class Daemon:
             stop=self._stop,
             moved=self._counts.moved,
             clock=self._clock,
-            warn=self._say,
+            warn=self._warn_operator,
         )
         self._trainer = Trainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
         self._outcomes: queue.SimpleQueue[ActionResult] = queue.SimpleQueue()
-        self._note, self._computing = "starting", ""
-        self._tell_operator: Callable[[str], None] = _log.warning
-        self._node = WatchedNode(config.node, self._stop, self._say)
+        self._note = "starting"
+        self._computing = ""
+        self._on_waiting: Callable[[str], None] = _log.warning
+        self._node = WatchedNode(config.node, self._stop, self._warn_operator)
         self._idle = Idle()
         self._rival = ""
         self._status_lock = Lock()
         self._server: MetricsServer | None = None
         self._steps: dict[ShareKey, int] = {}
-        self._told = metrics.ProviderHealth(
+        self._health = metrics.ProviderHealth(
             home=config.home,
             meters=self._meters,
             shares=lambda: self._shares,
-            validator=lambda: self._seen,
+            validator=lambda: self._look,
             known=lambda: self._performer.known,
             account=lambda: self._performer.account,
             is_admitted=self._is_admitted,
@@ -171,27 +176,27 @@ class Daemon:
             blobs=self._performer.blobs,
             lanes=self._lanes,
         )
-        self._meters.before_scrape(self._told.look)
+        self._meters.before_scrape(self._health.look)
 
     def run(
         self,
         on_joined: Callable[[], None] | None = None,
         on_waiting: Callable[[str], None] = _log.warning,
     ) -> None:
-        """Work until the stop; ProviderError where the provider can do nothing about it.
+        """Work until the stop; ProviderError if the home, the key's lock or the back end cannot be used.
 
-        ``on_waiting`` hears what keeps it from joining, ``on_joined`` when it has.
-        It ends within a few seconds: whoever made ``chain`` and ``sender`` ends their calls then.
+        ``on_waiting`` is called with the reason why the provider cannot join, ``on_joined`` once it has joined.
+        After the stop it returns within a few seconds, if the caller ends the calls of ``chain`` and ``sender``.
         """
-        self._tell_operator = on_waiting
+        self._on_waiting = on_waiting
         key = self._config.key
         try:
             with locked(self._config.home), secret_held(key.secret, PURPOSE, _in_use):
                 self._run(on_joined, on_waiting)
         except sqlite3.Error as error:
             raise ProviderError(
-                f"nothing can be kept in {self._config.home} ({error})",
-                "see to its disk and start again: what was kept is not lost",
+                f"the provider's records in {self._config.home} cannot be written ({error})",
+                "check that the disk has space and is writable, then start again: earlier records are not lost",
             ) from None
         finally:
             self._stop.set()
@@ -204,27 +209,28 @@ class Daemon:
             self._store.close()
 
     def _run(self, on_joined: Callable[[], None] | None, on_waiting: Callable[[str], None]) -> None:
-        told = ""
+        last_note = ""
         self._check_home()
-        port, look = self._config.metrics_port, self._told
+        port = self._config.metrics_port
+        health = self._health
         if port:
-            self._server = MetricsServer(port, self._meters, health=look.health, ready=look.readiness)
+            self._server = MetricsServer(port, self._meters, health=health.health, ready=health.readiness)
         self._performer.sweep(self._shares)
         try:
-            self._look_at_machine()
+            self._identify_machine()
             while not self._stop.is_set():
-                # An action that ends from here on has its outcome in the queue when the next turn begins.
-                began = self._told.turned = time.monotonic()
-                self._take_all()
+                # If an action ends after this moment, the next turn finds its outcome in the queue.
+                began = health.turned = time.monotonic()
+                self._apply_outcomes()
                 self._trainer.tend({work.key.order_id for work in self._shares.works})
-                if self._seen.joined and on_joined is not None:
+                if self._look.joined and on_joined is not None:
                     on_joined()
                     on_joined = None
-                note = "" if self._seen.joined else self._note
-                if note and note != told:
+                note = "" if self._look.joined else self._note
+                if note and note != last_note:
                     on_waiting(note)
-                told = note or told
-                self._look_idle()
+                last_note = note or last_note
+                self._update_idle()
                 self._decide(began)
                 self._wake.wait(min(self._performer.poll_seconds, _IDLE_SECONDS))
                 self._wake.clear()
@@ -232,14 +238,14 @@ class Daemon:
             self._write_status()
 
     def _check_home(self) -> None:
-        """A home belongs to one key on one chain: the shares of others are not ours to finish."""
+        """Check that the home belongs to this key on this chain: shares of another key cannot be finished here."""
         for kind, mine in (("owner", self._config.key.address), ("chain", self._chain_id)):
-            known = self._store.belong(kind, mine)
-            if known != mine:
-                raise ProviderError(f"{self._config.home} belongs to {known}, not to {mine}", "use another home")
+            owner = self._store.belong(kind, mine)
+            if owner != mine:
+                raise ProviderError(f"{self._config.home} belongs to {owner}, not to {mine}", "use another --home")
 
-    def _look_at_machine(self) -> None:
-        """Say what computes, and measure it (on the main thread: both start a child)."""
+    def _identify_machine(self) -> None:
+        """Measure the machine and log its back end. Both start a child process, so call it on the main thread."""
         try:
             self._measure()
             _log.info("computing with %s", self._computing)
@@ -248,11 +254,12 @@ class Daemon:
                 raise
 
     def _measure(self) -> None:
-        """Measure the machine, unless that was done lately, and find out what computes."""
-        backend, now = self._config.backend, int(time.time())
+        """Measure the machine and set ``_computing``; use the last measurement if it is recent."""
+        backend = self._config.backend
+        now = int(time.time())
         known = self._store.measured(backend)
         if known and limits_of(known.computing) != limits_here():
-            # What was measured was another machine, in a way.
+            # The measurement was made within other limits (cores, memory), as on another machine.
             known = None
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing
@@ -264,100 +271,102 @@ class Daemon:
             self._store.put_measured(backend, measured)
             self._computing = speed.computing
 
-    # Outcomes, and what follows
+    # Outcomes, and their effects on the record
 
-    def _tell(self, outcome: ActionResult) -> None:
+    def _queue(self, outcome: ActionResult) -> None:
         self._outcomes.put(outcome)
         self._wake.set()
 
-    def _take_all(self) -> None:
+    def _apply_outcomes(self) -> None:
         while not self._outcomes.empty():
             outcome = self._outcomes.get()
             for change in outcome.changes:
                 self._put(change(self._shares))
             if outcome.seen is not None:
-                self._see(outcome.seen)
+                self._update_look(outcome.seen)
 
-    def _look_idle(self) -> None:
-        """Take note of why there is nothing to train, and since when; log it when the reason changes."""
-        why = "" if not self._seen.joined else self._why_idle()
+    def _update_idle(self) -> None:
+        """Record why there is nothing to train, and since when; log a new reason."""
+        why = "" if not self._look.joined else self._why_idle()
         if self._idle.take(why, time.time(), time.monotonic()):
             _log.info("nothing to train: %s", why)
 
     def _why_idle(self) -> str:
         works = [work for work in self._shares.works if work.stage < Stage.TRAINED]
         if not works:
-            return self._seen.idle
-        # A share that the chain does not bear out, or that has no bond, is no work.
-        lacking = [work.text for work in works if work.stage <= Stage.BONDING and work.text]
-        return lacking[0] if len(lacking) == len(works) else ""
+            return self._look.idle
+        # A share cannot be trained if the chain contradicts its task, or if it has no bond.
+        blocked = [work.text for work in works if work.stage <= Stage.BONDING and work.text]
+        return blocked[0] if len(blocked) == len(works) else ""
 
-    def _see(self, seen: Look) -> None:
-        """Take a look at the validator; readers of the status file learn there whether it has joined."""
-        if seen.joined and seen.picture is not None:
-            self._warn(seen.warning)
-        before, self._seen = self._seen, replace(seen, training=self._seen.training)
-        if seen.joined != before.joined:
+    def _update_look(self, look: Look) -> None:
+        """Replace the look at the validator; write the status file if ``joined`` has changed."""
+        if look.joined and look.picture is not None:
+            self._warn_rival(look.warning)
+        before = self._look
+        self._look = replace(look, training=before.training)
+        if look.joined != before.joined:
             self._write_status()
 
-    def _say(self, text: str) -> None:
-        self._tell_operator(text)
+    def _warn_operator(self, text: str) -> None:
+        self._on_waiting(text)
 
-    def _warn(self, text: str) -> None:
-        """Take note of another daemon that uses the key, and say it once."""
+    def _warn_rival(self, text: str) -> None:
+        """Record that another daemon uses the key (empty: none does), and warn the operator once."""
         if text and not self._rival:
-            self._tell_operator(text)
+            self._warn_operator(text)
         self._rival = text
 
     def _put(self, after: Shares) -> None:
-        """Replace the record. A share that is no longer being trained by it has no worker any more, or a free one."""
+        """Replace the record; clear ``training`` of the look if that share is no longer in stage TRAINING."""
         before = self._shares
         self._store.save(before, after)
         self._shares = after
         self._counts.took(before, after)
-        given = after.get(self._seen.training) if self._seen.training else None
-        if given is None or given.stage is not Stage.TRAINING:
-            self._seen = replace(self._seen, training=None)
+        current = after.get(self._look.training) if self._look.training else None
+        if current is None or current.stage is not Stage.TRAINING:
+            self._look = replace(self._look, training=None)
 
     def _decide(self, began: float) -> None:
-        """Do at once what waits for nothing, and start the other actions."""
-        after, actions = decide(self._shares, self._seen)
+        """Carry out the actions that wait for nothing, and start the others."""
+        after, actions = decide(self._shares, self._look)
         self._put(after)
-        picture = self._seen.picture
+        picture = self._look.picture
         for action in actions:
             if action.lane is Lane.HERE:
                 self._act(action)
             else:
-                # What the validator's picture asks for may have been done since that was drawn.
+                # An action that the validator's picture asks for may have ended after the picture was made.
                 seen = picture.began if action.drawn and picture is not None else began
                 self._lanes.start(action.key, partial(self._do, action), action.lane, seen)
 
     def _act(self, action: Action) -> None:
+        """Carry out an action of the lane HERE."""
         try:
             match action:
                 case do.Train(task):
-                    _log.info("trains %s", title_of(task.key))
+                    _log.info("training %s", title_of(task.key))
                     self._train(task)
                 case do.ForgetShare(key):
-                    # Most are over by the chain and were delivered long ago: nothing has happened.
-                    _log.debug("forgets %s", title_of(key))
+                    # At level debug: most of these shares were delivered long ago, and the chain has settled them.
+                    _log.debug("deleting the files of %s", title_of(key))
                     self._steps.pop(key, None)
                     self._trainer.stop(key)
                     self._performer.forget(key)
-        # The disk, or no process to be had.
+        # The disk failed, or no process could be started.
         except OSError as error:
             self._fail(action, error)
 
     def _train(self, task: TrainTask) -> None:
         order = self._performer.work_order(task)
-        # Before the worker says anything.
-        self._seen = replace(self._seen, training=task.key)
+        # Set before the worker can send its first message.
+        self._look = replace(self._look, training=task.key)
         self._trainer.start(task.key, order, self._behaviour.worker(task.key))
 
     # Actions
 
     def _do(self, action: Action) -> float | None:
-        """Carry an action out, on a thread of its lane; return the seconds until it makes sense again."""
+        """Carry out an action, on a thread of its lane; return the pause (seconds) before it may run again."""
         if isinstance(action, do.Status):
             self._write_status()
             return _STATUS_SECONDS
@@ -367,13 +376,13 @@ class Daemon:
             if isinstance(action, do.Watch | do.Glance) and isinstance(error, ChainError) and is_away(error):
                 self._node.lost(error)
                 return _AWAY_SECONDS
-            known = self._note
+            last_note = self._note
             self._fail(action, error)
             if not isinstance(action, do.Join | do.Poll):
                 raise
-            if self._seen.joined and self._note != known:
+            if self._look.joined and self._note != last_note:
                 _log.warning("%s", self._note)
-            # Soon, but not together with all others whose validator came back.
+            # Spread at random, so that a validator that comes back is not asked by all its providers at once.
             seconds = error.seconds if isinstance(error, NotAdmitted) else _RETRY_SECONDS
             return random.uniform(0.5, 1.5) * seconds
         except Exception:
@@ -383,7 +392,7 @@ class Daemon:
             self._note = ""
         if isinstance(action, do.Watch | do.Glance):
             self._node.back()
-        self._tell(outcome)
+        self._queue(outcome)
         return outcome.pause
 
     def _perform(self, action: Action) -> ActionResult:
@@ -391,7 +400,7 @@ class Daemon:
             return self._performer.perform(action)
         except ClusterError as error:
             if error.kind in (ClusterErrorKind.NOT_ALLOWED, ClusterErrorKind.TAKEN):
-                self._tell(ActionResult(seen=Look()))
+                self._queue(ActionResult(seen=Look()))
             if error.kind is ClusterErrorKind.TAKEN:
                 self._rival = f"{error.reason}; {error.remedy}"
             if error.kind is ClusterErrorKind.UNREACHABLE and not self._stop.is_set():
@@ -399,18 +408,18 @@ class Daemon:
             raise
 
     def _fail(self, action: Action, error: Exception) -> None:
-        # It was ended, and is asked for again at the next start.
+        # The stop ended the action. The next start asks for it again.
         if self._stop.is_set():
             return
         self._note = f"{action.what}: {error}"
         if action.subject is not None:
             failed = partial(receive.failed, key=action.subject, text=str(error), again=True)
-            self._tell(ActionResult((failed,)))
+            self._queue(ActionResult((failed,)))
 
-    def _hear(self, change: Change) -> None:
-        self._tell(ActionResult((change,)))
+    def _queue_change(self, change: Change) -> None:
+        self._queue(ActionResult((change,)))
 
-    # What workers say, on the threads that read it
+    # Messages of workers, on the threads that read them
 
     def _on_worker(self, key: ShareKey, message: dict[str, Any]) -> None:
         match message:
@@ -420,12 +429,12 @@ class Daemon:
                 self._steps[key] = steps
                 for text in open_ends:
                     _log.warning("sandbox: %s", text)
-                self._hear(partial(receive.progressed, key=key, step=0, steps=steps, loss=NAN_BITS))
+                self._queue_change(partial(receive.progressed, key=key, step=0, steps=steps, loss=NAN_BITS))
             case {"step": int(step), "loss": int(loss)}:
                 steps = self._steps.get(key, step)
-                self._hear(partial(receive.progressed, key=key, step=step, steps=steps, loss=loss))
+                self._queue_change(partial(receive.progressed, key=key, step=step, steps=steps, loss=loss))
             case {"done": {"update_root": update, "local_out_root": local_out}}:
-                self._hear(
+                self._queue_change(
                     partial(
                         receive.trained,
                         key=key,
@@ -434,18 +443,18 @@ class Daemon:
                     )
                 )
             case {"stopped": str(text)}:
-                _log.warning("%s: the job stops: %s", name_of(key), text)
-                self._hear(partial(receive.trained, key=key, text=text))
+                _log.warning("%s: the job stopped itself: %s", name_of(key), text)
+                self._queue_change(partial(receive.trained, key=key, text=text))
             case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
-                self._hear(partial(receive.failed, key=key, text=text, again=again))
+                self._queue_change(partial(receive.failed, key=key, text=text, again=again))
 
     def _is_admitted(self) -> bool:
         known = self._performer.known
         return known is not None and known.is_in(self._config.validator)
 
     def _write_status(self) -> None:
-        # Whoever writes last has the newest state.
+        # The record is read under the lock, so that the last writer has the newest state.
         with self._status_lock:
             self._write_status_of(self._shares)
 
@@ -455,7 +464,7 @@ class Daemon:
             "provider": self._config.key.address,
             "validator": self._config.validator,
             "node": self._config.node,
-            "joined": self._seen.joined,
+            "joined": self._look.joined,
             "admitted": self._is_admitted(),
             "speed": known.capability.speed if known and known.capability else 0,
             "newcomer": known is None or known.newcomer,
@@ -472,6 +481,6 @@ class Daemon:
         }
         try:
             write_status(self._config.home, status)
-        # Nobody's work hangs on it.
+        # No work depends on the status file.
         except OSError as error:
             self._fail(do.Status(), error)

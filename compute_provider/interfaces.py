@@ -1,4 +1,4 @@
-"""What a provider is given: its settings, the chain (``chain.client`` fits it), and how it behaves."""
+"""The inputs of a provider: its settings, its access to the chain (``chain.client`` provides it), and its behaviour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,42 +20,42 @@ from wire.keys import Key
 
 
 class ChainReader(Protocol):
-    """Reads; every call has a deadline and raises an exception when it fails."""
+    """Reads the chain. Every call has a deadline and raises an exception when it fails."""
 
     def status(self) -> StatusResponse:
-        """Where the chain stands."""
+        """Return the chain's height, clock and id."""
         ...
 
     def order(self, order_id: bytes) -> OrderResponse:
-        """An order with all about it."""
+        """Return an order with its legs, rounds, shares, escrow and payments."""
         ...
 
     def account(self, address: str) -> AccountResponse:
-        """Balance and bond."""
+        """Return the balance and the bond of an address."""
         ...
 
     def validator(self, operator: str) -> Validator | None:
-        """A validator by its operator address."""
+        """Return the validator with this operator address; None if there is none."""
         ...
 
     def provider(self, address: str) -> Provider | None:
-        """A provider, wherever it is or asks to be."""
+        """Return a provider, in whichever cluster it is or has applied to; None if it never applied."""
         ...
 
 
 class ChainSender(Protocol):
-    """Sends transactions of one key, and waits for them."""
+    """Sends transactions of one key and waits until they are in a block."""
 
     def send(self, *messages: Message) -> Any:
-        """Return when the messages are in a block; raise when they are refused or expire."""
+        """Send the messages and return when they are in a block; raise if they are refused or expire."""
         ...
 
 
 class Behaviour(Protocol):
-    """What a provider makes of its shares; :class:`Honest` unless somebody hands in another."""
+    """The way a provider trains, signs and sends its shares; :class:`Honest` unless a test passes another."""
 
     def worker(self, key: ShareKey) -> Sequence[str]:
-        """Return the module, with its arguments, that runs as the worker of a share."""
+        """Return the module that runs as the worker of a share, and its arguments."""
         ...
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
@@ -63,19 +63,19 @@ class Behaviour(Protocol):
         ...
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return for how many seconds a trained share is held back; None where it is never sent."""
+        """Return how long (seconds) to hold back a trained share; None to never send it."""
         ...
 
 
 class Honest:
-    """Trains what was asked for, signs what came of it, and sends it at once."""
+    """The behaviour that trains the task, signs the true result, and sends it at once."""
 
     def worker(self, _key: ShareKey) -> Sequence[str]:
-        """Return the worker that trains."""
+        """Return the module that trains honestly."""
         return ("compute_provider.work.worker",)
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
-        """Return the claim as it is."""
+        """Return the claim unchanged."""
         return honest
 
     def delay(self, _task: TrainTask) -> float | None:
@@ -85,37 +85,38 @@ class Honest:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """Settings of one provider; ``home`` is its own folder (usually ``~/.assay/provider``)."""
+    """The settings of one provider; ``home`` is its own folder (usually ``~/.assay/provider``)."""
 
     home: Path
-    # The gRPC address of a node.
+    # The gRPC address of a node (host:port).
     node: str
-    # Operator address; for the api also the moniker.
+    # The validator's operator address. The functions of ``api`` also take its moniker.
     validator: str
     key: Key
     backend: str = DEFAULT
     device_class: str = "cpu"
-    # What to keep in the bond account at least (uassay).
+    # Least amount to keep in the bond account (uassay).
     bond: int = 0
-    # Deposit what a share needs when it is given.
+    # Deposit the missing bond of each share when its task arrives.
     auto_bond: bool = True
     memory_bytes: int = field(default_factory=lambda: usable_memory() * 3 // 4)
     disk_bytes: int = 64 << 30
-    # None: as the validator says.
+    # Seconds between two polls; None: the interval that the validator gives.
     poll_seconds: float | None = None
+    # Seconds between two readings of the chain.
     chain_seconds: float = 2.0
-    # Where metrics and health are told on 127.0.0.1; 0: nowhere.
+    # Port on 127.0.0.1 that serves metrics and health; 0: none.
     metrics_port: int = 0
 
 
 class ProviderError(Expected):
-    """The provider cannot go on: the reason and the remedy."""
+    """An error that stops the provider or one of its actions, with the reason and the remedy."""
 
 
 class NotAdmitted(ProviderError):
-    """The validator does not take the provider, yet or at all; it may be asked again in so many seconds."""
+    """The validator did not admit the provider; the provider may ask again after ``seconds``."""
 
     def __init__(self, reason: str, seconds: float) -> None:
-        """Say what it waits for."""
+        """Take the validator's reason, and the seconds until the next try."""
         super().__init__(f"waiting for admission: {reason}", "asking again")
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""The connection to the validator: to where the chain says it is, asked again when that may have changed."""
+"""The connection to the validator. Its endpoint comes from the chain, which is asked again if it may have changed."""
 
 from compute_provider.interfaces import ChainReader, ProviderError
 from domain.registry.records import Validator
@@ -7,31 +7,33 @@ from wire.keys import Key
 
 
 class Link:
-    """Gives the client for one validator. Thread-safe."""
+    """A connection to one validator. Thread-safe."""
 
     def __init__(self, chain: ChainReader, operator: str, key: Key, chain_id: str) -> None:
-        """Nothing is asked before the first :meth:`client`."""
-        self._chain, self._operator, self._chain_id = chain, operator, chain_id
+        """Set the connection up; the first :meth:`client` reads the endpoint from the chain."""
+        self._chain = chain
+        self._operator = operator
+        self._chain_id = chain_id
         self._connections = Connections(key)
         self._known: Validator | None = None
 
     def client(self) -> ClusterClient:
-        """Return the client; ProviderError and ClusterError where there is no such validator, or no endpoint."""
+        """Return the client; ProviderError if there is no such validator, ClusterError if it has no endpoint."""
         return self._connections.client(self._known or self.renew(), self._chain_id)
 
     def renew(self) -> Validator:
-        """Ask the chain where the validator is now."""
+        """Read the validator's endpoint from the chain again."""
         self._known = find_validator(self._chain, self._operator)
         return self._known
 
     def close(self) -> None:
-        """Close the connection for good; calls under way end."""
+        """Close the connection for good; this ends the calls that are under way."""
         self._connections.close()
 
 
 def find_validator(chain: ChainReader, operator: str) -> Validator:
-    """Return a validator that is on the chain; ProviderError."""
+    """Return the validator with this operator address; ProviderError if the chain has none."""
     validator = chain.validator(operator)
     if validator is None:
-        raise ProviderError(f"no validator {operator} on the chain", "see assay status")
+        raise ProviderError(f"no validator {operator} on the chain", "assay status lists all validators")
     return validator

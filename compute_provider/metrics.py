@@ -1,4 +1,4 @@
-"""What a provider's daemon tells its operator: the table of its metrics, and where their values come from."""
+"""The metrics of a provider's daemon: their table, and the sources of their values."""
 
 import shutil
 import time
@@ -19,43 +19,48 @@ from host.metrics import Meters, Metric, MetricKind
 from link.blobs import BlobStore
 
 STUCK_SECONDS = 120.0
-"""How long a turn of the loop may take until the daemon counts as ill: it measures the machine at its start."""
+"""Longest turn of the loop of a healthy daemon. The first turn is long: the daemon measures the machine."""
 
-JOINED = Metric("assay_provider_joined", MetricKind.GAUGE, "1 while its validator takes it.")
-ADMITTED = Metric("assay_provider_admitted", MetricKind.GAUGE, "1 where the chain has it in the cluster.")
-POLL_AGE = Metric(
-    "assay_provider_poll_age_seconds", MetricKind.GAUGE, "Since its validator last told it what to train."
+JOINED = Metric("assay_provider_joined", MetricKind.GAUGE, "1 while the validator serves this daemon, otherwise 0.")
+ADMITTED = Metric(
+    "assay_provider_admitted", MetricKind.GAUGE, "1 if the provider is in the cluster on the chain, otherwise 0."
 )
-SPEED = Metric("assay_provider_speed_flops", MetricKind.GAUGE, "FLOP/s that the chain has certified, 0 where none.")
+POLL_AGE = Metric("assay_provider_poll_age_seconds", MetricKind.GAUGE, "Seconds since the last answered poll.")
+SPEED = Metric(
+    "assay_provider_speed_flops", MetricKind.GAUGE, "FLOP/s certified on the chain; 0 if no speed is certified."
+)
 SHARES = Metric(
     name="assay_provider_shares_in_hand",
     kind=MetricKind.GAUGE,
-    help="Shares in hand by stage.",
+    help="Shares that the provider has now, by stage.",
     labels=("stage",),
 )
 SHARES_ENDED = Metric(
     name="assay_provider_shares_total",
     kind=MetricKind.COUNTER,
-    help="Shares by outcome: trained, stopped (by the job), delivered, refused (by the validator), failed, dropped.",
+    help=(
+        "Shares since the start, by outcome: trained, stopped (by the job), delivered, refused (by the validator), "
+        "failed, dropped."
+    ),
     labels=("outcome",),
 )
 STAGE_SECONDS = Metric(
     name="assay_provider_stage_seconds",
     kind=MetricKind.HISTOGRAM,
-    help="Time that shares spend in a stage, by stage.",
+    help="Seconds that shares spend in a stage, by stage.",
     labels=("stage",),
 )
 STEPS = Metric("assay_provider_steps_total", MetricKind.COUNTER, "Training steps done.")
-WORKERS = Metric("assay_provider_workers", MetricKind.GAUGE, "Processes that train.")
+WORKERS = Metric("assay_provider_workers", MetricKind.GAUGE, "Worker processes that run.")
 BYTES = Metric(
     name="assay_provider_bytes_total",
     kind=MetricKind.COUNTER,
-    help="Bytes of files from and to the validator, by direction (in, out).",
+    help="Bytes of files moved, by direction: in (from the validator) or out (to it).",
     labels=("direction",),
 )
-EARNED = Metric("assay_provider_earned_uassay", MetricKind.GAUGE, "What all orders have paid so far.")
-BALANCE = Metric("assay_provider_balance_uassay", MetricKind.GAUGE, "Coins of the provider's account.")
-BOND = Metric("assay_provider_bond_uassay", MetricKind.GAUGE, "What is free in its bond account.")
+EARNED = Metric("assay_provider_earned_uassay", MetricKind.GAUGE, "Coins that all orders have paid so far (uassay).")
+BALANCE = Metric("assay_provider_balance_uassay", MetricKind.GAUGE, "Coins in the provider's account (uassay).")
+BOND = Metric("assay_provider_bond_uassay", MetricKind.GAUGE, "Free coins in its bond account (uassay).")
 ACTIONS = Metric(
     name="assay_provider_open_actions",
     kind=MetricKind.GAUGE,
@@ -68,8 +73,8 @@ ACTIONS_ENDED = Metric(
     help="Actions that have ended, by lane and outcome (done, failed, bug).",
     labels=("lane", "outcome"),
 )
-BLOBS = Metric("assay_provider_blob_bytes", MetricKind.GAUGE, "Files of orders that it holds.")
-DISK_FREE = Metric("assay_provider_disk_free_bytes", MetricKind.GAUGE, "Free on the disk of the home.")
+BLOBS = Metric("assay_provider_blob_bytes", MetricKind.GAUGE, "Bytes of the files of orders that the provider has.")
+DISK_FREE = Metric("assay_provider_disk_free_bytes", MetricKind.GAUGE, "Free bytes on the disk of the home.")
 METRICS = (
     JOINED,
     ADMITTED,
@@ -92,23 +97,24 @@ METRICS = (
 
 
 class ProviderCounts:
-    """Counts what happens in a daemon, and how long shares stay in a stage. ``took`` is for the loop's thread alone."""
+    """The counters of a daemon, and the times that shares stay in a stage. Only the loop's thread may call ``took``."""
 
     def __init__(self, meters: Meters, now: Callable[[], float] = time.monotonic) -> None:
-        """Count there; ``now`` is in seconds."""
-        self._meters, self._now = meters, now
+        """Count in ``meters``; ``now`` returns seconds."""
+        self._meters = meters
+        self._now = now
         self._since: dict[ShareKey, float] = {}
 
     def ended(self, lane: str, outcome: Outcome) -> None:
-        """Count an action."""
+        """Count an action that ended."""
         self._meters.count(ACTIONS_ENDED, lane, outcome.value)
 
     def moved(self, direction: str, size: int) -> None:
-        """Count bytes from (``in``) or to (``out``) the validator."""
+        """Count ``size`` bytes moved from the validator (``in``) or to it (``out``)."""
         self._meters.count(BYTES, direction, by=size)
 
     def took(self, before: Shares, after: Shares) -> None:
-        """Count what has changed."""
+        """Count the changes between two records."""
         now = self._now()
         old = {work.key: work for work in before.works}
         for work in after.works:
@@ -118,7 +124,7 @@ class ProviderCounts:
                     self._meters.count(STEPS, by=work.step - was.step)
                 continue
             if was is not None:
-                self._left(was.key, was.stage, now)
+                self._observe_stage(was.key, was.stage, now)
                 outcome = _OUTCOMES.get(work.stage, "")
                 if outcome == "trained" and not work.update_root:
                     outcome = "stopped"
@@ -126,12 +132,12 @@ class ProviderCounts:
                     self._meters.count(SHARES_ENDED, outcome)
             self._since[work.key] = now
         for work in old.values():
-            self._left(work.key, work.stage, now)
+            self._observe_stage(work.key, work.stage, now)
             if not work.signed and work.stage is not Stage.FAILED:
                 self._meters.count(SHARES_ENDED, "dropped")
 
-    def _left(self, key: ShareKey, stage: Stage, now: float) -> None:
-        # A share that was there at the start has no beginning.
+    def _observe_stage(self, key: ShareKey, stage: Stage, now: float) -> None:
+        # The time is unknown if the share was in this stage when the daemon started.
         since = self._since.pop(key, None)
         if since is not None:
             self._meters.observe(STAGE_SECONDS, now - since, stage.name.lower())
@@ -147,7 +153,7 @@ _OUTCOMES = {
 
 @dataclass(slots=True)
 class ProviderHealth:
-    """Reads the values of a daemon's metrics, and tells what is wrong with it; the loop sets ``turned`` (monotonic)."""
+    """The readings of a daemon's metrics and its health. The loop sets ``turned``: its last turn (monotonic time)."""
 
     home: Path
     meters: Meters
@@ -164,15 +170,17 @@ class ProviderHealth:
     turned: float = field(default=0.0)
 
     def look(self) -> None:
-        """Show what is only read."""
-        show, show_all = self.meters.show, self.meters.show_all
-        shares, seen = self.shares(), self.validator()
+        """Update the metrics that are read at each scrape."""
+        show = self.meters.show
+        show_all = self.meters.show_all
+        shares = self.shares()
+        look = self.validator()
         known = self.known()
-        show(JOINED, seen.joined)
+        show(JOINED, look.joined)
         show(ADMITTED, self.is_admitted())
         show(SPEED, known.capability.speed if known and known.capability else 0)
-        if seen.picture is not None:
-            show(POLL_AGE, time.monotonic() - seen.picture.began)
+        if look.picture is not None:
+            show(POLL_AGE, time.monotonic() - look.picture.began)
         stages = Counter(work.stage for work in shares.works)
         show_all(SHARES, {(stage.name.lower(),): stages[stage] for stage in Stage})
         show(WORKERS, len(self.workers()))
@@ -186,12 +194,12 @@ class ProviderHealth:
         show_all(ACTIONS, {(str(lane), kind): n for (lane, kind), n in self.lanes.counts().items()})
 
     def health(self) -> Sequence[str]:
-        """Return what makes the daemon ill."""
+        """Return the problems of the daemon; empty if it is healthy."""
         still = time.monotonic() - self.turned
         if self.turned and still > STUCK_SECONDS:
-            return [f"the loop has not turned for {still:.0f} s"]
+            return [f"the main loop has been stuck for {still:.0f} s"]
         return []
 
     def readiness(self) -> Sequence[str]:
-        """Return what keeps the provider from being given work."""
-        return [] if self.validator().joined else [self.note() or "it has not joined yet"]
+        """Return the reasons why the provider cannot get work; empty if it can."""
+        return [] if self.validator().joined else [self.note() or "the provider has not joined its validator yet"]

@@ -1,7 +1,7 @@
-"""Carrying out the actions of ``decide``: with the chain, the validator and the disk.
+"""The actions of ``decide`` carried out: with the chain, the validator and the disk.
 
-Each may be repeated. What comes of an action are changes of the record; ClusterError, ChainError and ProviderError go
-to the caller, which knows what they mean for the share.
+Each action may be repeated. Its result is a list of changes to the record. ClusterError, ChainError and ProviderError
+go to the caller, which decides what they mean for the share.
 """
 
 import logging
@@ -73,23 +73,23 @@ FEATURES = ("exact",)
 _log = logging.getLogger("assay.provider")
 _SESSION_BYTES = 16
 PROBE_TASKS_MAX = 16
-"""However many a validator has."""
+"""Most tasks of one probe that the provider answers; a validator that sends more is ignored."""
 DOINGS_MAX = 64
-"""Shares that a poll tells of."""
-# However often a validator wants to be asked.
+"""Most shares that a poll reports."""
+# Shortest pause between two polls, even if the validator gives a shorter one.
 _POLL_SECONDS_MIN = 0.02
-# Between two tries to hand in what is held back for good.
+# Pause between two tries to submit a share that the behaviour never sends.
 _NEVER_SECONDS = 60.0
 
-# Between two questions of the chain about a task that it does not bear out.
+# Pause before a task that contradicts the chain is compared with it again.
 _REFUSED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What came of an action: changes of the record, and what was seen of the validator, if it was asked.
+    """The result of an action: changes to the record, and the new look at the validator if the action asked it.
 
-    After ``pause`` seconds it makes sense to ask for the action again (None: no matter).
+    ``pause`` is the time (seconds) before the action may run again; None if there is no need to wait.
     """
 
     changes: tuple[Change, ...] = ()
@@ -98,7 +98,7 @@ class ActionResult:
 
 
 class Performer:
-    """Does what takes time, on any thread."""
+    """The part of the daemon that carries out actions, on any thread."""
 
     def __init__(
         self,
@@ -115,33 +115,36 @@ class Performer:
         clock: ClockCheck | None = None,
         warn: Callable[[str], None] = _log.warning,
     ) -> None:
-        """Use what the daemon has opened; ``shares`` returns the record as it is now.
+        """Use the store and the connections that the daemon opened; ``shares`` returns the present record.
 
-        Nothing is signed for the validator while ``clock`` says that this machine's is wrong. ``warn`` tells the
-        provider's operator.
-
-        ``moved`` hears of bytes from (``in``) and to (``out``) the validator.
+        While ``clock`` finds this machine's clock wrong, nothing is signed for the validator. ``warn`` shows a text to
+        the provider's operator. ``moved`` is called with each direction (``in``: from the validator, ``out``: to it)
+        and its bytes.
         """
         self._moved = moved
         self._clock = clock or ClockCheck()
         self._warn = warn
-        self._bond_seen_to = not config.bond
-        # The validator serves one process for a key.
+        self._is_bond_settled = not config.bond
+        # The validator serves only one process per key, and knows it by this number.
         self._session = urandom(_SESSION_BYTES)
-        self._config, self._chain_id = config, chain_id
-        self._chain, self._sender = chain, sender
-        self._store, self._behaviour = store, behaviour
-        self._shares, self._stop = shares, stop
+        self._config = config
+        self._chain_id = chain_id
+        self._chain = chain
+        self._sender = sender
+        self._store = store
+        self._behaviour = behaviour
+        self._shares = shares
+        self._stop = stop
         self._link = Link(chain, config.validator, config.key, chain_id)
         self._jobs = config.home / "jobs"
         self._bond_lock = Lock()
-        # Bonds of shares that the chain does not hold yet.
+        # Bonds (uassay) of shares that are not committed on the chain yet.
         self._promised: dict[ShareKey, int] = {}
-        # How the chain has this provider, as it was read last.
+        # The chain's record of this provider, as last read.
         self.known: Provider | None = None
-        # Its coins and bond, likewise.
+        # The provider's balance and bond, as last read.
         self.account: AccountResponse | None = None
-        # Until the validator says how often it wants to be asked.
+        # A first value, until the validator gives its own.
         self.poll_seconds = 1.0
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
 
@@ -150,11 +153,11 @@ class Performer:
         self._link.close()
 
     def renew(self) -> None:
-        """Ask the chain where the validator is now."""
+        """Read the validator's endpoint from the chain again."""
         self._link.renew()
 
     def perform(self, action: Action) -> ActionResult:
-        """Carry out an action that waits in a lane, except to write the status."""
+        """Carry out an action of a lane of threads; the daemon itself carries out ``Status``."""
         match action:
             case do.Join():
                 return self._join()
@@ -162,16 +165,16 @@ class Performer:
                 return self._poll()
             case do.Glance():
                 self._glance()
-                # One that is not in the cluster yet sees to its bond when it joins.
+                # A provider that is not in the cluster yet deposits its bond when it joins.
                 if self.known is not None and self.known.validator == self._config.validator:
                     self._top_up()
                 return ActionResult(pause=self._config.chain_seconds)
             case do.Watch():
                 return ActionResult(tuple(self._watch()), pause=self._watch_seconds())
             case do.CheckTask(task):
-                return _judged(task.key, self._problem(task), receive.checked)
+                return _result_of_check(task.key, self._problem(task), receive.checked)
             case do.Bond(task):
-                return _judged(task.key, self._lacks_bond(task), receive.bonded)
+                return _result_of_check(task.key, self._bond_task(task), receive.bonded)
             case do.Fetch(task):
                 self._fetch(task)
                 return ActionResult((partial(receive.fetched, key=task.key),))
@@ -184,7 +187,7 @@ class Performer:
         return ActionResult()
 
     def _client(self) -> ClusterClient:
-        """Return the client of the validator; ProviderError while this machine's clock is wrong."""
+        """Return the validator's client; ProviderError while this machine's clock is wrong."""
         if self._clock.problem:
             raise ProviderError(self._clock.problem, REMEDY)
         return self._link.client()
@@ -192,21 +195,22 @@ class Performer:
     # The cluster
 
     def _join(self) -> ActionResult:
-        """Ask on the chain, then the validator: it measures this machine before it admits us."""
-        me, operator = self._config.key.address, self._config.validator
+        """Apply on the chain, then at the validator, which measures this machine before it admits the provider."""
+        me = self._config.key.address
+        operator = self._config.validator
         self.known = self._chain.provider(me)
         is_new = self.known is None or self.known.validator != operator
-        lacking = self._bond_problem()
+        problem = self._bond_problem()
         if is_new:
-            # Said before anything is on the chain: what cannot be deposited is not promised.
-            if lacking:
-                raise ProviderError(lacking, "send it coins (assay tx send), or give a smaller --bond")
+            # Raised before anything is sent: a provider that cannot deposit its bond does not apply.
+            if problem:
+                raise ProviderError(problem, f"send coins to {me} (assay tx send), or use a smaller --bond")
             self._sender.send(MsgRegisterProvider(me, operator))
         self._top_up()
         client = self._client()
         measured = self._store.measured(self._config.backend)
         if measured is None:
-            raise ProviderError("the machine is not measured yet", "start the provider again")
+            raise ProviderError("this machine's speed has not been measured yet", "start the provider again")
         request = JoinRequest(
             version=VERSION,
             machine=Machine(self._config.device_class, measured.memory),
@@ -224,33 +228,33 @@ class Performer:
         return ActionResult(seen=Look(joined=True))
 
     def _bond_problem(self) -> str:
-        """Return why the bond that the owner wants cannot be deposited; nothing where it can, or is there."""
+        """Return why the bond that the owner wants cannot be deposited; empty if it can be, or is there already."""
         self.account = account = self._chain.account(self._config.key.address)
         lacking = self._config.bond - account.bond.free
         if lacking <= 0 or account.balance >= lacking:
             return ""
         return (
-            f"--bond wants {in_assay(self._config.bond)} in the bond account, where {in_assay(account.bond.free)} are"
-            f" free, and {self._config.key.address} has {in_assay(account.balance)} to deposit"
+            f"--bond asks for a free bond of {in_assay(self._config.bond)}; {self._config.key.address} has a free bond"
+            f" of {in_assay(account.bond.free)} and {in_assay(account.balance)} to deposit"
         )
 
     def _top_up(self) -> None:
-        """Deposit what is missing of the bond that the owner wants, once, while no share holds a part of it."""
-        # joining and polling are apart, and both see to it
+        """Deposit what is missing from the bond that the owner wants, once, while no share locks a part of it."""
+        # Joining and reading the chain run in different lanes, and both call this.
         with self._bond_lock:
-            if self._bond_seen_to or self._shares().works:
+            if self._is_bond_settled or self._shares().works:
                 return
             problem = self._bond_problem()
             account = self.account
             lacking = self._config.bond - account.bond.free if account else 0
             if problem:
-                self._warn(f"{problem}: it works with the bond that is there")
+                self._warn(f"{problem}; the provider works with the bond that it has")
             elif lacking > 0:
                 self._sender.send(MsgDepositBond(self._config.key.address, lacking))
-            self._bond_seen_to = True
+            self._is_bond_settled = True
 
     def _probe(self, client: ClusterClient) -> None:
-        """Be measured."""
+        """Answer the tasks of the validator's probe; ProviderError if it does not accept the measurement."""
         with probing(self._config.backend, self._stop) as work:
             task = client.call(PROBE, ProbeRequest(()))
             for _ in range(PROBE_TASKS_MAX):
@@ -262,9 +266,10 @@ class Performer:
                     digests = work(task.seed, task.pieces)
                 task = client.call(PROBE, ProbeRequest(digests))
         if task.text:
-            raise ProviderError(f"the validator has not measured it: {task.text}", "trying again")
+            raise ProviderError(f"the validator did not accept the measurement: {task.text}", "trying again")
 
     def _poll(self) -> ActionResult:
+        """Report the shares to the validator and return its tasks; answer a probe if it asks for one."""
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._shares().works)
         client = self._client()
@@ -279,14 +284,14 @@ class Performer:
         if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
             self._probe(client)
             return ActionResult()
-        told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
-        pause = self._config.poll_seconds or told
+        asked = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
+        pause = self._config.poll_seconds or asked
         picture = ValidatorView(reply.train, reply.open, began)
         seen = Look(joined=True, picture=picture, idle=reply.idle, warning=reply.warning)
         return ActionResult(seen=seen, pause=pause)
 
     def _glance(self) -> StatusResponse:
-        """Read where the chain stands, and how it has this provider; compare clocks."""
+        """Read the chain's status and its record of this provider, compare the clocks, and return the status."""
         status = self._chain.status()
         self._clock.look(status)
         self.known = self._chain.provider(self._config.key.address)
@@ -294,9 +299,9 @@ class Performer:
         return status
 
     def _watch(self) -> Iterator[Change]:
-        """Yield what became of the shares that are signed.
+        """Yield the changes that the chain shows for the signed shares.
 
-        An order that only the validator knows of has none of these: it must not keep us from seeing the others.
+        Only their orders are read. The chain may not have the order of another share, and that query would fail.
         """
         clock = self._glance().clock
         works = [work for work in self._shares().works if work.signed]
@@ -314,7 +319,7 @@ class Performer:
                     yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
-        """Return when to look again: soon, where the chain is about to have a commitment that we deliver on."""
+        """Return the pause (seconds) before the next reading: short while a commitment is on its way to the chain."""
         waiting = any(work.stage is Stage.SUBMITTED for work in self._shares().works)
         usual = self._config.chain_seconds
         return min(usual, self.poll_seconds) if waiting else usual
@@ -322,23 +327,27 @@ class Performer:
     # Taking a share
 
     def _problem(self, task: TrainTask) -> str:
-        """Return why the task cannot be taken, or an empty string."""
+        """Return why the provider cannot take the task; empty if it can."""
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
-    def _lacks_bond(self, task: TrainTask) -> str:
-        """Return why there is no bond for the task, or an empty string."""
+    def _bond_task(self, task: TrainTask) -> str:
+        """Deposit the missing bond for the task; return why that is not possible, or an empty string."""
         order = self._chain.order(task.key.order_id)
-        return self._see_to_bond(task.key, claims.bond_of(task, order), order)
+        return self._ensure_bond(task.key, claims.bond_of(task, order), order)
 
     def _lacks_room(self, size: int, key: ShareKey) -> str:
+        """Return why a trace of ``size`` bytes does not fit on the disk; empty if it does."""
         here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())
         room = min(shutil.disk_usage(self._config.home).free + here, self._config.disk_bytes)
-        return f"its trace has {size} bytes, and there is room for {room}" if size > room else ""
+        return f"the share's trace needs {size} bytes, and {room} are free" if size > room else ""
 
-    def _see_to_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
-        """Have enough free bond for this share and for those that are trained but not committed yet."""
+    def _ensure_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
+        """Deposit what the free bond lacks for this share and the shares that are not committed yet.
+
+        Return why that is not possible; empty if the bond is there.
+        """
         with self._bond_lock:
             me = self._config.key.address
             self._promised = claims.still_promised(self._promised, key, order)
@@ -351,17 +360,17 @@ class Performer:
             if not self._config.auto_bond or account.balance < lacking:
                 del self._promised[key]
                 return (
-                    f"open shares need a bond of {in_assay(needed)}, and {in_assay(account.bond.free)} of it are free;"
-                    f" send {me} coins (assay tx send), or deposit some (assay tx deposit-bond)"
+                    f"the open shares need a bond of {in_assay(needed)}, and {in_assay(account.bond.free)} are free;"
+                    f" send coins to {me} (assay tx send), or deposit more (assay tx deposit-bond)"
                 )
             self._sender.send(MsgDepositBond(me, lacking))
             return ""
 
     def _fetch(self, task: TrainTask) -> None:
+        """Fetch the payload and the initial states; delete them again if the share was dropped meanwhile."""
         try:
-            self._bring(task)
+            self._download(task)
         finally:
-            # Dropped meanwhile: what came since goes, too.
             if self._shares().get(task.key) is None:
                 for blob in (
                     task.global_in.blob,
@@ -371,23 +380,25 @@ class Performer:
                     self.blobs.hold(blob.sha256, _holder(task.key))
                 self.forget(task.key)
 
-    def _bring(self, task: TrainTask) -> None:
-        """Bring payload and opening states here, verified by their names."""
+    def _download(self, task: TrainTask) -> None:
+        """Download the payload and the initial states; each file is verified by its hash."""
         client = self._client()
         folder = self._job_folder(task.key)
-        # The folders come before the holds: they are what a sweep after a crash goes by.
+        # The folders are made before the holds, because the sweep after a crash finds holds by their folders.
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._store.folder(task.key)
-        held = {f"job/{_order_name(task.key)}": [file.blob for file in task.payload]}
-        held[_holder(task.key)] = [task.global_in.blob, task.local_in.blob]
-        for holder, blobs in held.items():
+        blobs_of = {
+            f"job/{_order_name(task.key)}": [file.blob for file in task.payload],
+            _holder(task.key): [task.global_in.blob, task.local_in.blob],
+        }
+        for holder, blobs in blobs_of.items():
             for blob in blobs:
                 self._check_wanted(task)
                 self.blobs.hold(blob.sha256, holder)
                 before = self.blobs.status(blob).held
                 client.fetch(blob, self.blobs, lambda *_: self._check_wanted(task))
                 self._moved("in", blob.size - before)
-        # Paths were bounded where they came in.
+        # The link checks that the paths stay inside the folder when it decodes the task.
         for file in task.payload:
             target = folder / file.path
             if not target.exists():
@@ -395,13 +406,13 @@ class Performer:
                 link_whole(self.blobs.path(file.blob.sha256), target)
 
     def _check_wanted(self, task: TrainTask) -> None:
-        """Go on before each chunk only while the share is wanted; ProviderError."""
+        """Check, before each chunk, that the share is still wanted; ProviderError if not."""
         work = self._shares().get(task.key)
         if self._stop.is_set() or work is None or work.task is not task:
-            raise ProviderError("the share is not wanted any more")
+            raise ProviderError("the validator no longer wants the share")
 
     def work_order(self, task: TrainTask) -> WorkOrder:
-        """Return what a worker needs for the share."""
+        """Return the work order of a share for its worker."""
         key = task.key
         return WorkOrder(
             job=str(self._job_folder(key)),
@@ -420,7 +431,7 @@ class Performer:
     # Handing a share in
 
     def _submit(self, key: ShareKey) -> ActionResult:
-        """Sign the commitment to a trained share and submit it: nothing that anybody could take."""
+        """Sign the commitment to a trained share and submit it. It shows nothing that another provider could copy."""
         work = self._shares().get(key)
         delay = self._behaviour.delay(work.task) if work else None
         if work is None or delay is None:
@@ -430,13 +441,13 @@ class Performer:
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         self._stop.wait(delay)
         verdict = self._client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
-        return ActionResult((_answered(receive.submitted, key, verdict),))
+        return ActionResult((_verdict_change(receive.submitted, key, verdict),))
 
     def _deliver(self, key: ShareKey) -> Change:
-        """Send what the commitment of a share hides, now that it is on chain under our name."""
+        """Send the results that a share's commitment hides, once it is on the chain under this provider's name."""
         work = self._shares().get(key)
         if work is None:
-            raise ProviderError("the share is not wanted any more")
+            raise ProviderError("the validator no longer wants the share")
         _, roots = self._signed(work)
         folder, client = self._store.folder(key), self._client()
         whole = roots.is_whole
@@ -451,7 +462,7 @@ class Performer:
             local_out=self._put(client, folder / LOCAL_OUT) if whole else None,
         )
         verdict = client.call(DELIVER_SHARE, delivery)
-        return _answered(receive.delivered, key, verdict)
+        return _verdict_change(receive.delivered, key, verdict)
 
     def _put(self, client: ClusterClient, path: Path) -> BlobRef:
         blob = client.put_blob(path)
@@ -459,8 +470,9 @@ class Performer:
         return blob
 
     def _signed(self, work: ShareWork) -> tuple[ShareClaim, ShareRoots]:
-        """Return what is signed for a trained share, and what that hides."""
-        key, task = work.key, work.task
+        """Return the claim that is signed for a trained share, and the roots that its commitment hides."""
+        key = work.key
+        task = work.task
         boundaries = self._store.boundaries(key)
         leaves = [boundary.leaf for boundary in boundaries[1:]]
         roots = ShareRoots(
@@ -491,7 +503,7 @@ class Performer:
         return self._behaviour.claim(claim), roots
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
-        """Send the states at boundaries of a share."""
+        """Send a share's states at the boundaries with these indices."""
         folder, client = self._store.folder(key), self._client()
         for index in indices:
             global_state = self._put(client, folder / f"{index}.global")
@@ -501,19 +513,19 @@ class Performer:
                 OpeningSubmission(key=key, index=index, global_state=global_state, local_state=local_state),
             )
             if not verdict.accepted:
-                raise ProviderError(f"boundary {index} was not taken: {verdict.text}")
+                raise ProviderError(f"the validator refused the states of boundary {index}: {verdict.text}")
 
-    # What is on disk
+    # Files on disk
 
     def forget(self, key: ShareKey) -> None:
-        """Delete what is on disk of a share, and of its order when no other share needs it."""
+        """Delete a share's files, and its order's if no other share needs them."""
         self.blobs.release(_holder(key))
         self._store.forget(key)
         if key.order_id not in (work.key.order_id for work in self._shares().works):
             self._forget_order(_order_name(key))
 
     def sweep(self, shares: Shares) -> None:
-        """Delete what a crash has left of shares and orders that are not in the record."""
+        """Delete the files of shares and orders that are not in the record; a crash may leave such files."""
         for name in self._store.leftovers(shares):
             self.blobs.release(f"share/{name}")
         self._store.sweep(shares)
@@ -530,17 +542,19 @@ class Performer:
         return self._jobs / _order_name(key)
 
 
-def _judged(key: ShareKey, problem: str, right: Callable[[Shares, ShareKey], Shares]) -> ActionResult:
-    """Return what follows from a check of a share."""
+def _result_of_check(key: ShareKey, problem: str, passed: Callable[[Shares, ShareKey], Shares]) -> ActionResult:
+    """Return the result of a check of a share: it passed if there is no ``problem``."""
     if not problem:
-        return ActionResult((lambda shares: right(shares, key),))
-    # A node may be a block behind the validator: the chain is asked again while the task is listed.
+        return ActionResult((lambda shares: passed(shares, key),))
+    # A node may be a block behind the validator, so the check is repeated as long as the task is listed.
     failed = partial(receive.failed, key=key, text=problem, again=True)
     return ActionResult((failed,), pause=_REFUSED_SECONDS)
 
 
-def _answered(receives: Callable[[Shares, ShareKey, bool, str], Shares], key: ShareKey, verdict: Verdict) -> Change:
-    """Return what follows from the validator's verdict."""
+def _verdict_change(
+    receives: Callable[[Shares, ShareKey, bool, str], Shares], key: ShareKey, verdict: Verdict
+) -> Change:
+    """Return the change to the record that follows from the validator's verdict."""
     return lambda shares: receives(shares, key, verdict.accepted, verdict.text)
 
 

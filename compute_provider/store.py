@@ -1,4 +1,4 @@
-"""What a provider remembers on disk, so that kill -9 in the middle of a round loses nothing, and the status file."""
+"""A provider's records on disk, so that a kill -9 in the middle of a round loses nothing, and its status file."""
 
 import json
 import shutil
@@ -20,14 +20,14 @@ from pol.values import f32_number
 from pol.work.records import Boundary
 
 FORM = 4
-"""Of the records; another number for every change after which those of before cannot be read."""
+"""Version of the records' format; it rises with every change after which older records cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """What this machine was measured to do with a back end: FLOP/s, bytes of memory, and when (Unix seconds).
+    """A measurement of this machine: FLOP/s of a back end, memory in bytes, and its time ``at`` (Unix seconds).
 
-    ``computing`` says in words what computed.
+    ``computing`` names, in words, the back end's kernels and the limits of the process.
     """
 
     flops: int
@@ -39,13 +39,13 @@ class MachineSpeed:
 _SHARE = (bytes, int, int, int, int)
 _WORKS = RecordTable("works", ShareWork, _SHARE)
 _BOUNDARIES = RecordTable("boundaries", Boundary, (*_SHARE, int))
-# By order, in uassay.
+# Amount that each order has paid (uassay), by the order's id.
 _EARNED = RecordTable("earned", int, (bytes,))
 _EARNED_BY_DAY = RecordTable("earned_by_day", int, (str,))
-"""By the day on which it was seen, in UTC: 2026-01-31."""
-# By back end.
+"""Amount earned on each day (uassay), by the UTC day on which the daemon saw it (2026-01-31)."""
+# Last measurement, by back end.
 _MEASURED = RecordTable("measured", MachineSpeed, (str,))
-# The chain and the address that a home is of.
+# The chain id and the address that a home belongs to, by "chain" and "owner".
 _OWNERS = RecordTable("owners", str, (str,))
 _TABLES = (_WORKS, _BOUNDARIES, _EARNED, _EARNED_BY_DAY, _MEASURED, _OWNERS)
 _LOCK_FILE = "provider.lock"
@@ -53,12 +53,15 @@ _LOCK_FILE = "provider.lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other providers out of ``directory``, until this process ends in whatever way; ProviderError."""
+    """Lock ``directory`` against other providers; ProviderError if one runs there.
+
+    The lock ends with the process, even if it is killed.
+    """
 
     def refused(other: int) -> ProviderError:
         return ProviderError(
-            f"a provider runs in {directory} already, as process {other or '?'}",
-            "stop it, or use another home",
+            f"a provider already runs in {directory}: process {other or '?'}",
+            "stop that provider, or use another --home",
         )
 
     with lock.held(directory / _LOCK_FILE, refused):
@@ -71,10 +74,10 @@ def runs_as(directory: Path) -> int:
 
 
 class Store:
-    """Records, and a folder for each share. Thread-safe; one process at a time."""
+    """The provider's records, and a folder for each share. Thread-safe; one process at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Open what is in ``directory``, or start anew there; ProviderError where it cannot be used."""
+        """Open the records in ``directory``, or create them; ProviderError if they cannot be used."""
         self._shares = directory / "shares"
         self._shares.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -87,7 +90,7 @@ class Store:
         self._records.close()
 
     def belong(self, kind: str, owner: str) -> str:
-        """Return the owner of this home, as the chain or the address that it is of: the first one ever named."""
+        """Return the ``kind`` of owner of this home (its chain or its address); the first call sets it to ``owner``."""
         known = self._records.get(_OWNERS, kind)
         if known is None:
             self._records.put(_OWNERS, owner, kind)
@@ -96,49 +99,52 @@ class Store:
     # Shares
 
     def load(self) -> Shares:
-        """Return the shares as they were saved last."""
+        """Return the shares as last saved."""
         return Shares(tuple(work for _, work in self._records.scan(_WORKS)))
 
     def save(self, before: Shares, after: Shares) -> None:
-        """Write what differs between two records, all or nothing; progress is on disk as boundaries."""
-        old = {work.key: _lasting(work) for work in before.works}
-        gone = old.keys() - {work.key for work in after.works}
-        new = [work for work in after.works if old.get(work.key) != _lasting(work)]
-        if not gone and not new:
+        """Write the differences between two records in one transaction.
+
+        A change of progress alone (step, loss) is not written: the boundaries on disk show the progress.
+        """
+        old = {work.key: _without_progress(work) for work in before.works}
+        dropped = old.keys() - {work.key for work in after.works}
+        changed = [work for work in after.works if old.get(work.key) != _without_progress(work)]
+        if not dropped and not changed:
             return
         with self._records.transaction():
-            for key in gone:
+            for key in dropped:
                 self._records.delete(_WORKS, *_parts(key))
-            for work in new:
+            for work in changed:
                 self._records.put(_WORKS, work, *_parts(work.key))
 
     def folder(self, key: ShareKey) -> Path:
-        """Return the share's folder, which is made if need be."""
+        """Return the share's folder; create it if it does not exist."""
         folder = self._shares / name_of(key)
         folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
     def put_boundary(self, key: ShareKey, boundary: Boundary) -> None:
-        """Remember a boundary whose states are on disk."""
+        """Record a boundary whose states are on disk."""
         self._records.put(_BOUNDARIES, boundary, *_parts(key), boundary.index)
 
     def boundaries(self, key: ShareKey) -> tuple[Boundary, ...]:
-        """Return the boundaries so far, without gaps from 0 on."""
-        found = [boundary for _, boundary in self._records.scan(_BOUNDARIES, *_parts(key))]
-        return tuple(b for index, b in enumerate(found) if b.index == index)
+        """Return the recorded boundaries of a share from index 0 up to the first gap."""
+        recorded = [boundary for _, boundary in self._records.scan(_BOUNDARIES, *_parts(key))]
+        return tuple(boundary for index, boundary in enumerate(recorded) if boundary.index == index)
 
     def forget(self, key: ShareKey) -> None:
-        """Delete all that is known of a share."""
+        """Delete a share's boundaries and its folder."""
         self._records.delete(_BOUNDARIES, *_parts(key))
         shutil.rmtree(self._shares / name_of(key), ignore_errors=True)
 
     def leftovers(self, shares: Shares) -> list[str]:
-        """Return the names of shares that a crash has left here and that are not in the record."""
+        """Return the names of shares with a folder here that are not in the record; a crash may leave such folders."""
         known = {name_of(work.key) for work in shares.works}
         return [folder.name for folder in self._shares.iterdir() if folder.name not in known]
 
     def sweep(self, shares: Shares) -> None:
-        """Delete what a crash has left of shares that are not in the record."""
+        """Delete the boundaries and the folders of shares that are not in the record."""
         known = {_parts(work.key) for work in shares.works}
         for key in {key[:-1] for key in self._records.keys(_BOUNDARIES)} - known:
             self._records.delete(_BOUNDARIES, *key)
@@ -148,27 +154,27 @@ class Store:
     # The provider itself
 
     def measured(self, backend: str) -> MachineSpeed | None:
-        """Return what the machine was measured to do last."""
+        """Return the last measurement of the machine with a back end; None if there is none."""
         return self._records.get(_MEASURED, backend)
 
     def put_measured(self, backend: str, measured: MachineSpeed) -> None:
-        """Remember a measurement."""
+        """Record a measurement of the machine with a back end."""
         self._records.put(_MEASURED, measured, backend)
 
     def earned(self) -> int:
-        """Return what all orders have paid (uassay)."""
+        """Return the sum that all orders have paid (uassay)."""
         return sum(amount for _, amount in self._records.scan(_EARNED))
 
     def earned_by_order(self) -> dict[str, int]:
-        """Return what each order has paid (uassay), by its id in hex."""
+        """Return the amount that each order has paid (uassay), by the order's id in hex."""
         return {order_id.hex(): amount for (order_id,), amount in self._records.scan(_EARNED)}
 
     def earned_by_day(self) -> dict[str, int]:
-        """Return what came on each day (uassay), by the day."""
+        """Return the amount earned on each day (uassay), by the day (2026-01-31)."""
         return {day: amount for (day,), amount in self._records.scan(_EARNED_BY_DAY)}
 
     def put_earned(self, order_id: bytes, amount: int, day: str) -> None:
-        """Remember what an order has paid so far (uassay), seen on a day (2026-01-31)."""
+        """Record the amount that an order has paid so far (uassay), as seen on ``day`` (2026-01-31)."""
         more = amount - (self._records.get(_EARNED, order_id) or 0)
         if not more:
             return
@@ -178,10 +184,10 @@ class Store:
 
 
 class TraceReader:
-    """Reads the boundaries that a provider of this machine has reached, beside its daemon, and writes nothing."""
+    """A read-only view of the boundaries in the records of a provider on this machine; its daemon may run meanwhile."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the daemon's records in ``directory``; ProviderError where there are none, or of another form."""
+        """Open the daemon's records in ``directory``; ProviderError if there are none or their format differs."""
         try:
             self._records = Records(directory / "provider.db", (), codec, FORM, read_only=True)
         except Unusable as error:
@@ -193,11 +199,11 @@ class TraceReader:
 
     @property
     def version(self) -> int:
-        """A number that is another one whenever the daemon has written."""
+        """A number that changes whenever the daemon has written."""
         return self._records.version
 
     def boundaries(self, known: Callable[[ShareKey], int]) -> Iterator[tuple[ShareKey, Boundary]]:
-        """Yield the boundaries of all shares, but those up to the index that is ``known`` of a share already."""
+        """Yield the new boundaries of all shares: those with an index above ``known(share)``."""
         for *parts, index in self._records.keys(_BOUNDARIES):
             key = ShareKey(*parts)
             if index > known(key):
@@ -207,13 +213,12 @@ class TraceReader:
 
 
 def title_of(key: ShareKey) -> str:
-    """Return a name for people."""
+    """Return a share's name for people, such as "order 0123456789ab, round 1, slot 0"."""
     again = f", issue {key.issue}" if key.issue > 1 else ""
     return f"order {key.order_id.hex()[:12]}, round {key.round}, slot {key.slot}{again}"
 
 
-def _lasting(work: ShareWork) -> ShareWork:
-    """Return the work on a share without its progress."""
+def _without_progress(work: ShareWork) -> ShareWork:
     return replace(work, step=0, steps=0, loss=NAN_BITS)
 
 
@@ -221,14 +226,14 @@ def _parts(key: ShareKey) -> tuple[bytes, int, int, int, int]:
     return key.order_id, key.leg, key.round, key.slot, key.issue
 
 
-# --- the status file: what ``assay provider status`` shows, written by the daemon as it goes -----
+# --- the status file, which the daemon writes and ``assay provider status`` shows -----
 
 
 STATUS_FILE = "status.json"
 
 
 def describe(shares: Shares) -> list[dict[str, Any]]:
-    """Return one plain object for each share."""
+    """Return one JSON object for each share."""
     return [_describe(work) for work in shares.works]
 
 
@@ -249,28 +254,28 @@ def _describe(work: ShareWork) -> dict[str, Any]:
 
 
 def write_status(home: Path, status: dict[str, Any]) -> None:
-    """Replace the status file; readers see the old one or the new one."""
+    """Replace the status file; a reader sees either the old file or the new one, whole."""
     write_whole(home / STATUS_FILE, json.dumps(status, sort_keys=True))
 
 
 _STATUS: dict[str, type | tuple[type, ...]] = {
     "provider": str,
     "validator": str,
-    # Not there if an earlier version wrote it.
+    # None if an earlier version wrote the file.
     "node": (str, type(None)),
     "joined": bool,
     "admitted": bool,
     "speed": int,
     "newcomer": bool,
     "note": str,
-    # Not there if an earlier version wrote it.
+    # None if an earlier version wrote the file.
     "idle": (dict, type(None)),
     "warning": (str, type(None)),
     "computing": str,
     "shares": list,
     "orders": list,
     "earned": int,
-    # Not there if an earlier version wrote it.
+    # None if an earlier version wrote the file.
     "earned_by_day": (dict, type(None)),
     "earned_by_order": (dict, type(None)),
     "workers": list,
@@ -290,7 +295,10 @@ _STATUS_OF_SHARE: dict[str, type | tuple[type, ...]] = {
 
 
 def read_status(home: Path) -> dict[str, Any] | None:
-    """Return what the daemon wrote last, or None if none ever ran here; ProviderError where that cannot be read."""
+    """Return the last status that the daemon wrote; None if no daemon ever ran here.
+
+    ProviderError if the file cannot be read or is not a status.
+    """
     path = home / STATUS_FILE
     try:
         status: Any = json.loads(path.read_bytes())
@@ -299,10 +307,10 @@ def read_status(home: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         status = None
     if not _has(status, _STATUS) or not all(_has(share, _STATUS_OF_SHARE) for share in status["shares"]):
-        raise ProviderError(f"{path} is not what a provider's daemon writes", "a daemon that runs writes it anew")
+        raise ProviderError(f"{path} is not a provider's status file", "start the provider: it replaces the file")
     return cast("dict[str, Any]", status)
 
 
 def _has(value: Any, keys: Mapping[str, type | tuple[type, ...]]) -> bool:
-    """Whether a value is an object with these keys of these types."""
+    """Return whether a value is an object that has these keys with values of these types."""
     return isinstance(value, dict) and all(isinstance(value.get(key), keys[key]) for key in keys)

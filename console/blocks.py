@@ -1,4 +1,4 @@
-"""The list of blocks, a block with its transactions and events, and a transaction: each bounded, however full it is."""
+"""The pages of blocks and transactions, each with an upper limit on the rows that it shows."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ TEXT_SHOWN: Final = 200
 
 
 def show_blocks(index: EventIndex, snapshot: NodeSnapshot, query: PageQuery) -> dict[str, Any]:
-    """Return one page of the blocks of which the time is known, the newest first; ``before`` is a height."""
+    """Return one page of the blocks whose time is known, the newest first; the query's ``before`` is a height."""
     most = query.number("before", 1, 2**40)
     blocks = index.blocks(BLOCKS_SHOWN + 1, most - 1)
     shown = blocks[:BLOCKS_SHOWN]
@@ -41,7 +41,7 @@ def show_blocks(index: EventIndex, snapshot: NodeSnapshot, query: PageQuery) -> 
 def show_block(
     index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, query: PageQuery, height: int
 ) -> dict[str, Any]:
-    """Return a block; NotThere for one that is not made yet."""
+    """Return a block with its transactions and events; raise NotThere if the chain has no block at that height."""
     newest = snapshot.status.height if snapshot.status else 0
     if not 0 < height <= newest:
         raise NotThere(f"There is no block {height:,}: the newest is block {newest:,}.")
@@ -65,7 +65,7 @@ def show_block(
         "operator": _operator(snapshot, proposer),
         "sent_known": sent is not None,
         "sent_count": len(sent or ()),
-        "sent": [_sent(found) for found in (sent or ())[:SENT_SHOWN]],
+        "sent": [_sent(transaction) for transaction in (sent or ())[:SENT_SHOWN]],
         "events_count": count,
         "events": [event_row(index, event) for event in events],
         "page": at,
@@ -74,17 +74,17 @@ def show_block(
 
 
 def show_transaction(index: EventIndex, node: ConsoleNode | None, text: str) -> dict[str, Any]:
-    """Return the transaction with a hash; NotThere."""
+    """Return the transaction with a hash; raise NotThere if the node has none or does not answer."""
     digits = text.lower()
     if len(digits) != 64 or not all(digit in "0123456789abcdef" for digit in digits):
-        raise NotThere("This is not the hash of a transaction: it has 64 hex digits.")
+        raise NotThere("This is not the hash of a transaction, which has 64 hex digits.")
     try:
-        found = node.receipt(bytes.fromhex(digits)) if node is not None else None
+        answer = node.receipt(bytes.fromhex(digits)) if node is not None else None
     except ConsoleError as error:
-        raise NotThere(f"The node does not tell now: {words.cut(error.reason, 160)}.") from None
-    if found is None:
+        raise NotThere(f"The node does not answer: {words.cut(error.reason, 160)}.") from None
+    if answer is None:
         raise NotThere(f"The node has no transaction with the hash {digits[:12]}… in a block.")
-    receipt, sent = found
+    receipt, sent = answer
     messages = sent.tx.messages if sent.tx else ()
     return {
         **_sent(sent),
@@ -124,6 +124,6 @@ def _sent(sent: Sent) -> dict[str, Any]:
 
 
 def _operator(snapshot: NodeSnapshot, proposer: bytes) -> str:
-    """Return the operator whose consensus key made a block; empty where it is no validator of now."""
-    operators = {found.cons_address: found.operator for found in snapshot.validators}
+    """Return the operator whose consensus key proposed a block; empty if no current validator has that key."""
+    operators = {validator.cons_address: validator.operator for validator in snapshot.validators}
     return operators.get(proposer, "")

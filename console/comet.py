@@ -1,4 +1,7 @@
-"""The CometBFT of a node, asked for what the node does not tell; it may be slow, or answer without end."""
+"""Queries to a node's CometBFT, for what the node itself does not report.
+
+Answers are limited in time and size: CometBFT may be slow, or send an answer without end.
+"""
 
 import json
 import time
@@ -14,10 +17,10 @@ SHORT_BYTES: Final = 2**18
 
 
 class Comet:
-    """Asks the CometBFT at a URL, or nobody where there is none; for one thread at a time."""
+    """A client of the CometBFT at a URL; without a URL every answer is None. One thread at a time may use it."""
 
     def __init__(self, url: str) -> None:
-        """``url`` is empty where it is not known."""
+        """Create a client; an empty ``url`` means that CometBFT's address is not known."""
         self.url = url
         self._session = requests.Session()
         self._session.trust_env = False
@@ -27,23 +30,28 @@ class Comet:
         self._session.close()
 
     def ask(self, path: str, *names: str, most: int = SHORT_BYTES) -> Any:
-        """Return what stands under those names of the answer; None where nobody can be asked, or it is too long."""
+        """Return the value under those nested names of the answer; None if there is no usable answer.
+
+        There is none without a URL, if CometBFT does not answer in time, or if the answer is malformed or longer than
+        ``most`` bytes.
+        """
         if not self.url:
             return None
         try:
-            found = json.loads(self._read(f"{self.url}/{path}", most))["result"]
+            value = json.loads(self._read(f"{self.url}/{path}", most))["result"]
             for name in names:
-                found = found[name]
+                value = value[name]
         except (requests.RequestException, HTTPError, ValueError, LookupError, TypeError):
             return None
-        return found
+        return value
 
     def _read(self, url: str, most: int) -> bytes:
-        """Return what stands at an address; ValueError where it is long, or comes in drops."""
-        found, ends = b"", time.monotonic() + _ANSWER_SECONDS
+        """Return the body at an address; raise ValueError if it is longer than ``most`` bytes or takes too long."""
+        body = b""
+        ends = time.monotonic() + _ANSWER_SECONDS
         with self._session.get(url, timeout=CONNECT_SECONDS, stream=True) as answer:
             while part := answer.raw.read1(_PART_BYTES):
-                found += part
-                if len(found) > most or time.monotonic() > ends:
-                    raise ValueError("it does not end")
-        return found
+                body += part
+                if len(body) > most or time.monotonic() > ends:
+                    raise ValueError("answer is too long or too slow")
+        return body

@@ -1,4 +1,4 @@
-"""What an order costs: its work and what audits need beside it, the sum that a quote calls its cost."""
+"""The cost of an order, as in quotes: the price of its work plus the amount reserved for audits."""
 
 from consumer.submit import LIMIT_FACTOR, audits_beside
 from domain.amount import MONEY_MAX, PFLOP, price_ceil
@@ -9,9 +9,9 @@ from pol.rules.tiers.table import all_tiers, highest_floor
 
 
 def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: int, params: Params | None) -> int:
-    """Return the cost of a whole job at a price of a PFLOP (uassay); 0 where no price is known.
+    """Return the cost of a whole job (uassay) at a price per PFLOP (uassay); 0 if the price is 0, which means unknown.
 
-    Without a price limit it is what an order would cost that has the usual one, and without parameters the work alone.
+    A price limit of 0 stands for the usual limit. Without parameters the cost is that of the work only.
     """
     if not price:
         return 0
@@ -19,16 +19,17 @@ def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: in
     if params is None:
         return work
     limit = price_limit or min(LIMIT_FACTOR * price, MONEY_MAX)
-    # A tier of a newer version has no floor here.
+    # Tiers that only a newer version knows are ignored: their floor is not known here.
     tiers = {tier.name for tier in all_tiers()}.intersection(conditions.tiers)
     floor = highest_floor(sorted(tiers), terms, limit, params.for_order())
     return work + audits_beside(terms, price, floor, params)
 
 
 def limit_of(terms: JobTerms, conditions: Conditions, pays: int, params: Params | None) -> int:
-    """Return the highest price limit (uassay per PFLOP) at which an order costs ``pays``; 0 where it costs more.
+    """Return the highest price limit (uassay per PFLOP) at which an order costs at most ``pays``; 0 if there is none.
 
-    Audit fees are rounded in each round, so that a higher price may cost a few uassay less: they are left out here.
+    Audit fees are rounded in each round, so a higher price may cost a few uassay less. The search allows for this with
+    a tolerance of one uassay per round, plus one.
     """
     rounding = terms.rounds + 1
     low, high = 0, min(pays * PFLOP // total_work(terms), MONEY_MAX)

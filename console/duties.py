@@ -1,4 +1,4 @@
-"""What the chain waits for from an address, until when (chain clock), and what a provider has in hand."""
+"""Tasks that the chain expects of an address, with deadlines (chain clock), and a provider's current shares."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from domain.proof.records import ShareState
 
 
 def duties_of(story: OrderStory, address: str) -> Iterator[tuple[str, int]]:
-    """Yield what a validator, provider or consumer has to do in an order, and until when."""
+    """Yield the tasks of a validator, provider or consumer in an order, each with its deadline (chain clock)."""
     current = story.current
     if current is None:
         return
@@ -27,7 +27,7 @@ def _of_consumer(story: OrderStory, current: LegStory) -> Iterator[tuple[str, in
     if story.state is OrderState.MATCHED:
         yield "deliver the job's files", current.accept_deadline
     if current.settles_at:
-        yield "fetch the result, and dispute what is wrong", current.settles_at
+        yield "fetch the result, and dispute it if it is wrong", current.settles_at
 
 
 def _of_winner(story: OrderStory, current: LegStory) -> Iterator[tuple[str, int]]:
@@ -38,12 +38,12 @@ def _of_winner(story: OrderStory, current: LegStory) -> Iterator[tuple[str, int]
 
 
 def _of_provider(story: OrderStory, current: LegStory, address: str) -> Iterator[tuple[str, int]]:
-    training = current.rounds.get(current.open_round)
-    for share in training.shares.values() if training else ():
-        stands = share.state is ShareState.COMMITTED and not share.skipped
-        if share.provider == address and stands:
-            what = f"show what is asked of slot {share.slot} in round {current.open_round}"
-            yield what, current.progress_deadline
+    open_round = current.rounds.get(current.open_round)
+    for share in open_round.shares.values() if open_round else ():
+        is_committed = share.state is ShareState.COMMITTED and not share.skipped
+        if share.provider == address and is_committed:
+            task = f"show the drawn segments of slot {share.slot} in round {current.open_round}"
+            yield task, current.progress_deadline
 
 
 def _of_seat(story: OrderStory, round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
@@ -54,19 +54,19 @@ def _of_seat(story: OrderStory, round: RoundStory, address: str) -> Iterator[tup
         if (seat.validator, seat.stage) != (address, stage.number):
             continue
         if not seat.committed:
-            yield f"recompute round {round.number}, and commit", stage.commits_end
+            yield f"recompute round {round.number}, and commit to the answers", stage.commits_end
         elif not seat.revealed:
-            yield f"show the answers on round {round.number}", stage.reveals_end
+            yield f"reveal the answers on round {round.number}", stage.reveals_end
 
 
 def work_of(story: OrderStory, address: str) -> Iterator[dict[str, Any]]:
-    """Yield the shares that a provider has in the open round of an order, and in the last one that closed."""
+    """Yield a provider's shares in the open round of an order and in the last closed round."""
     current = story.current
     if current is None or story.state is not OrderState.RUNNING:
         return
     for number in (current.open_round, current.open_round - 1):
-        found = current.rounds.get(number)
-        for share in found.shares.values() if found else ():
+        round = current.rounds.get(number)
+        for share in round.shares.values() if round else ():
             if share.provider != address or share.skipped:
                 continue
             if share.state not in (ShareState.COMMITTED, ShareState.ACCEPTED):

@@ -1,11 +1,11 @@
-"""What the console cannot do or show."""
+"""Errors of the console."""
 
 from domain.errors import Expected
 
 
 class ConsoleError(Expected):
-    """The console cannot start; the text says why."""
+    """An error that the user can fix, such as a port in use or a form field that is not a number."""
 
 
 class NotThere(Exception):
-    """There is nothing at an address: the text says why."""
+    """A request for something that does not exist or is not known; the text is shown on the page (HTTP status 404)."""

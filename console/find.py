@@ -1,4 +1,4 @@
-"""What a text in the search may name: an order, a block, a transaction, a validator, a provider, a job."""
+"""The search: orders, blocks, transactions, validators, providers and jobs that a text may name."""
 
 from typing import Any, Final
 
@@ -9,12 +9,12 @@ from console.known import NodeSnapshot
 from console.node import ConsoleNode
 
 HITS_MAX: Final = 20
-"""Of each kind, at most: who finds more types more."""
+"""Maximum number of hits of each kind; with more, the user types a longer text."""
 _ORDER_DIGITS: Final = 4
 
 
 def find(index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, text: str) -> list[dict[str, Any]]:
-    """Return what may be meant, what is named exactly before what only has the text in it."""
+    """Return all hits for a text, exact names before names that only contain the text."""
     hits = [
         *_blocks(snapshot, text),
         *_members(index, snapshot, text),
@@ -62,7 +62,7 @@ def _orders(index: EventIndex, digits: str) -> list[dict[str, Any]]:
     if not (_ORDER_DIGITS <= len(digits) <= 64 and set(digits) <= set("0123456789abcdef")):
         return []
     ids = index.find_orders(digits, HITS_MAX)
-    return [_hit("order", f"/orders/{found.hex()}", found.hex(), _job_of(index, found)) for found in ids]
+    return [_hit("order", f"/orders/{order.hex()}", order.hex(), _job_of(index, order)) for order in ids]
 
 
 def _job_of(index: EventIndex, order_id: bytes) -> str:
@@ -74,7 +74,7 @@ def _transactions(node: ConsoleNode | None, digits: str) -> list[dict[str, Any]]
     if node is None or len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
         return []
     try:
-        found = node.receipt(bytes.fromhex(digits))
+        receipt = node.receipt(bytes.fromhex(digits))
     except ConsoleError:
         return []
-    return [_hit("transaction", f"/transactions/{digits}", digits, "")] if found else []
+    return [_hit("transaction", f"/transactions/{digits}", digits, "")] if receipt else []

@@ -1,4 +1,4 @@
-"""The money of an order: where each coin of its deposit went, and the picture of it."""
+"""The money of an order: where its deposit and its bonds went, as sums and as a flow diagram."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ _ORDER: Final = (
 )
 WIDTH: Final = 720
 HEIGHT: Final = 260
-"""At most: a picture of few parts is lower."""
+"""Maximum height: a picture with few parts is lower."""
 _GAP: Final = 10
 _BAR: Final = 14
 _RIGHT: Final = 300
-"""Where the right-hand column begins, behind which there is room for words."""
+"""x coordinate of the right-hand column; the labels are to its right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A part of a sum: what it was for, to whom (empty where to many, or to nobody), how much."""
+    """A part of a sum: its kind of payment, its recipient (empty if there are several or none) and its amount."""
 
     kind: str
     to: str
@@ -36,17 +36,17 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class FlowAccount:
-    """A sum that came in, and where it is now; ``held`` is in the order's escrow still."""
+    """A sum that came in (uassay) and where it is now; ``held`` is the part that is still in the order's escrow."""
 
     total: int
     flows: tuple[Flow, ...]
     held: int
-    # Of what is held, kept for the validator until the order settles.
+    # Part of ``held`` that is withheld from the validator until the order settles.
     withheld: int = 0
 
     @property
     def adds_up(self) -> bool:
-        """Tell whether all parts together are the sum, and none is less than nothing."""
+        """True if the parts add up to the total and ``held`` is not negative."""
         return self.held >= 0 and self.total == self.held + sum(flow.amount for flow in self.flows)
 
 
@@ -58,7 +58,7 @@ def deposit_of(story: OrderStory) -> FlowAccount:
 
 
 def bonds_of(story: OrderStory) -> FlowAccount:
-    """Return where the bonds went that stood for the order's legs and shares."""
+    """Return where the bonds went that were locked for the order's legs and shares."""
     flows = _sum((p.kind, p.to, p.amount) for p in story.payments if p.leg)
     paid = sum(flow.amount for flow in flows)
     return FlowAccount(story.bonds_in, flows, story.bonds_in - paid)
@@ -75,7 +75,7 @@ def _sum(payments: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ribbon:
-    """A part in the picture: the outline of its band, its bar on the right, and where its words stand."""
+    """A part in the picture: the outline of its band, its bar on the right, and the position of its label."""
 
     kind: str
     amount: int
@@ -87,7 +87,7 @@ class Ribbon:
 
 @dataclass(frozen=True, slots=True)
 class FlowPicture:
-    """Bands from the sum on the left to its parts on the right; sizes are those of an SVG's view box."""
+    """A flow diagram: bands from the sum on the left to its parts on the right, in units of the SVG's view box."""
 
     width: int
     height: float
@@ -98,7 +98,7 @@ class FlowPicture:
 
 
 def draw(account: FlowAccount) -> FlowPicture | None:
-    """Return the picture of an account, by kind; None where there is nothing to draw."""
+    """Return the picture of an account, with a band per kind of payment; None if there is nothing to draw."""
     parts: dict[str, int] = {}
     for flow in account.flows:
         parts[flow.kind] = parts.get(flow.kind, 0) + flow.amount
@@ -109,10 +109,11 @@ def draw(account: FlowAccount) -> FlowPicture | None:
     parts = {kind: amount for kind, amount in parts.items() if amount > 0}
     if not parts or account.total <= 0:
         return None
-    # Each part has room for a line of words, however thin its band is.
-    room = min(HEIGHT, 56 * len(parts))
-    scale = (room - _GAP * (len(parts) - 1)) / account.total
-    left, right, ribbons = 0.0, 0.0, []
+    # Each part has room for a line of text, even if its band is thin.
+    height = min(HEIGHT, 56 * len(parts))
+    scale = (height - _GAP * (len(parts) - 1)) / account.total
+    left = right = 0.0
+    ribbons = []
     start = _BAR
     for kind, amount in parts.items():
         thick = max(1.0, amount * scale)

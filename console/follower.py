@@ -1,7 +1,7 @@
-"""Follows a node: its events into the index, and what they lack (powers, bids, blocks) by asking.
+"""The follower of a node, which stores its events in the index and queries what events lack: members, bids, blocks.
 
-One thread asks, so that a busy page asks the node no more than an idle one. A node that goes away is waited for; what
-is known stays on show, with its age.
+One thread sends all queries, so the load on the node does not depend on the number of open pages. If the node stops
+answering, the follower waits for it, and pages keep showing the last known data with its age.
 """
 
 import logging
@@ -33,20 +33,21 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.4
 MEMBERS_SECONDS: Final = 4.0
-"""How old the lists of validators, providers and bids may be."""
+"""Maximum age in seconds of the lists of validators, providers and bids."""
 PROBE_SECONDS: Final = 30.0
 BLOCKS_KEPT: Final = 2_000
 _BLOCKS_A_TURN: Final = 200
 _LISTED_MAX: Final = 10_000
-"""Providers and bids that are held at most: a page that lists more helps nobody."""
+"""Maximum number of providers, and of bids, that are kept: longer lists are of no use on a page."""
 
 
 class Follower:
-    """Keeps an index and a snapshot up to date with a node until it is stopped."""
+    """A thread that keeps an index and a snapshot up to date with a node until it is closed."""
 
     def __init__(self, known: NodeState, *, probe: bool = True) -> None:
-        """Begin with nothing; ``probe`` is whether validators' endpoints are connected to, to see who is there."""
-        self._known, self._index = known, known.index
+        """Create without a node; with ``probe``, validators' endpoints are probed for whether they answer."""
+        self._known = known
+        self._index = known.index
         self._probe = probe
         self._comet = Comet("")
         self._stop = Event()
@@ -55,7 +56,7 @@ class Follower:
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="console-probe")
 
     def follow(self, address: str, rpc: str = "") -> None:
-        """Begin to follow the node at ``address``, whose CometBFT answers at the URL ``rpc``, if that is known."""
+        """Start to follow the node at ``address``; ``rpc`` is the URL of its CometBFT, empty if not known."""
         self._comet = Comet(rpc)
         self._known.show(address=address)
         self._thread = Thread(target=self._run, args=(address,), name="console-follower", daemon=True)
@@ -80,8 +81,8 @@ class Follower:
                         return
                     self._lost(error.reason, logged=not is_away(error))
                 except (ValueError, ArithmeticError, LookupError, sqlite3.Error) as error:
-                    # A node of another version or one that lies, or a full disk: what is known stays on show.
-                    self._lost(f"what it says cannot be kept: {error}", logged=True)
+                    # The node may be of another version or lie, or the disk may be full; pages keep the last data.
+                    self._lost(f"its answers cannot be stored: {error}", logged=True)
                 except Gap as gap:
                     log.warning("the index is built again: %s", gap)
                     self._index.begin("", "")
@@ -95,7 +96,7 @@ class Follower:
             self._known.show(away=reason)
 
     def _turn(self, client: ChainClient) -> bool:
-        """Ask once for all that is new; True where there is more."""
+        """Query all news once; return whether there are more events to read."""
         status = client.status()
         self._check_chain(client, status)
         since = self._index.next
@@ -103,14 +104,15 @@ class Follower:
         if page.events:
             self._index.add(page.events)
         elif page.next > since:
-            raise Gap(f"event {since} is missing: the node has others up to {page.next - 1} only")
+            raise Gap(f"event {since} is missing, although the node has events up to {page.next - 1}")
         moved = self._known.snapshot.status is None or status.height != self._known.snapshot.status.height
         changes: dict[str, object] = {
             "status": status,
             "away": "",
             "seen_at": time.time(),
         }
-        more, now = self._index.next < page.next, time.monotonic()
+        more = self._index.next < page.next
+        now = time.monotonic()
         news = moved or bool(page.events) or bool(self._known.snapshot.away)
         if not more:
             if moved:
@@ -121,19 +123,20 @@ class Follower:
             due = now - self._members_at > MEMBERS_SECONDS
             if due or any(not event.type.startswith(("share", "panel")) for event in page.events):
                 changes |= self._members(client)
-                self._members_at, news = now, True
+                self._members_at = now
+                news = True
             if due:
-                found = self._comet.ask("status", "sync_info", "catching_up")
-                changes["catching_up"] = found is True
+                catching_up = self._comet.ask("status", "sync_info", "catching_up")
+                changes["catching_up"] = catching_up is True
         if news:
             self._known.show(**changes)
         if self._probe and now - self._probed_at > PROBE_SECONDS and self._known.snapshot.validators:
             self._probed_at = now
-            self._look_who_is_there()
+            self._probe_endpoints()
         return more
 
     def _check_chain(self, client: ChainClient, status: StatusResponse) -> None:
-        """Forget the index where it is of another chain, even one of the same name."""
+        """Clear the index if it is of another chain, even one with the same chain id."""
         chain_id, first = self._index.chain
         if chain_id == status.chain_id and first and self._index.next <= status.next_event:
             if self._known.snapshot.status is not None and not self._known.snapshot.away:
@@ -142,17 +145,17 @@ class Follower:
                 return
         if (chain_id, first) != (status.chain_id, "") or self._index.next > status.next_event:
             self._index.begin(status.chain_id, "")
-        found = _fingerprint(client)
-        if found:
-            self._index.begin(status.chain_id, found)
+        fingerprint = _fingerprint(client)
+        if fingerprint:
+            self._index.begin(status.chain_id, fingerprint)
 
     def _members(self, client: ChainClient) -> dict[str, object]:
         providers: list[Provider] = []
         while len(providers) < _LISTED_MAX:
             last = providers[-1].address if providers else ""
-            found = client.query(ProvidersRequest("", QUERY_LIMIT_MAX, last)).providers
-            providers += found
-            if len(found) < QUERY_LIMIT_MAX:
+            listed = client.query(ProvidersRequest("", QUERY_LIMIT_MAX, last)).providers
+            providers += listed
+            if len(listed) < QUERY_LIMIT_MAX:
                 break
         bids: list[Bid] = []
         while len(bids) < _LISTED_MAX:
@@ -169,34 +172,34 @@ class Follower:
         }
 
     def _read_blocks(self, client: ChainClient, status: StatusResponse) -> None:
-        """Read when the newest blocks were made, then those in which something happened, the newest first."""
+        """Read the times of the newest blocks, then of blocks that have events, the newest first."""
         known = {block.height for block in self._index.blocks(BLOCKS_SHOWN)}
         newest = range(status.height, max(0, status.height - BLOCKS_SHOWN), -1)
         wanted = [height for height in newest if height not in known]
         wanted += [h for h in self._index.unknown_blocks(_BLOCKS_A_TURN) if h not in wanted]
-        found = []
+        blocks = []
         for height in wanted[:_BLOCKS_A_TURN]:
             try:
                 head = client.block(height)
             except ChainError as error:
                 if error.kind is not ErrorKind.NOT_FOUND:
                     raise
-                # A node that began with a snapshot has no older ones: nobody need ask again.
-                found.append(BlockRow(height, 0, b""))
+                # A node that started from a snapshot has no older blocks. Time 0 means: do not ask again.
+                blocks.append(BlockRow(height, 0, b""))
                 continue
-            found.append(BlockRow(head.height, head.time_ns, head.proposer))
-        self._index.add_blocks(found)
+            blocks.append(BlockRow(head.height, head.time_ns, head.proposer))
+        self._index.add_blocks(blocks)
         if status.height % BLOCKS_KEPT == 0:
             self._index.forget_blocks(status.height - BLOCKS_KEPT)
 
-    def _look_who_is_there(self) -> None:
-        """Connect to the validators' endpoints, a few at a time, and hang up."""
+    def _probe_endpoints(self) -> None:
+        """Check in another thread which validators' endpoints accept connections."""
         endpoints = sorted({v.endpoint for v in self._known.snapshot.validators if v.endpoint})
 
         def look() -> None:
-            found = tuple(zip(endpoints, self._pool.map(_answers, endpoints), strict=True))
+            alive = tuple(zip(endpoints, self._pool.map(_answers, endpoints), strict=True))
             if not self._stop.is_set():
-                self._known.show(alive=found)
+                self._known.show(alive=alive)
 
         Thread(target=look, name="console-look", daemon=True).start()
 
@@ -207,7 +210,7 @@ def _supply(client: ChainClient) -> int:
     except ChainError as error:
         if is_away(error):
             raise
-        # A node of an older version.
+        # A node of an older version does not have this query.
         return 0
 
 
@@ -221,6 +224,6 @@ def _answers(endpoint: str) -> bool:
 
 
 def _fingerprint(client: ChainClient) -> str:
-    """Return what tells a chain from another one of the same name: its first event. Empty before that."""
-    found = client.query(EventsRequest(1, 1)).events
-    return sha256(encode(found[0])).hexdigest() if found else ""
+    """Return the hash of the chain's first event, which tells chains with the same id apart; empty without events."""
+    events = client.query(EventsRequest(1, 1)).events
+    return sha256(encode(events[0])).hexdigest() if events else ""

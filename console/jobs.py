@@ -1,4 +1,4 @@
-"""Names of jobs. The chain has the hash of a job's document alone; the document names it, where one lies here."""
+"""Names of jobs, from job documents on this machine: the chain has only the hash of each document."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,27 +14,27 @@ from pol.limits import LIMITS
 
 NAME_MAX: Final = 64
 LOOKED_AT: Final = 200
-"""Orders at most of which a look seeks the document, the newest first."""
+"""Number of orders whose documents are searched for at a time, the newest first."""
 _BLOBS: Final = (Path("validator", "blobs", "complete"), Path("provider", "blobs", "complete"))
 
 
 def name_jobs(index: EventIndex, homes: Iterable[Path]) -> bool:
-    """Keep the names of jobs whose document a home has by now; True where any is new.
+    """Store the names of jobs whose document is in one of the homes; return whether a name is new.
 
-    Consumers have it where they built the job, validators and providers among the files of their orders.
+    A consumer has the document in the directory of the job, a validator or provider among the files of its orders.
     """
-    found: dict[bytes, str] = {}
-    places = tuple(homes)
+    names: dict[bytes, str] = {}
+    directories = tuple(homes)
     for order_id, job_id in index.unnamed_orders(LOOKED_AT):
-        if job_id in found:
+        if job_id in names:
             continue
-        for path in _documents(places, order_id, job_id):
+        for path in _documents(directories, order_id, job_id):
             if name := read_name(path, job_id):
-                found[job_id] = name
+                names[job_id] = name
                 break
-    if found:
-        index.name_jobs(found)
-    return bool(found)
+    if names:
+        index.name_jobs(names)
+    return bool(names)
 
 
 def _documents(homes: Iterable[Path], order_id: bytes, job_id: bytes) -> Iterator[Path]:
@@ -48,7 +48,7 @@ def _documents(homes: Iterable[Path], order_id: bytes, job_id: bytes) -> Iterato
 
 
 def read_name(path: Path, job_id: bytes) -> str:
-    """Return the name in a job's document; empty where the file is not there, or is another one's."""
+    """Return the name in a job's document; empty if the file is missing or its hash is not ``job_id``."""
     try:
         with path.open("rb") as file:
             data = file.read(LIMITS.document_size + 1)

@@ -1,4 +1,4 @@
-"""What the console knows: the index of what happened, and what the node said last."""
+"""The console's data: the index of events, and a snapshot of the node's last answers."""
 
 import time
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from domain.params import Params
 from domain.registry.records import Provider, Validator
 
 BLOCKS_SHOWN: Final = 120
-"""The newest blocks, of which all is known."""
+"""Number of newest blocks whose times and proposers are all read."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """What the node said last."""
+    """The node's last answers."""
 
     address: str = ""
     status: StatusResponse | None = None
@@ -27,29 +27,29 @@ class NodeSnapshot:
     validators: tuple[Validator, ...] = ()
     providers: tuple[Provider, ...] = ()
     bids: tuple[Bid, ...] = ()
-    # All coins (uassay), 0 where the node does not tell.
+    # All coins (uassay); 0 if the node does not report them.
     supply: int = 0
-    # Transactions that wait, None where nobody can be asked.
+    # Transactions that wait for a block; None if CometBFT is not known or does not answer.
     mempool: int | None = None
-    # Whether its CometBFT says that it fetches old blocks.
+    # True if its CometBFT reports that it is fetching old blocks.
     catching_up: bool = False
-    # Whether an endpoint takes connections.
+    # Endpoints of validators, each with True if it accepts connections.
     alive: tuple[tuple[str, bool], ...] = ()
-    # Why the node does not answer, empty while it does.
+    # Reason why the node does not answer; empty while it does.
     away: str = ""
-    # Seconds since the epoch by this machine's clock, when it answered last.
+    # Time of its last answer, in seconds since the epoch by this machine's clock.
     seen_at: float = 0.0
-    # The next number that the index needs, and the one that the chain gives next.
+    # Number of the next event that the index needs.
     next_event: int = 1
 
     @property
     def block_age(self) -> float:
-        """Seconds since the last block, by this machine's clock; 0 where that is not known."""
+        """Seconds since the last block, by this machine's clock; 0 if no block is known."""
         return max(0.0, time.time() - self.status.time_ns / 1e9) if self.status else 0.0
 
     @property
     def clock(self) -> int:
-        """The chain clock now, as far as that can be told: it goes on between blocks."""
+        """An estimate of the chain clock now, which advances between blocks."""
         if self.status is None:
             return 0
         passed = max(0.0, time.time() - self.status.time_ns / 1e9) if not self.away else 0.0
@@ -57,17 +57,17 @@ class NodeSnapshot:
 
     @property
     def clock_most(self) -> int:
-        """What the chain clock is at most with the next block: while a chain stands still, no deadline passes."""
+        """Highest chain clock that the next block can have; if no blocks come, no deadline passes."""
         if self.status is None:
             return 0
         return self.status.clock + (self.params.of(NodeParams).clock_step_max if self.params else 0)
 
 
 class NodeState:
-    """The index and the snapshot, for one thread that writes and many that read."""
+    """The index and the current snapshot, for one thread that writes and many that read."""
 
     def __init__(self, index: EventIndex) -> None:
-        """Begin with what the index has, and no word of a node."""
+        """Create with an index and an empty snapshot."""
         self.index = index
         self._snapshot = NodeSnapshot(next_event=index.next)
         self._changed = Condition()
@@ -75,15 +75,15 @@ class NodeState:
 
     @property
     def snapshot(self) -> NodeSnapshot:
-        """What is known now."""
+        """The current snapshot."""
         return self._snapshot
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have ``listener`` called, in the thread that writes, whenever there is something new."""
+        """Register a ``listener``, which the writing thread calls after each change."""
         self._listeners.append(listener)
 
     def show(self, **changes: object) -> None:
-        """Change fields of the snapshot, with the index as it is now, and tell who listens."""
+        """Change fields of the snapshot, update its ``next_event`` from the index, and call all listeners."""
         changes = {"next_event": self.index.next, **changes}
         with self._changed:
             self._snapshot = replace(self._snapshot, **changes)  # type: ignore[arg-type]
@@ -92,6 +92,6 @@ class NodeState:
             listener()
 
     def wait_until(self, condition: Callable[[NodeSnapshot], bool], seconds: float) -> bool:
-        """Wait until what is known satisfies a condition; False where it takes longer."""
+        """Wait until the snapshot satisfies a condition; return False after ``seconds`` without it."""
         with self._changed:
             return self._changed.wait_for(lambda: condition(self._snapshot), seconds)

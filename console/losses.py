@@ -1,4 +1,4 @@
-"""Losses of several orders in one chart, smoothed on request, and the same numbers as CSV."""
+"""The losses of several orders in one chart, optionally smoothed, and the same numbers as CSV."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -13,15 +13,15 @@ from domain.market.records import OrderState
 
 RUNS_MAX: Final = 8
 POINTS_MAX: Final = 2_000
-"""Points of a line that are drawn; of more, evenly spread ones."""
+"""Maximum number of points of a line; longer lines are thinned evenly."""
 CSV_ROWS_MAX: Final = 200_000
 SMOOTHING: Final = {"none": 0.0, "some": 0.6, "much": 0.9}
-"""How much of each point is what was before it (an exponential mean)."""
+"""Weight of the previous mean in each point (exponential moving average), by name."""
 CHOICES: Final = 20
-"""Orders that are offered to be added, the newest first."""
+"""Number of orders offered to add, the newest first."""
 
 Points = Mapping[int, Mapping[int, float]]
-"""Loss by step by slot."""
+"""Losses by slot, then by step."""
 
 
 def show_losses(
@@ -30,7 +30,7 @@ def show_losses(
     story_of: Callable[[bytes], OrderStory],
     query: PageQuery,
 ) -> dict[str, Any]:
-    """Return the mean loss of some orders by step, and which others could be added."""
+    """Return the mean losses of the query's orders by step, and other orders that could be added."""
     ids, unknown = read_orders(find_order, query)
     smooth = query.text("smooth") if query.text("smooth") in SMOOTHING else "none"
     log = query.text("scale") == "log"
@@ -82,58 +82,58 @@ def show_losses(
 
 
 def read_orders(find_order: Callable[[str], bytes], query: PageQuery) -> tuple[list[bytes], list[str]]:
-    """Return the orders that ``orders`` names, with commas between them, and names that are of none."""
-    found: dict[bytes, None] = {}
+    """Return the orders in the query's comma-separated list ``orders``, and the names that are not of an order."""
+    known: dict[bytes, None] = {}
     unknown = []
     for text in query.text("orders", 1_000).split(","):
         if not (name := text.strip()):
             continue
         try:
-            found[find_order(name)] = None
+            known[find_order(name)] = None
         except NotThere:
             unknown.append(words.cut(name, 24))
-    return list(found)[:RUNS_MAX], unknown[:RUNS_MAX]
+    return list(known)[:RUNS_MAX], unknown[:RUNS_MAX]
 
 
 def points(index: EventIndex, story: OrderStory) -> Points:
-    """Return the loss of an order by slot and step; of a round that several legs trained, that of the last leg."""
-    found: dict[int, dict[int, float]] = {}
+    """Return the losses of an order by slot and step; if several legs trained a round, those of the last leg."""
+    by_slot: dict[int, dict[int, float]] = {}
     for leg in story.legs.values():
         traces = index.traces(story.order.id, leg.number)
         for slot, steps in points_of(leg, story.order.terms, traces).items():
-            found.setdefault(slot, {}).update(steps)
-    return found
+            by_slot.setdefault(slot, {}).update(steps)
+    return by_slot
 
 
-def mean_of(story: OrderStory, found: Points) -> list[tuple[int, float]]:
-    """Return the mean over all slots at each step at which all have a loss."""
-    steps = sorted({step for by_step in found.values() for step in by_step})
+def mean_of(story: OrderStory, by_slot: Points) -> list[tuple[int, float]]:
+    """Return the mean loss over all slots, at each step at which all slots have one."""
+    steps = sorted({step for by_step in by_slot.values() for step in by_step})
     means = []
     for step in steps:
-        losses = [by_step[step] for by_step in found.values() if step in by_step]
+        losses = [by_step[step] for by_step in by_slot.values() if step in by_step]
         if len(losses) == story.order.terms.slots:
             means.append((step, sum(losses) / len(losses)))
     return means
 
 
 def thinned(line: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Return at most ``POINTS_MAX`` points of a line, its last one among them."""
+    """Return at most ``POINTS_MAX`` points of a line, evenly spread and including the last one."""
     every = -(-len(line) // POINTS_MAX) or 1
-    kept = line[::-1][::every]
-    return kept[::-1]
+    return line[::-1][::every][::-1]
 
 
 def smoothed(line: list[tuple[int, float]], part: float) -> list[tuple[int, float]]:
-    """Return a line each point of which has so large a part of the one before it; it begins where the line does."""
-    mean, made = None, []
+    """Return the exponential moving average of a line, with ``part`` as the weight of the previous mean."""
+    mean = None
+    means = []
     for step, loss in line:
         mean = loss if mean is None else part * mean + (1 - part) * loss
-        made.append((step, mean))
-    return made
+        means.append((step, mean))
+    return means
 
 
 def csv_lines(index: EventIndex, stories: list[OrderStory]) -> Iterator[str]:
-    """Yield a table of all losses: one line for each order, slot and step, as they are, not smoothed."""
+    """Yield the lines of a CSV table of all losses, by order, slot and step, not smoothed."""
     yield "order,slot,step,loss\n"
     count = 0
     for story in stories:

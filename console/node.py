@@ -1,4 +1,4 @@
-"""What a page asks the node when it is opened: accounts, transactions, and what is in a block. No event tells it."""
+"""Queries to the node when a page is opened: accounts, transactions and contents of blocks, which no event has."""
 
 from base64 import b64decode
 from binascii import Error as BadBase64
@@ -22,7 +22,7 @@ from wire.tx import decode_tx
 
 SECONDS: Final = 5.0
 BLOCK_BYTES: Final = 12 * 2**20
-"""Of an answer with a whole block, whose bytes are texts there: a block has 4 MiB at most."""
+"""Maximum size of an answer with a whole block: a block has at most 4 MiB, and the answer has its bytes in base64."""
 BLOCKS_KEPT: Final = 16
 ACCOUNTS_KEPT: Final = 64
 FIELDS_SHOWN: Final = 24
@@ -31,7 +31,7 @@ TEXT_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A transaction of a block: its hash, its bytes, and what they say, where they are a transaction that is signed."""
+    """A transaction of a block: its hash, its size in bytes, and its decoded form if it is a signed transaction."""
 
     hash: bytes
     size: int
@@ -40,7 +40,7 @@ class Sent:
 
     @property
     def signer(self) -> str:
-        """Who signed it; empty where it has no signer."""
+        """The address that signed it; empty if it has no signer."""
         return signer_of(self.tx.messages[0]) if self.tx and self.tx.messages else ""
 
     @property
@@ -52,12 +52,14 @@ class Sent:
 
 
 class ConsoleNode:
-    """A node, and its CometBFT where that is known; any thread may ask. An answer is kept as long as it holds."""
+    """A thread-safe client of a node, and of its CometBFT if that is known; answers are cached while they are valid."""
 
     def __init__(self, address: str, rpc: str = "") -> None:
-        """Connect to ``host:port`` with the first question."""
+        """Create a client of the node at ``host:port``, which connects with its first query."""
         self._client = ChainClient(address, SECONDS)
-        self._comet, self._comet_lock, self._lock = Comet(rpc), Lock(), Lock()
+        self._comet = Comet(rpc)
+        self._comet_lock = Lock()
+        self._lock = Lock()
         self._blocks: OrderedDict[int, tuple[Sent, ...]] = OrderedDict()
         self._accounts: OrderedDict[tuple[str, int], AccountResponse] = OrderedDict()
 
@@ -68,43 +70,46 @@ class ConsoleNode:
 
     @property
     def knows_comet(self) -> bool:
-        """Whether transactions of blocks can be asked for."""
+        """True if CometBFT's address is known, so that transactions of blocks can be asked for."""
         return bool(self._comet.url)
 
     def simulate(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
-        """Return what an order would meet now; an Expected where the node does not answer."""
+        """Return the bids that an order would find now; raise Expected if the node does not answer."""
         return self._client.query(request)
 
     def account(self, address: str, height: int) -> AccountResponse | None:
-        """Return the account of an address as it is at the height of now; None where nothing is known of it."""
+        """Return the account of an address at ``height``, the newest block; None if the node does not answer."""
         with self._lock:
             if (address, height) in self._accounts:
                 return self._accounts[address, height]
         try:
-            found = self._client.account(address)
+            account = self._client.account(address)
         except ChainError:
             return None
         with self._lock:
-            _keep(self._accounts, (address, height), found, ACCOUNTS_KEPT)
-        return found
+            _keep(self._accounts, (address, height), account, ACCOUNTS_KEPT)
+        return account
 
     def receipt(self, tx_hash: bytes) -> tuple[TxReceipt, Sent] | None:
-        """Return what became of a transaction, None where the node has none with that hash; ConsoleError."""
+        """Return a transaction and its result; None if the node has none with that hash.
+
+        Raise ConsoleError if the node does not answer.
+        """
         try:
-            found = self._client.tx_with_bytes(tx_hash)
+            answer = self._client.tx_with_bytes(tx_hash)
         except ChainError as error:
             raise ConsoleError(error.reason, "try again in a moment") from None
-        return (found[0], read_sent(found[1])) if found else None
+        return (answer[0], read_sent(answer[1])) if answer else None
 
     def head(self, height: int) -> BlockHead | None:
-        """Return when a block was made, and by whom; None where the node does not tell."""
+        """Return the time and the proposer of a block; None if the node does not answer."""
         try:
             return self._client.block(height)
         except ChainError:
             return None
 
     def sent_at(self, height: int) -> tuple[Sent, ...] | None:
-        """Return the transactions of a block; None where no CometBFT tells them."""
+        """Return the transactions of a block; None if CometBFT is not known or does not answer."""
         with self._comet_lock:
             if height in self._blocks:
                 return self._blocks[height]
@@ -112,21 +117,21 @@ class ConsoleNode:
             data = self._comet.ask(path, "block", "data", most=BLOCK_BYTES)
             try:
                 texts = data.get("txs") or ()
-                found = tuple(read_sent(b64decode(text, validate=True)) for text in texts)
+                transactions = tuple(read_sent(b64decode(text, validate=True)) for text in texts)
             except (AttributeError, BadBase64, TypeError, ValueError):
                 return None
-            _keep(self._blocks, height, found, BLOCKS_KEPT)
-            return found
+            _keep(self._blocks, height, transactions, BLOCKS_KEPT)
+            return transactions
 
 
-def _keep(kept: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
-    kept[key] = value
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _keep(cache: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
+    cache[key] = value
+    while len(cache) > most:
+        cache.popitem(last=False)
 
 
 def read_sent(raw: bytes) -> Sent:
-    """Return what the bytes of a transaction say; those that fail may be anything."""
+    """Decode the bytes of a transaction; bytes that are not a valid transaction give one without ``tx``."""
     is_reveal = decode_reveal(raw) is not None
     tx = None
     if not is_reveal:
@@ -138,10 +143,10 @@ def read_sent(raw: bytes) -> Sent:
 
 
 def show_message(message: Message) -> dict[str, Any]:
-    """Return a message by its fields, each cut: they are what a stranger wrote."""
-    found = []
+    """Return the fields of a message, each shortened, because its author is not trusted."""
+    rows = []
     for field in fields(message)[:FIELDS_SHOWN]:  # type: ignore[arg-type]
         value = getattr(message, field.name)
         text = value[:TEXT_SHOWN].hex() if isinstance(value, bytes) else str(value)
-        found.append({"name": field.name, "value": text[:TEXT_SHOWN]})
-    return {"kind": type(message).__name__, "fields": found}
+        rows.append({"name": field.name, "value": text[:TEXT_SHOWN]})
+    return {"kind": type(message).__name__, "fields": rows}

@@ -1,4 +1,4 @@
-"""The page of one order: where it stands, its rounds and slots, its panels, its money."""
+"""The page of one order: its state, rounds, slots, panels, losses and money."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -9,7 +9,7 @@ from console.costs import cost_of
 from console.flows import FlowAccount, bonds_of, deposit_of, draw
 from console.index.writing import EventIndex
 from console.rows import PageQuery, condition_bars, event_row, is_loud
-from console.share import curve, find_share, state_of, tell_difference, tell_share
+from console.share import curve, describe_difference, describe_share, find_share, state_of
 from console.story import LegStory, OrderStory, RoundStory, ShareStory
 from console.traces import ShareTrace
 from console.waits import waiting_of
@@ -24,9 +24,9 @@ from pol.rules.tiers.table import tier_named
 ROUNDS_SHOWN: Final = 40
 EVENTS_SHOWN: Final = 30
 EVENTS_READ: Final = 400
-"""The newest events, among which those that matter are shown."""
+"""Number of newest events that are read, of which the most relevant are shown."""
 SLOTS_DRAWN: Final = 16
-"""Slots that have a line of their own in the chart of the loss."""
+"""Maximum number of slots with a line in the chart of losses."""
 _STEPS: Final = (
     OrderState.OPEN,
     OrderState.MATCHED,
@@ -37,7 +37,7 @@ _STEPS: Final = (
 
 
 class OrderPage:
-    """Tells stories, with what an index knows of times, the names of validators, and the number of bids."""
+    """The page of an order, made from its story, the index, names of validators and the number of bids."""
 
     def __init__(
         self,
@@ -47,13 +47,17 @@ class OrderPage:
         params: Params | None = None,
         clock: int = 0,
     ) -> None:
-        """``names`` are monikers by operator address, and ``clock`` is the chain's."""
-        self._index, self._names, self._bids = index, names, bids
-        self._params, self._clock = params, clock
+        """Create a page; ``names`` are monikers by operator address, and ``clock`` is the chain clock."""
+        self._index = index
+        self._names = names
+        self._bids = bids
+        self._params = params
+        self._clock = clock
 
     def show(self, query: PageQuery, story: OrderStory) -> dict[str, Any]:
-        """Return all about an order."""
-        order, terms = story.order, story.order.terms
+        """Return the data of an order's page."""
+        order = story.order
+        terms = order.terms
         current = story.current
         number = query.number("leg", 1, current.number if current else 0)
         shown = story.legs.get(number, current)
@@ -73,7 +77,7 @@ class OrderPage:
             "state": story.state.name.lower(),
             "status": words.order_state(story.state, story.close_reason),
             "close_reason": story.close_reason,
-            "told": self._told(story),
+            "told": self._summary(story),
             "waiting": waiting_of(story, self._clock, self._name),
             "next_event": story.next,
             "steps": self._steps(story),
@@ -103,7 +107,7 @@ class OrderPage:
             "cost": self._cost(story, deposit),
             "paid": _paid(deposit),
             "loss": loss_of(shown, terms, traces) if shown else None,
-            "legs": [self._leg(found) for found in story.legs.values()],
+            "legs": [self._leg(leg) for leg in story.legs.values()],
             "leg": shown.number if shown else 0,
             "rounds_page": at,
             "rounds_pages": last,
@@ -117,29 +121,29 @@ class OrderPage:
             "events": [event_row(self._index, event) for event in islice(filter(shows, latest), EVENTS_SHOWN)],
         }
 
-    def _leg(self, found: LegStory) -> dict[str, Any]:
+    def _leg(self, leg: LegStory) -> dict[str, Any]:
         return {
-            "number": found.number,
-            "validator": found.validator,
-            "bid": found.bid.hex(),
-            "price": found.price,
-            "tier": found.tier,
-            "recomputed": tier_named(found.tier).description.recomputed,
-            "job_bond": found.job_bond,
-            "first_round": found.first_round,
-            "rounds": found.length,
-            "first_slot": found.first_slot,
-            "slots": found.slots,
-            "state": found.state.name.lower(),
-            "reason": found.reason,
-            "closed": found.closed,
-            "verified": found.verified,
-            "matched_ns": self._index.block_time(found.matched_height),
-            "ended_ns": self._index.block_time(found.ended_height),
+            "number": leg.number,
+            "validator": leg.validator,
+            "bid": leg.bid.hex(),
+            "price": leg.price,
+            "tier": leg.tier,
+            "recomputed": tier_named(leg.tier).description.recomputed,
+            "job_bond": leg.job_bond,
+            "first_round": leg.first_round,
+            "rounds": leg.length,
+            "first_slot": leg.first_slot,
+            "slots": leg.slots,
+            "state": leg.state.name.lower(),
+            "reason": leg.reason,
+            "closed": leg.closed,
+            "verified": leg.verified,
+            "matched_ns": self._index.block_time(leg.matched_height),
+            "ended_ns": self._index.block_time(leg.ended_height),
         }
 
     def _steps(self, story: OrderStory) -> list[dict[str, Any]]:
-        """Return the line from open to closed: when each was reached, and until when the next one must be."""
+        """Return the states from open to closed, each with its time, and the deadline of the current one."""
         time = self._index.block_time
         current = story.current
         is_open = story.state is OrderState.OPEN
@@ -152,7 +156,7 @@ class OrderPage:
         ends: dict[OrderState, tuple[str, int]] = {}
         if is_open:
             ends[story.state] = (
-                "waits for a bid for another",
+                "waits for a bid for at most",
                 min(story.expires_at, story.deadline),
             )
         elif current is not None and story.state is OrderState.MATCHED:
@@ -179,7 +183,7 @@ class OrderPage:
         ]
 
     def _seconds_left(self, story: OrderStory) -> float:
-        """Return how long the rounds that are left take, if they take as long as those before; 0 where unknown."""
+        """Return the time that the remaining rounds take at the past rounds' average speed; 0 if unknown (seconds)."""
         current = story.current
         if current is None or story.state is not OrderState.RUNNING or not current.accepted_height:
             return 0.0
@@ -191,64 +195,65 @@ class OrderPage:
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
     def _cost(self, story: OrderStory, deposit: FlowAccount) -> int:
-        """Return what the whole order costs, as a quote says it; of a closed one, what it did cost."""
+        """Return the expected cost of the whole order, as in a quote; for a closed order, the sum that it paid."""
         if story.state is OrderState.CLOSED:
             return _paid(deposit)
-        order, price = story.order, story.current.price if story.current else 0
+        order = story.order
+        price = story.current.price if story.current else 0
         return cost_of(order.terms, order.conditions, price, order.price_limit, self._params)
 
     def _name(self, operator: str) -> str:
         return words.cut(self._names.get(operator, "")) or words.short(operator)
 
-    def _told(self, story: OrderStory) -> str:
-        """Say in a sentence where the order stands."""
+    def _summary(self, story: OrderStory) -> str:
+        """Return a sentence on the state of the order."""
         current, terms = story.current, story.order.terms
         match story.state:
             case OrderState.OPEN if story.unmatched:
-                return "No bid takes it as things stand; it stays in the book until one does."
+                return "No current bid fits it; it stays in the book until a bid takes it or it expires."
             case OrderState.OPEN:
-                return "It is in the book, and waits for the next auction."
+                return "It is in the book and waits for the next auction."
             case OrderState.CLOSED:
-                return f"Over: {words.close_reason(story.close_reason)}."
+                return f"Closed: {words.close_reason(story.close_reason)}."
         if current is None:
             return ""
         name = self._name(current.validator)
         if story.state is OrderState.MATCHED:
-            return f"{name} has it, receives the job's files and tries the job before it accepts."
+            return f"{name} won it, and receives the job's files and tries the job before it accepts."
         waiting = current.closed - current.verified
         if story.state is OrderState.RUNNING:
             so_far = f"{current.closed} of {terms.rounds} rounds are closed"
             behind = f", {waiting} of them not verified yet" if waiting else ""
-            return f"Round {current.open_round} is trained by the providers of {name}; {so_far}{behind}."
+            return f"The providers of {name} train round {current.open_round}; {so_far}{behind}."
         if current.settles_at:
-            return "All rounds are verified; it settles when its consumer has had time to fetch the result."
-        return f"All rounds are closed; {waiting} of {current.length} wait for auditors and windows."
+            return "All rounds are verified; it settles once its consumer has had time to fetch the result."
+        return f"All rounds are closed; {waiting} of {current.length} wait for auditors or the end of their window."
 
     def _grid(self, shown: LegStory, page: int) -> list[dict[str, Any]]:
         first = (page - 1) * ROUNDS_SHOWN
         numbers = [n for n in sorted(shown.rounds) if first <= n < first + ROUNDS_SHOWN]
         return [self._round(shown.rounds[number], shown.served_slots) for number in numbers]
 
-    def _round(self, found: RoundStory, slots: range) -> dict[str, Any]:
-        if found.void:
+    def _round(self, round: RoundStory, slots: range) -> dict[str, Any]:
+        if round.void:
             state = "void"
-        elif found.verified_height:
+        elif round.verified_height:
             state = "verified"
-        elif found.closed_height:
-            state = "audit" if not found.panel_over and not _decided(found) else "window"
+        elif round.closed_height:
+            state = "audit" if not round.panel_over and not _decided(round) else "window"
         else:
             state = "open"
         return {
-            "number": found.number,
+            "number": round.number,
             "state": state,
-            "closed_ns": self._index.block_time(found.closed_height),
-            "window_ends": found.window_ends if not found.verified_height else 0,
-            # Its work and its audits; they are paid when it is verified.
-            "cost": found.price + found.audit_fee if found.verified_height else 0,
-            "waits": found.waits,
-            "skipped": found.skipped,
-            "stopped": words.place(found.stopped) if found.stopped else "",
-            "slots": [[_share(share, found) for share in found.issues(slot)] for slot in slots],
+            "closed_ns": self._index.block_time(round.closed_height),
+            "window_ends": round.window_ends if not round.verified_height else 0,
+            # Price of its work and audits, which is paid when it is verified.
+            "cost": round.price + round.audit_fee if round.verified_height else 0,
+            "waits": round.waits,
+            "skipped": round.skipped,
+            "stopped": words.place(round.stopped) if round.stopped else "",
+            "slots": [[_share(share, round) for share in round.issues(slot)] for slot in slots],
             "places": [
                 {
                     "number": number,
@@ -257,7 +262,7 @@ class OrderPage:
                     "stage": place.stage,
                     "stops": place.stops,
                 }
-                for number, place in enumerate(found.places)
+                for number, place in enumerate(round.places)
             ],
             "stages": [
                 {
@@ -275,18 +280,18 @@ class OrderPage:
                             "cut": seat.cut,
                             "paid": seat.paid,
                         }
-                        for seat in found.seats
+                        for seat in round.seats
                         if seat.stage == stage.number
                     ],
                 }
-                for stage in found.stages
+                for stage in round.stages
             ],
-            "burnt": found.burnt,
+            "burnt": round.burnt,
         }
 
     def _cheats(self, story: OrderStory) -> list[dict[str, Any]]:
-        """Return what was found wrong, each with a sentence of how it was seen."""
-        found = []
+        """Return rejected and wrong shares and places, each with a sentence on the evidence."""
+        cheats = []
         for leg in story.legs.values():
             traces = self._index.traces(story.order.id, leg.number)
             for round in leg.rounds.values():
@@ -304,9 +309,9 @@ class OrderPage:
                         issue=share.issue,
                     )
                     known = find_share(story, key, traces, self._names)
-                    found.append(
+                    cheats.append(
                         {
-                            "difference": tell_difference(known) if known else "",
+                            "difference": describe_difference(known) if known else "",
                             "leg": leg.number,
                             "round": round.number,
                             "slot": share.slot,
@@ -314,10 +319,10 @@ class OrderPage:
                             "provider": share.provider,
                             "state": share.state.name.lower(),
                             "burnt": share.burnt,
-                            "told": tell_share(share, round),
+                            "told": describe_share(share, round),
                         }
                     )
-                found += [
+                cheats += [
                     {
                         "difference": "",
                         "leg": leg.number,
@@ -327,22 +332,22 @@ class OrderPage:
                         "provider": "",
                         "state": "wrong",
                         "burnt": 0,
-                        "told": f"Strangers recomputed the {words.place(place.place)} in stage {place.stage}, "
-                        "and got something else than the chain has.",
+                        "told": f"Auditors recomputed the {words.place(place.place)} in stage {place.stage}, "
+                        "and their result differs from the one on the chain.",
                     }
                     for place in round.places
                     if place.ruling is Ruling.WRONG
                 ]
-        return found
+        return cheats
 
 
 def _paid(deposit: FlowAccount) -> int:
-    """Return what left a deposit for work and audits."""
+    """Return the sum paid from a deposit for work and audits (uassay)."""
     return sum(flow.amount for flow in deposit.flows if flow.kind != "refund")
 
 
-def _decided(found: RoundStory) -> bool:
-    return bool(found.places) and all(place.ruling is not Ruling.OPEN for place in found.places)
+def _decided(round: RoundStory) -> bool:
+    return bool(round.places) and all(place.ruling is not Ruling.OPEN for place in round.places)
 
 
 def _seat_state(committed: bool, revealed: bool, silent: tuple[int, ...]) -> str:
@@ -359,7 +364,7 @@ def _share(share: ShareStory, round: RoundStory) -> dict[str, Any]:
         "issue": share.issue,
         "provider": share.provider,
         "state": state_of(share),
-        "told": tell_share(share, round),
+        "told": describe_share(share, round),
         "reason": share.reason,
         "found_wrong": share.found_wrong,
         "drawn": list(share.drawn),
@@ -386,13 +391,13 @@ def _rounds_of(shown: LegStory, traces: Mapping[ShareKey, ShareTrace]) -> list[i
 
 
 def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, dict[int, float]]:
-    """Return the loss of a leg by step, by slot."""
+    """Return the losses of a leg by slot, then by step."""
     slots: dict[int, dict[int, float]] = {}
     for number in _rounds_of(shown, traces):
-        found = shown.rounds.get(number, RoundStory(number))
-        for slot, issue in _standing(found, traces).items():
+        round = shown.rounds.get(number, RoundStory(number))
+        for slot, issue in _standing(round, traces).items():
             points = slots.setdefault(slot, {})
-            share = found.shares.get((slot, issue))
+            share = round.shares.get((slot, issue))
             for key, trace in traces.items():
                 if (key.round, key.slot, key.issue) == (number, slot, issue):
                     points.update(curve(trace))
@@ -403,10 +408,10 @@ def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareT
 
 
 def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTrace]) -> dict[str, Any] | None:
-    """Return the loss by training steps, of each slot and the mean over all of them.
+    """Return the losses of a leg by training step, for each slot and as the mean over all slots; None without losses.
 
-    The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
-    there where a validator or provider of this machine has it.
+    The chain has the loss at the end of each share in a closed round. Losses in between, and those of the open round,
+    come from records of a validator or provider on this machine.
     """
     slots = points_of(shown, terms, traces)
     known = _rounds_of(shown, traces)
@@ -414,9 +419,9 @@ def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTra
     if not steps:
         return None
     means = [
-        sum(found) / len(found) if len(found) == shown.slots else None
+        sum(losses) / len(losses) if len(losses) == shown.slots else None
         for step in steps
-        for found in [[points[step] for points in slots.values() if step in points]]
+        for losses in [[points[step] for points in slots.values() if step in points]]
     ]
     return {
         "steps": steps,
@@ -431,14 +436,14 @@ def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTra
     }
 
 
-def _standing(found: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, int]:
-    """Return the issue of each slot that is in the round, or may be: the newest of those that were not rejected."""
+def _standing(round: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, int]:
+    """Return by slot the issue that the round has or may get: the accepted one, or the newest that is not rejected."""
     issues: dict[int, int] = {}
     for key in sorted(traces):
-        share = found.shares.get((key.slot, key.issue))
-        if key.round == found.number and share is None and not traces[key].verdict:
+        share = round.shares.get((key.slot, key.issue))
+        if key.round == round.number and share is None and not traces[key].verdict:
             issues[key.slot] = max(issues.get(key.slot, 0), key.issue)
-    for share in found.shares.values():
+    for share in round.shares.values():
         if share.state is ShareState.ACCEPTED:
             issues[share.slot] = share.issue
         elif share.state is ShareState.COMMITTED and not share.skipped:

@@ -1,4 +1,4 @@
-"""What each page shows, as plain values: the template says them in words, and ``/api`` gives them as they are."""
+"""The data of each page as plain values, for the page's template and for its JSON under ``/api``."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
 from console.rows import PageQuery, condition_bars, event_row, is_loud, order_row
 from console.share import find_share, show_share
-from console.story import OrderStory, tell
+from console.story import OrderStory, build_story
 from consumer.jobs import read_job
 from domain.errors import Expected
 from domain.genesis import POWER_REDUCTION
@@ -36,75 +36,77 @@ from pol.job.document import Job
 from pol.rules.tiers.table import all_tiers
 
 PAGE: Final = 50
-"""Rows of a list on one page."""
+"""Rows per page of a list."""
 EVENTS_SHOWN: Final = 15
 ROWS_SHOWN: Final = 200
-"""Bids, providers or shares in a table at most: nobody reads more, and pages are made again as things happen."""
+"""Maximum number of bids, providers or shares in a table; pages are often rendered again, so they have to be small."""
 WAITING: Final = 1_000
-"""Orders in the book that are looked at for what keeps them there."""
+"""Number of open orders whose failed conditions are summed up on the page of the book."""
 STORIES_KEPT: Final = 24
-"""Orders whose story is held, so that a page that looks again reads only what is new."""
+"""Number of stories kept in memory, so that a page that is rendered again reads only new events."""
 LATE_SECONDS: Final = 60
-"""How old the last block may be; blocks come every few seconds."""
+"""Age of the last block in seconds from which pages show a notice; blocks come every few seconds."""
 _FILTERS: Final = {state.name.lower(): state for state in OrderState}
 _REASONS: Final = {reason.name.lower(): reason for reason in CloseReason}
 
 
 def _notice(snapshot: NodeSnapshot, behind: int) -> str:
-    """Say why a page does not show what is now, empty where it does."""
-    status, why = snapshot.status, words.cut(snapshot.away, 160)
+    """Return why pages do not show the chain's current state; empty if they do."""
+    status = snapshot.status
+    reason = words.cut(snapshot.away, 160)
     known = status is not None and status.height > 0
-    if why and not known:
-        return f"Nothing is known yet: {why}. The page begins when it does."
-    if why:
-        return f"The node does not answer ({why}). What you see is what it said last; the page goes on when it is back."
+    if reason and not known:
+        return f"Nothing is known yet: {reason}. The page continues when the node answers."
+    if reason:
+        return f"The node does not answer ({reason}). You see its last data; the page continues when it answers again."
     if not known:
         return f"Waiting for the node{f' at {snapshot.address}' if snapshot.address else ''} …"
     if behind:
         return f"Reading the chain's history: {behind:,} events to go."
     if (age := snapshot.block_age) < LATE_SECONDS:
         return ""
-    old = f"The last block is {words.duration(age)} old:"
+    old = f"The last block is {words.duration(age)} old, and you see the data of that time:"
     if snapshot.catching_up:
-        return f"{old} the node is behind, and fetches those that came since. What you see is of then."
-    return f"{old} the chain stands still, or the node hears nothing of it. What you see is of then."
+        return f"{old} the node is behind, and fetches newer blocks."
+    return f"{old} the chain makes no blocks, or the node receives none."
 
 
-def _nobody(_: object) -> SimulateMatchResponse:
-    raise ConsoleError("no node is followed yet", "try again in a moment")
+def _no_node(_: object) -> SimulateMatchResponse:
+    raise ConsoleError("the console has not connected to a node yet", "try again in a moment")
 
 
 class ConsolePages:
     """The pages of one console."""
 
     def __init__(self, known: NodeState, job: Job | None = None) -> None:
-        """Show what is ``known``, and the programs of a job, if one is given."""
-        self._known, self._index = known, known.index
+        """Create the pages for the data in ``known``, and for the programs of ``job`` if one is given."""
+        self._known = known
+        self._index = known.index
         self._job = job
-        # Where a job will be, whose programs are shown once it is built.
+        # Directory of a job that is still being built; its programs are shown once it is complete.
         self.job_at: Path | None = None
-        # How the node is asked for a quote, once there is one.
-        self.ask: Ask = _nobody
+        # Function that asks the node for a quote; it fails until the console follows a node.
+        self.ask: Ask = _no_node
         self.node: ConsoleNode | None = None
         self._lock = RLock()
         self._stories: OrderedDict[bytes, OrderStory] = OrderedDict()
-        self._of: tuple[str, str] = ("", "")
+        self._stories_chain: tuple[str, str] = ("", "")
 
     @property
     def job(self) -> Job | None:
-        """The job whose programs are shown, if there is one yet."""
+        """The job whose programs are shown; None if there is none or it is not built yet."""
         if self._job is None and self.job_at is not None and self.job_at.is_dir():
             try:
                 self._job = read_job(self.job_at)
             except Expected:
-                # It is being built.
+                # The job is not complete yet.
                 return None
         return self._job
 
-    # --- what every page has -----------------------------------------------------------------
+    # --- all pages ---------------------------------------------------------------------------
 
     def head(self) -> dict[str, Any]:
-        """Return where the chain stands, for the top of every page."""
+        """Return the chain's current position and notices, for the head of every page."""
         snapshot = self._known.snapshot
         status = snapshot.status
         behind = max(0, status.next_event - snapshot.next_event) if status else 0
@@ -124,13 +126,13 @@ class ConsolePages:
         }
 
     def names(self) -> dict[str, str]:
-        """Return the monikers of validators by operator address, as their owners gave them."""
+        """Return the monikers of validators by operator address, as their operators chose them."""
         return {v.operator: v.moniker for v in self._known.snapshot.validators}
 
     # --- network -----------------------------------------------------------------------------
 
     def network(self, query: PageQuery) -> dict[str, Any]:
-        """Return validators, blocks, coins, and what happened last."""
+        """Return validators, blocks, coins and the last events."""
         snapshot = self._known.snapshot
         blocks = self._index.blocks(BLOCKS_SHOWN)
         proposed = Counter(block.proposer for block in blocks)
@@ -178,7 +180,7 @@ class ConsolePages:
                 for block in blocks[:8]
             ],
             "supply": {
-                # What is left is with its owners, or was paid as fees, of which no event tells.
+                # The rest is on accounts, or was paid as fees, which are not in events.
                 "accounts": snapshot.supply - sum(pots.values()) if snapshot.supply else 0,
                 **pots,
                 "all": snapshot.supply,
@@ -211,34 +213,34 @@ class ConsolePages:
             "page": at,
             "pages": max(1, -(-count // PAGE)),
             "count": count,
-            "counts": {name: counts.get(found, 0) for name, found in _FILTERS.items()},
-            # Of those that are closed.
+            "counts": {name: counts.get(each, 0) for name, each in _FILTERS.items()},
+            # Numbers of closed orders by the reason why they closed.
             "reasons": {
-                name: reasons.get(found, 0) for name, found in _REASONS.items() if found in reasons or name == state
+                name: reasons.get(each, 0) for name, each in _REASONS.items() if each in reasons or name == state
             },
             "orders": self._rows(rows),
         }
 
-    # --- what is looked for -------------------------------------------------------------------
+    # --- search --------------------------------------------------------------------------------
 
     def find(self, query: PageQuery) -> dict[str, Any]:
-        """Return what a text may name: orders, blocks, transactions, validators, providers, jobs."""
+        """Return the hits of a search: orders, blocks, transactions, validators, providers and jobs."""
         text = query.text("q")
-        found = find(self._index, self._known.snapshot, self.node, text) if text else []
-        return {"text": text, "hits": found}
+        hits = find(self._index, self._known.snapshot, self.node, text) if text else []
+        return {"text": text, "hits": hits}
 
     # --- losses --------------------------------------------------------------------------------
 
     def losses(self, query: PageQuery) -> dict[str, Any]:
-        """Return the losses of some orders, to compare them."""
+        """Return the losses of the query's orders, to compare them."""
         with self._lock:
             return show_losses(self._index, self.find_order, self.story, query)
 
     def losses_csv(self, query: PageQuery) -> str:
-        """Return the losses of some orders as CSV; NotThere where none is named."""
+        """Return the losses of the query's orders as CSV; raise NotThere if it names none that is known."""
         ids, _ = read_orders(self.find_order, query)
         if not ids:
-            raise NotThere("Name orders: /losses.csv?orders=ID,ID.")
+            raise NotThere("No known order is named: use /losses.csv?orders=ID,ID.")
         with self._lock:
             return "".join(csv_lines(self._index, [self.story(order_id) for order_id in ids]))
 
@@ -249,11 +251,11 @@ class ConsolePages:
         return show_blocks(self._index, self._known.snapshot, query)
 
     def block(self, query: PageQuery, height: int) -> dict[str, Any]:
-        """Return one block with its transactions and events; NotThere."""
+        """Return one block with its transactions and events; raise NotThere if it does not exist."""
         return show_block(self._index, self._known.snapshot, self.node, query, height)
 
     def transaction(self, query: PageQuery, tx_hash: str) -> dict[str, Any]:
-        """Return one transaction with what it says and did; NotThere."""
+        """Return one transaction with its messages and events; raise NotThere if it is not known."""
         return show_transaction(self._index, self.node, tx_hash)
 
     def _rows(self, rows: Iterable[OrderRow]) -> list[dict[str, Any]]:
@@ -261,28 +263,28 @@ class ConsolePages:
         return [order_row(self._index, row, params) for row in rows]
 
     def find_order(self, text: str) -> bytes:
-        """Return the order that an id or its first digits (4 or more) name; NotThere."""
+        """Return the id of the order with an id or its first digits (4 or more); raise NotThere if there is not one."""
         digits = text.lower()
         if not (4 <= len(digits) <= 64 and all(digit in "0123456789abcdef" for digit in digits)):
-            raise NotThere("This is not the id of an order: it has up to 64 hex digits.")
-        found = self._index.find_orders(digits)
-        if len(found) != 1:
-            many = "More than one order begins" if found else "No order that is known here begins"
-            raise NotThere(f"{many} with {digits}.")
-        return found[0]
+            raise NotThere("This is not the id of an order: give 4 to 64 hex digits.")
+        ids = self._index.find_orders(digits)
+        if len(ids) != 1:
+            problem = "The id of more than one order begins" if ids else "No known order has an id that begins"
+            raise NotThere(f"{problem} with {digits}.")
+        return ids[0]
 
     def story(self, order_id: bytes) -> OrderStory:
-        """Return the story of an order, up to the newest event; NotThere."""
+        """Return the story of an order up to its newest event; raise NotThere if the order is not known."""
         with self._lock:
-            if self._of != self._index.chain:
+            if self._stories_chain != self._index.chain:
                 self._stories.clear()
-                self._of = self._index.chain
-            # It is there again when all that is new has been told.
+                self._stories_chain = self._index.chain
+            # The story is put back only once it has followed all new events, in case one of them fails.
             story = self._stories.pop(order_id, None)
             if story is None:
-                story = tell(self._index.events_of(order_id))
+                story = build_story(self._index.events_of(order_id))
                 if story is None:
-                    raise NotThere("No such order is known here.")
+                    raise NotThere("This order is not known here.")
             else:
                 story.follow(self._index.events_of(order_id, story.next))
             self._stories[order_id] = story
@@ -291,25 +293,25 @@ class ConsolePages:
             return story
 
     def order(self, query: PageQuery, order_id: bytes) -> dict[str, Any]:
-        """Return all about one order."""
+        """Return the data of one order's page."""
         story, snapshot = self.story(order_id), self._known.snapshot
         with self._lock:
             page = OrderPage(self._index, self.names(), len(snapshot.bids), snapshot.params, snapshot.clock)
             return page.show(query, story)
 
     def share(self, query: PageQuery, key: ShareKey) -> dict[str, Any]:
-        """Return all about a share of an order; NotThere."""
+        """Return the data of a share's page; raise NotThere if the share is not known."""
         story, traces = self.story(key.order_id), self._index.traces(key.order_id, key.leg)
         with self._lock:
-            found = find_share(story, key, traces, self.names())
-            if found is None:
-                raise NotThere("No such share is known here.")
-            return show_share(self._index, found)
+            share = find_share(story, key, traces, self.names())
+            if share is None:
+                raise NotThere("This share is not known here.")
+            return show_share(self._index, share)
 
     # --- the book ----------------------------------------------------------------------------
 
     def book(self, query: PageQuery) -> dict[str, Any]:
-        """Return the bids by price, what is free at which price, and what keeps open orders from a match."""
+        """Return the bids by price, the free capacity by price, and the conditions that open orders fail on."""
         bids = sorted(self._known.snapshot.bids, key=lambda bid: (bid.offer.price, bid.id))
         depth: list[dict[str, int]] = []
         free = 0
@@ -367,15 +369,15 @@ class ConsolePages:
     # --- a job ---------------------------------------------------------------------------------
 
     def show_job(self, query: PageQuery) -> dict[str, Any]:
-        """Return a program of the job by layer; NotThere where no job was given."""
+        """Return a program of the job by layer; raise NotThere if the console was started without a job."""
         if self.job is None:
-            raise NotThere("No job was given: start the console with --job DIRECTORY.")
+            raise NotThere("The console has no job: start the console with --job DIRECTORY.")
         return show_job(self.job, query.text("program", 10))
 
     # --- validators and providers ------------------------------------------------------------
 
     def members(self, query: PageQuery) -> dict[str, Any]:
-        """Return validators and providers with their record and what they earned."""
+        """Return validators and providers with their records and earnings."""
         snapshot = self._known.snapshot
         earned, shares = self._index.earnings(), self._index.providers()
         alive, seen = dict(snapshot.alive), self._index.seen()
@@ -420,7 +422,10 @@ class ConsolePages:
         return {"validators": validators, "providers": providers}
 
     def member(self, query: PageQuery, address: str) -> dict[str, Any]:
-        """Return one validator, provider or consumer: record, earnings, duties with the time that is left."""
+        """Return one validator, provider or consumer with record, earnings and current tasks.
+
+        Raise NotThere if nothing is known of the address.
+        """
         snapshot = self._known.snapshot
         members = self.members(query)
         validator = next((v for v in members["validators"] if v["operator"] == address), None)
@@ -432,14 +437,14 @@ class ConsolePages:
         account = self._account(address)
         has_coins = account is not None and (account["balance"] or account["bond"])
         if not (validator or provider or ordered or served or earned or has_coins):
-            raise NotThere("Nothing is known here of this address.")
-        duties, work = self._due(address)
-        height, deed = self._index.last_seen(address)
+            raise NotThere("This address is not known here.")
+        duties, work = self._tasks(address)
+        height, action = self._index.last_seen(address)
         return {
             "account": account,
             "seen_height": height,
             "seen_ns": self._index.block_time(height),
-            "seen_by": deed,
+            "seen_by": action,
             "work": work,
             "address": address,
             "validator": validator,
@@ -460,34 +465,37 @@ class ConsolePages:
         }
 
     def _account(self, address: str) -> dict[str, Any] | None:
-        """Return balance and bond account of an address as the node has them; None where it does not tell."""
+        """Return balance and bond account of an address; None if the node does not answer."""
         status = self._known.snapshot.status
         if self.node is None or status is None or self._known.snapshot.away:
             return None
-        found = self.node.account(address, status.height)
-        if found is None:
+        account = self.node.account(address, status.height)
+        if account is None:
             return None
-        waiting = sum(withdrawal.amount for withdrawal in found.bond.withdrawals)
+        withdrawing = sum(withdrawal.amount for withdrawal in account.bond.withdrawals)
         return {
-            "balance": found.balance,
-            "bond_free": found.bond.free,
-            "bond_withdrawing": waiting,
-            "bond": found.bond.free + waiting,
+            "balance": account.balance,
+            "bond_free": account.bond.free,
+            "bond_withdrawing": withdrawing,
+            "bond": account.bond.free + withdrawing,
         }
 
-    def _due(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return what an address has to do in orders that go on, what ends first being first, and its shares there."""
+    def _tasks(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return an address's tasks in current orders, the earliest deadline first, and its current shares."""
         with self._lock:
-            return self._find_due(address)
+            return self._find_tasks(address)
 
-    def _find_due(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        found, work = [], []
+    def _find_tasks(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        tasks = []
+        work = []
         for state in (OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN):
             rows, _ = self._index.orders(state=int(state), limit=100)
             for row in rows:
                 story = self.story(row.order_id)
-                due = duties_of(story, address)
-                found += [{"order": row.order_id.hex(), "what": what, "until": until} for what, until in due]
+                tasks += [
+                    {"order": row.order_id.hex(), "what": what, "until": until}
+                    for what, until in duties_of(story, address)
+                ]
                 work += [
                     {
                         **share,
@@ -496,7 +504,7 @@ class ConsolePages:
                     }
                     for share in work_of(story, address)
                 ]
-        return sorted(found, key=lambda duty: duty["until"]), work[:ROWS_SHOWN]
+        return sorted(tasks, key=lambda task: task["until"]), work[:ROWS_SHOWN]
 
 
 def _by_stake(validators: Iterable[Validator]) -> list[Validator]:

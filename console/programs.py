@@ -1,4 +1,4 @@
-"""A job's program by layer, for people: what each computes, of which, with how much work."""
+"""A job's program by layer: the operations, inputs and work of each layer."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ LAYERS_DRAWN: Final = 80
 ROW: Final = 34
 BOX: Final = 240
 BAR: Final = 160
-"""Pixels of the picture: a layer's row, the place of its name, the longest bar of work."""
+"""Sizes in the picture, in pixels: the height of a layer's row, the width of its box, the width reserved for bars."""
 PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "eval": "the model, as it is evaluated",
+        "eval": "the model in evaluation",
         "step": "one training step: forward, backward and optimizer",
         "outer": "the aggregation of a round",
     }
@@ -31,7 +31,7 @@ _PREFIXES: Final = ("global.", "local.", "mean.")
 
 @dataclass
 class Layer:
-    """Operations that use the tensors of one module, and what is computed of their results alone."""
+    """The operations that use the tensors of one module, and the operations that only use their results."""
 
     name: str
     operations: Counter[str] = field(default_factory=Counter)
@@ -43,40 +43,41 @@ class Layer:
 
 
 def layer_of(tensor: str) -> str:
-    """Return the module that a tensor of a state belongs to: ``global.encoder.0.weight`` is of ``encoder.0``."""
+    """Return the module that a tensor of a state belongs to: ``encoder.0`` for ``global.encoder.0.weight``."""
     for prefix in _PREFIXES:
         tensor = tensor.removeprefix(prefix)
     return model_name(tensor.rpartition(".")[0] or tensor)
 
 
 def layers(program: Program) -> list[Layer]:
-    """Return the layers of a program, in the order in which they begin.
+    """Return the layers of a program, in the order of their first operations.
 
-    An operation belongs to the layer whose tensors it uses. One that uses none belongs to where the newest of its
-    operands does; what comes of tensors alone (a weight, turned round) goes where it is used.
+    An operation belongs to the layer whose tensors it uses, or else to the layer of its newest operand. An operation on
+    tensors only (such as the transpose of a weight) belongs to the layer that uses its result.
     """
-    found: dict[str, Layer] = {}
-    # Of each value: the layer that made it, and the one whose tensors it is made of, if of nothing else.
-    made: list[str] = [""] * len(program.types)
-    owned: list[str] = [""] * len(program.types)
+    by_name: dict[str, Layer] = {}
+    # For each value, the layer that computes it.
+    maker: list[str] = [""] * len(program.types)
+    # For each value that depends on tensors of states and constants only, the layer of these tensors.
+    owner: list[str] = [""] * len(program.types)
     for number, spec in enumerate(program.inputs):
         if spec.name.startswith(_PREFIXES):
-            owned[number] = layer_of(spec.name)
+            owner[number] = layer_of(spec.name)
         else:
-            made[number] = INPUT
+            maker[number] = INPUT
     pending: dict[str, list[int]] = {}
     works = tuple(program.works())
     for number, node in enumerate(program.nodes, program.first_node):
-        owners = [owned[arg] for arg in node.args if owned[arg]]
-        makers = [made[arg] for arg in sorted(node.args, reverse=True) if made[arg]]
+        owners = [owner[arg] for arg in node.args if owner[arg]]
+        makers = [maker[arg] for arg in sorted(node.args, reverse=True) if maker[arg]]
         if not makers:
-            # Nothing but tensors and constants so far.
-            owned[number] = owners[0] if owners else ""
-            pending.setdefault(owned[number], []).append(number)
+            # The operation depends on tensors and constants only.
+            owner[number] = owners[0] if owners else ""
+            pending.setdefault(owner[number], []).append(number)
             continue
         name = owners[0] if owners else makers[0]
-        layer = found.setdefault(name, Layer(name))
-        made[number] = name
+        layer = by_name.setdefault(name, Layer(name))
+        maker[number] = name
         for waiting in pending.pop(name, ()) if owners else ():
             _add(layer, program, works, waiting)
         _add(layer, program, works, number)
@@ -85,19 +86,19 @@ def layers(program: Program) -> list[Layer]:
             if source not in (name, *layer.sources):
                 layer.sources.append(source)
     for name, numbers in pending.items():
-        layer = found.setdefault(name or "constants", Layer(name or "constants"))
+        layer = by_name.setdefault(name or "constants", Layer(name or "constants"))
         for number in numbers:
             _add(layer, program, works, number)
             layer.shape = layer.shape or str(program.types[number])
     for spec in program.inputs:
-        if spec.name.startswith(_PREFIXES) and layer_of(spec.name) in found:
-            found[layer_of(spec.name)].tensors.append(f"{model_name(spec.name)} {spec.type}")
-    return list(found.values())
+        if spec.name.startswith(_PREFIXES) and layer_of(spec.name) in by_name:
+            by_name[layer_of(spec.name)].tensors.append(f"{model_name(spec.name)} {spec.type}")
+    return list(by_name.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A layer in the picture: where its box is, how long the bar of its work."""
+    """A layer in the picture: the position of its box and the length of its bar, which shows its part of the work."""
 
     name: str
     y: int
@@ -107,7 +108,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """A line from the layer that gives a result to the one that takes it; ``back`` where that one stands above."""
+    """A line from the layer that computes a result to the layer that uses it; ``back`` if the line goes up."""
 
     source: str
     target: str
@@ -117,7 +118,7 @@ class Arc:
 
 @dataclass(frozen=True, slots=True)
 class ProgramPicture:
-    """Layers below each other, joined by arcs: on the left what goes down, on the right what comes back."""
+    """Layers below each other, joined by arcs: on the left those that go down, on the right those that go up."""
 
     width: int
     height: int
@@ -128,7 +129,7 @@ class ProgramPicture:
 
 
 def draw(rows: list[Layer]) -> ProgramPicture | None:
-    """Return the picture of a program; None where it has more layers than anybody could follow."""
+    """Return the picture of a program; None if it has fewer than 2 layers or more than ``LAYERS_DRAWN``."""
     if not 2 <= len(rows) <= LAYERS_DRAWN:
         return None
     at = {row.name: number for number, row in enumerate(rows)}
@@ -148,7 +149,7 @@ def draw(rows: list[Layer]) -> ProgramPicture | None:
     left = right = 0.0
     arcs = []
     for source, target in ends:
-        # The farther apart, the wider the arc; a short one is still one that can be seen.
+        # Arcs are wider the farther apart their ends are; short arcs keep a visible width.
         wide = 16 + 84 * (abs(source - target) - 1) / max(1, reach - 1)
         back = source > target
         x, way = (BOX + BAR, 1) if back else (0, -1)
@@ -174,7 +175,7 @@ def _add(layer: Layer, program: Program, works: Sequence[OpWork], number: int) -
 
 
 def show_job(job: Job, wanted: str) -> dict[str, Any]:
-    """Return one of a job's programs by layer, with what the whole job is."""
+    """Return one of a job's programs by layer, with the main numbers of the job."""
     document = job.document
     which = wanted if wanted in PROGRAMS else "eval"
     program: Program = getattr(document, which)

@@ -1,4 +1,4 @@
-"""A quote without a job's files: the numbers that ``assay job inspect`` shows in, candidates and reasons out."""
+"""Quotes without a job's files, from the numbers that ``assay job inspect`` prints."""
 
 import re
 from collections.abc import Callable
@@ -21,22 +21,22 @@ from pol.rules.schedule import check_terms, total_work
 from pol.state.layout import encoded_size
 
 Ask = Callable[[SimulateMatchRequest], SimulateMatchResponse]
-"""How the node is asked; it raises an Expected where it does not answer."""
+"""A function that sends the query to the node; it raises Expected if the node does not answer."""
 _KIB: Final = 1024
 _CHUNK: Final = 64 * _KIB
 _SHOWN: Final = 20
 
 
 _PLACES: Final = 9
-"""Digits behind the point that are read at most."""
+"""Maximum number of decimal places in a number of the form."""
 _DECIMAL: Final = re.compile(rf"([0-9]{{0,24}})(?:\.([0-9]{{0,{_PLACES}}}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number of the form: its name, what stands beside it, what is there at first, and what it is a multiple of.
+    """A field of the form: its name, label, default value and unit.
 
-    Those that are not ``first`` are folded: what is there fits most jobs.
+    Fields that are not ``first`` are folded, because their defaults fit most jobs.
     """
 
     name: str
@@ -46,26 +46,27 @@ class Field:
     first: bool = False
 
     def read(self, text: str) -> int:
-        """Return what a text of decimals is of what the unit is made of, rounded up; ConsoleError."""
-        found = _DECIMAL.fullmatch(text)
-        whole, part = (found[1], found[2] or "") if found else ("", "")
+        """Return a decimal number times the unit, rounded up; raise ConsoleError if the text is not such a number."""
+        match = _DECIMAL.fullmatch(text)
+        whole, part = (match[1], match[2] or "") if match else ("", "")
         if not whole + part:
             raise ConsoleError(
                 f"{cut(text, 24) or 'nothing'} is not a number",
-                f"give digits{' with a point, such as 0.25' if self.unit > 1 else ''}",
+                f"give {'a number such as 12 or 0.25' if self.unit > 1 else 'a whole number such as 12'}",
                 field=self.label,
             )
-        scaled, digits = int(whole + part) * self.unit, int(f"1{'0' * len(part)}")
+        scaled = int(whole + part) * self.unit
+        digits = int(f"1{'0' * len(part)}")
         if scaled % digits and self.unit in (1, UASSAY):
             raise ConsoleError(
-                f"{text} has more digits behind the point than there are",
-                "give whole ones" if self.unit == 1 else "give at most six",
+                f"{text} has too many decimal places",
+                "give a whole number such as 12" if self.unit == 1 else "give at most six, such as 1.234567",
                 field=self.label,
             )
         return -(-scaled // digits)
 
     def write(self, value: int) -> str:
-        """Return a text that is read as that value, or as little above it as six digits allow."""
+        """Return a text that reads as ``value``, rounded up to six decimal places of the unit."""
         millionths = -(-value * 10**6 // self.unit)
         text = f"{millionths // 10**6}.{millionths % 10**6:06}"
         return text.rstrip("0").rstrip(".")
@@ -87,7 +88,7 @@ FIELDS: Final = (
 
 
 def read_form(query: PageQuery, job: Job | None = None) -> dict[str, str]:
-    """Return what stands in the form, as it was typed: at first, the numbers of a job, if there is one."""
+    """Return the texts of the form's fields: those of the query, else the numbers of a job, else the defaults."""
     known = _of_job(job) if job is not None else {}
     values = {
         field.name: query.text(field.name, 40)
@@ -101,7 +102,7 @@ def read_form(query: PageQuery, job: Job | None = None) -> dict[str, str]:
 
 
 def _of_job(job: Job) -> dict[str, int]:
-    """Return the numbers of a job that the form asks for; the page's script finds the same in a job.json."""
+    """Return the numbers of a job that the form asks for; the page's script reads the same ones from a job.json."""
     document = job.document
     return {
         "rounds": document.rounds,
@@ -116,7 +117,10 @@ def _of_job(job: Job) -> dict[str, int]:
 
 
 def quote(ask: Ask, params: Params | None, query: PageQuery) -> dict[str, Any] | None:
-    """Return what such an order would meet now; None where nobody asked, ``error`` where it cannot be."""
+    """Return the bids that an order with the query's numbers would find now; None without numbers in the query.
+
+    The result has a text ``error`` if the numbers are not valid or the node does not answer.
+    """
     if "rounds" not in query.values:
         return None
     form = read_form(query)
@@ -131,17 +135,19 @@ def quote(ask: Ask, params: Params | None, query: PageQuery) -> dict[str, Any] |
         )
         limit = limit_of(terms, conditions, number["pays"], params)
         if number["pays"] and not limit:
-            raise ConsoleError("no bid can be as cheap", "let it cost more", field="pays")
+            raise ConsoleError(
+                "no price is low enough for this cost", "raise the cost, or give 0 for any", field="pays"
+            )
         request = SimulateMatchRequest(
             conditions=conditions, price_limit=limit, deadline=number["minutes"], terms=terms
         )
         check(request)
-        found = ask(request)
+        answer = ask(request)
     except Expected as error:
         return {"error": str(error), "candidates": [], "unmatched": [], "work": 0}
     work = total_work(terms)
     candidates = []
-    for bid in found.bids[:_SHOWN]:
+    for bid in answer.bids[:_SHOWN]:
         offer = bid.offer
         seconds = outlook(terms, params, offer.slot_speed, offer.slots).job if params else 0
         candidates.append(
@@ -159,12 +165,12 @@ def quote(ask: Ask, params: Params | None, query: PageQuery) -> dict[str, Any] |
         "error": "",
         "work": work,
         "candidates": candidates,
-        "unmatched": condition_bars(found.unmatched, 0),
+        "unmatched": condition_bars(answer.unmatched, 0),
     }
 
 
 def _terms(number: dict[str, int]) -> JobTerms:
-    """Return terms with those numbers; hashes are of no job, and nobody compares them in a quote."""
+    """Return job terms with those numbers; their hashes are zero, because a quote does not compare them."""
     chunks = 1 + -(-number["state"] // _CHUNK)
     return JobTerms(
         job_id=bytes(32),

@@ -1,6 +1,6 @@
-"""Reads what homes of this machine hold of traces, and of jobs their names; the chain has the hashes alone.
+"""The watcher of daemons' records on this machine, from which it reads traces and names of jobs, never writing them.
 
-They forget a round when it is verified, and the index keeps what it was told. Nothing of theirs is written.
+Daemons delete the records of a round once it is verified; the console's index keeps what was read from them.
 """
 
 import logging
@@ -27,18 +27,19 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.5
 PATIENCE: Final = 40
-"""Looks at a file that cannot be read before that is said, once."""
+"""Failed attempts to read a file before a warning is logged, once: a file that is being created is not readable yet."""
 VALIDATOR: Final = Path("validator", "validator.db")
 PROVIDER: Final = Path("provider", "provider.db")
-"""Where a home has them."""
+"""Paths of the records in a home."""
 
 
 class RecordWatcher:
-    """Looks at the records of homes of this machine until it is stopped."""
+    """A thread that reads new records from homes of this machine until it is closed."""
 
     def __init__(self, known: NodeState, homes: Iterable[Path]) -> None:
-        """``homes`` may have a validator, a provider, both, or none yet."""
-        self._known, self._index = known, known.index
+        """Create a watcher; each of ``homes`` may have a validator, a provider, both, or neither yet."""
+        self._known = known
+        self._index = known.index
         self._homes = tuple(homes)
         self._readers: dict[Path, tuple[ValidatorReader | ProviderReader, int]] = {}
         self._tries: Counter[Path] = Counter()
@@ -47,11 +48,11 @@ class RecordWatcher:
         self._thread = Thread(target=self._run, name="console-records", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the thread and close all files."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -63,14 +64,16 @@ class RecordWatcher:
             try:
                 self.look()
             except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-                # Records that are being replaced, or a full disk: what is known stays on show.
+                # Records may be in the middle of being replaced, or the disk may be full; pages keep what was read.
                 log.warning("records of traces cannot be read: %s", error)
 
     def look(self) -> None:
-        """Take in whatever was written since the last look."""
-        changed, events = False, self._index.next
-        if events != self._named_at:
-            self._named_at, changed = events, name_jobs(self._index, self._homes)
+        """Read all records that were written since the last look."""
+        changed = False
+        next_event = self._index.next
+        if next_event != self._named_at:
+            self._named_at = next_event
+            changed = name_jobs(self._index, self._homes)
         for home in self._homes:
             for path, kind in (
                 (home / PROVIDER, ProviderReader),
@@ -82,20 +85,20 @@ class RecordWatcher:
                 version = reader.version
                 if version == self._readers[path][1]:
                     continue
-                taken = (
+                is_new = (
                     self._take_provider(reader) if isinstance(reader, ProviderReader) else self._take_validator(reader)
                 )
                 self._readers[path] = reader, version
-                changed = taken or changed
+                changed = is_new or changed
         if changed:
             self._known.show()
 
     def _reader(
         self, path: Path, kind: type[ValidatorReader | ProviderReader]
     ) -> ValidatorReader | ProviderReader | None:
-        """Return what reads a file, None as long as it is not there, or if it is of another version of the program.
+        """Return the reader of a file; None if the file is missing or of another version of the program.
 
-        A file that is just being made is of none yet, so that is said of one that stays so.
+        A file that is just being created has no version yet. A warning is therefore logged only if that lasts.
         """
         if path in self._readers:
             return self._readers[path][0]
@@ -112,27 +115,27 @@ class RecordWatcher:
         return reader
 
     def _take_provider(self, reader: ProviderReader) -> bool:
-        found: dict[ShareKey, ShareTrace] = {}
+        traces: dict[ShareKey, ShareTrace] = {}
 
         def known(key: ShareKey) -> int:
-            if key not in found:
-                found[key] = self._index.trace(key)
-            return len(found[key].boundaries) if not found[key].claimed else BOUNDARIES_MAX
+            if key not in traces:
+                traces[key] = self._index.trace(key)
+            return len(traces[key].boundaries) if not traces[key].claimed else BOUNDARIES_MAX
 
         changed = set()
         for key, boundary in reader.boundaries(known):
-            before = found[key]
-            made = Reached(
+            before = traces[key]
+            reached = Reached(
                 index=boundary.index,
                 step=boundary.step,
                 root=boundary.root,
                 metrics=metric_values(boundary.metrics),
             )
-            if made.index == len(before.boundaries) + 1:
-                found[key] = replace(before, boundaries=(*before.boundaries, made))
+            if reached.index == len(before.boundaries) + 1:
+                traces[key] = replace(before, boundaries=(*before.boundaries, reached))
                 changed.add(key)
         for key in changed:
-            self._index.put_trace(key, found[key])
+            self._index.put_trace(key, traces[key])
         return bool(changed)
 
     def _take_validator(self, reader: ValidatorReader) -> bool:
@@ -147,26 +150,26 @@ class RecordWatcher:
 
 
 def _taken(before: ShareTrace, work: SlotWork) -> ShareTrace:
-    """Return a trace with what its validator has of it."""
+    """Return a trace with its validator's records added."""
     after = replace(
         before,
-        replayed=tuple(Replayed(found.segment, found.reason, found.replayed_root) for found in work.checked),
+        replayed=tuple(Replayed(check.segment, check.reason, check.replayed_root) for check in work.checked),
         picks=work.picks,
         verdict=work.verdict,
     )
     if work.packet is None:
         return after
-    # What was handed in takes the place of what a provider of this machine trained: it is what counts.
+    # The boundaries that the provider handed in replace those that a provider of this machine recorded.
     return replace(
         after,
         claimed=True,
         boundaries=tuple(
             Reached(
                 index=index,
-                step=found.step,
-                root=found.boundary_root,
-                metrics=metric_values(found.metrics),
+                step=boundary.step,
+                root=boundary.boundary_root,
+                metrics=metric_values(boundary.metrics),
             )
-            for index, found in enumerate(work.packet.boundaries, 1)
+            for index, boundary in enumerate(work.packet.boundaries, 1)
         ),
     )

@@ -30,21 +30,21 @@ from domain.registry.events import ProviderCertified
 from domain.vocabulary import read_event
 
 _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.excluded", "bond.")
-"""Kinds of events that say little to who looks at a whole network."""
+"""Kinds of events that are left out of the network's page, because they matter only within an order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """What stands behind the question mark of a page's address: the last of each name."""
+    """The query of a page's address (the part after "?"), with the last value of each name."""
 
     values: Mapping[str, str]
 
     def text(self, name: str, limit: int = 100) -> str:
-        """Return a text, cut: it comes from anywhere."""
+        """Return a value without surrounding spaces, shortened to ``limit`` characters."""
         return self.values.get(name, "").strip()[:limit]
 
     def number(self, name: str, least: int, default: int) -> int:
-        """Return a number that is not below ``least``, else the default."""
+        """Return a number, raised to at least ``least``; the default if the value is not a number."""
         text = self.values.get(name, "")
         if not (text.isascii() and text.isdigit() and len(text) <= 12):
             return default
@@ -52,7 +52,7 @@ class PageQuery:
 
 
 def event_row(index: EventIndex, event: LoggedEvent) -> dict[str, Any]:
-    """Return an event with its time, whom it is about, and which round, slot and sum."""
+    """Return an event with its time, its main address, and its round, slot and amount as text."""
     order = dict(event.attributes).get("order")
     change = read_event(event)
     return {
@@ -67,12 +67,12 @@ def event_row(index: EventIndex, event: LoggedEvent) -> dict[str, Any]:
 
 
 def is_loud(event: LoggedEvent) -> bool:
-    """Tell whether an event says something to who looks at a whole network."""
+    """Return whether an event is of interest on the network's page."""
     return not event.type.startswith(_QUIET)
 
 
 def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[str, Any]:
-    """Return an order as lists show it; a closed one cost what it paid."""
+    """Return an order as lists show it; the cost of a closed order is the sum that it paid."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:
         order = index.submitted(row.order_id) if row.price else None
@@ -104,7 +104,7 @@ def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[s
 
 
 def condition_bars(failed: tuple[tuple[str, int], ...], bids: int) -> list[dict[str, Any]]:
-    """Return how many of the bids failed on which condition, most first, with what helps."""
+    """Return how many of the bids failed on each condition, the highest count first, with remedies."""
     most = max([bids, *(count for _, count in failed)], default=0)
     bars = []
     for name, count in sorted(failed, key=lambda item: (-item[1], item[0])):
@@ -122,8 +122,8 @@ def condition_bars(failed: tuple[tuple[str, int], ...], bids: int) -> list[dict[
 
 
 def _detail(change: Change | None) -> str:
-    """Say which leg, round and slot an event is about, and what it is worth."""
-    parts = [_where(change), _worth(change)]
+    """Return the round and slot that an event is about, and its amount or reason."""
+    parts = [_where(change), _amount_or_reason(change)]
     return ", ".join(filter(None, parts))
 
 
@@ -139,7 +139,7 @@ def _where(change: Change | None) -> str:
     return ""
 
 
-def _worth(change: Change | None) -> str:
+def _amount_or_reason(change: Change | None) -> str:
     match change:
         case OrderSubmitted(deposit=amount):
             return words.assay(amount)
@@ -173,7 +173,7 @@ def _worth(change: Change | None) -> str:
 
 
 def _who(change: Change | None) -> str:
-    """Return the address that an event is about, empty where it names none."""
+    """Return the address that an event is about; empty if it names none."""
     for name in ("provider", "auditor", "validator", "operator", "consumer", "owner", "to"):
         value = getattr(change, name, "")
         if isinstance(value, str) and value:

@@ -1,4 +1,4 @@
-"""The console's web server: pages, their JSON, the stream and the assets, on this machine alone, for reading only."""
+"""The console's read-only web server for this machine: pages, their JSON, the stream of events, and assets."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8080
-"""Where the console is found, unless another program has the port."""
+"""Default port."""
 CONNECTIONS_MAX: Final = 96
 _STOP_SECONDS: Final = 3
 _START_SECONDS: Final = 15.0
@@ -71,14 +71,14 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""What goes with every answer: nothing from elsewhere, nothing inside a page, and nobody else may look in."""
+"""Headers of every answer: pages load nothing from other hosts, run no inline script, and are not shown in frames."""
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-_SAID: Final = {502: "This page cannot be made of what the node says: it does not fit together."}
+_MESSAGES: Final = {502: "This page cannot be shown, because the node's data for it does not fit together."}
 _EXACT: Final = 2**53
 _FOR_GOOD: Final = "private, max-age=31536000, immutable"
 
@@ -86,18 +86,19 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Lets through what reads, from this machine, under this machine's names; and says what a browser may do."""
+    """Middleware that allows only reading requests to this machine's names, and adds security headers to answers."""
 
     def __init__(self, app: ASGIApp, hosts: Callable[[], frozenset[str]]) -> None:
-        """``hosts`` are the names under which the server may be asked: a stranger's name that leads here is none."""
-        self._app, self._hosts = app, hosts
+        """Wrap ``app``; ``hosts`` returns the allowed values of the Host header, against DNS rebinding."""
+        self._app = app
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        given = headers.getlist("host")
+        names = headers.getlist("host")
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -109,23 +110,23 @@ class Guard:
             await send(message)
 
         refusal: Response | None = None
-        if len(given) != 1 or given[0].lower() not in self._hosts():
-            refusal = PlainTextResponse("The console answers under its own address only.\n", 421)
-        elif _is_from_elsewhere(headers):
-            refusal = PlainTextResponse("The console answers its own pages only.\n", 403)
+        if len(names) != 1 or names[0].lower() not in self._hosts():
+            refusal = PlainTextResponse("Open the console at http://127.0.0.1:PORT/ or http://localhost:PORT/.\n", 421)
+        elif _is_cross_site(headers):
+            refusal = PlainTextResponse("The console does not answer requests from other pages.\n", 403)
         elif scope["method"] not in ("GET", "HEAD"):
-            refusal = PlainTextResponse("The console is for reading.\n", 405, {"Allow": "GET, HEAD"})
+            refusal = PlainTextResponse("The console is read-only: use GET or HEAD.\n", 405, {"Allow": "GET, HEAD"})
         await (refusal or self._app)(scope, receive, guarded)
 
 
-def _is_from_elsewhere(headers: Headers) -> bool:
-    """Tell whether a page of another site asks behind its reader's back; a link that was followed is none of that."""
+def _is_cross_site(headers: Headers) -> bool:
+    """Return whether a page of another site sent the request by script; following a link is allowed."""
     site = headers.get("sec-fetch-site", "none")
     return site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
 
 
 class Console:
-    """A console that listens from the moment it is made; use it in a ``with``, and tell it which node to follow."""
+    """A console, which listens on its port from its creation on; use it in a ``with`` and call ``follow``."""
 
     def __init__(
         self,
@@ -135,7 +136,10 @@ class Console:
         job: Job | None = None,
         probe: bool = True,
     ) -> None:
-        """Listen on ``port`` (0: any), with the index in the file ``path`` or in memory; ConsoleError."""
+        """Listen on ``port`` (0: any free one), with the index in the file ``path`` or in memory.
+
+        Raise ConsoleError if the port is in use.
+        """
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         self.index = EventIndex(path)
@@ -160,7 +164,7 @@ class Console:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            # What is no HTTP, such as a node's client that was told the wrong port, is no news.
+            # Requests that are not HTTP, such as from a node's client with the wrong port, are not logged.
             log_level="error",
             access_log=False,
             server_header=False,
@@ -175,7 +179,7 @@ class Console:
 
     @property
     def url(self) -> str:
-        """The address to open."""
+        """URL of the console's first page."""
         return f"http://{LOOPBACK}:{self.port}/"
 
     def __enter__(self) -> Self:
@@ -186,16 +190,16 @@ class Console:
         self.close()
 
     def follow(self, node: str, rpc: str = "", homes: Iterable[Path] = ()) -> None:
-        """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, where that is known.
+        """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, empty if not known.
 
-        ``homes`` are those of validators and providers of this machine, whose traces are shown, too.
+        ``homes`` are homes of parties on this machine, whose traces and names of jobs are shown as well.
         """
-        found = tuple(homes)
-        if found:
-            # It knows the daemons' records, which nobody else needs.
+        directories = tuple(homes)
+        if directories:
+            # Imported only here, because it needs the packages of the daemons.
             from console.records import RecordWatcher
 
-            self._watcher = RecordWatcher(self.known, found)
+            self._watcher = RecordWatcher(self.known, directories)
             self._watcher.start()
         self._node = self.pages.node = ConsoleNode(node, rpc)
         self.pages.ask = self._node.simulate
@@ -215,7 +219,7 @@ class Console:
             self._node.close()
         self.index.close()
 
-    # --- what is where ----------------------------------------------------------------------
+    # --- routes -----------------------------------------------------------------------------
 
     def _app(self) -> Starlette:
         pages = self.pages
@@ -268,15 +272,14 @@ class Console:
         template = self._templates.get_template(f"{name}.html")
 
         def answer(request: Request) -> Response:
-            found = _values(view, request)
-            return HTMLResponse(template.render(self._common(name), page=found, query=_query(request)))
+            page = _values(view, request)
+            return HTMLResponse(template.render(self._common(name), page=page, query=_query(request)))
 
         return answer
 
     def _json(self, view: Callable[..., dict[str, Any]]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            found = _values(view, request)
-            text = json.dumps(plain(found), indent=1, ensure_ascii=False)
+            text = json.dumps(plain(_values(view, request)), indent=1, ensure_ascii=False)
             return Response(text, media_type="application/json")
 
         return answer
@@ -292,7 +295,7 @@ class Console:
         }
 
     def _find(self, request: Request) -> Response:
-        """Lead to what a reader looks for, or list what it may be."""
+        """Redirect to the only hit of a search, or list the hits."""
         query = _query(request)
         hits = _values(self.pages.find, request)["hits"]
         if len(hits) == 1:
@@ -304,19 +307,19 @@ class Console:
     def _csv(self, request: Request) -> Response:
         try:
             text = self.pages.losses_csv(_query(request))
-        except _UNFIT as error:
-            raise _unfit(request, error) from None
-        named = {"Content-Disposition": 'attachment; filename="losses.csv"'}
-        return Response(text, media_type="text/csv; charset=utf-8", headers=named)
+        except _INCONSISTENT as error:
+            raise _bad_data(request, error) from None
+        headers = {"Content-Disposition": 'attachment; filename="losses.csv"'}
+        return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
     async def _stream(self, request: Request) -> Response:
         if self.streams.full:
-            return PlainTextResponse("Too many pages listen.\n", 503, {"Retry-After": "5"})
-        given = request.headers.get("last-event-id", "")
+            return PlainTextResponse("Too many pages are open: close some.\n", 503, {"Retry-After": "5"})
+        last_id = request.headers.get("last-event-id", "")
         query = _query(request)
         since = (
-            int(given) + 1
-            if given.isascii() and given.isdigit() and len(given) <= 12
+            int(last_id) + 1
+            if last_id.isascii() and last_id.isdigit() and len(last_id) <= 12
             else query.number("since", 1, self.known.snapshot.next_event)
         )
         return StreamingResponse(self.streams.lines(since), media_type="text/event-stream")
@@ -326,7 +329,7 @@ class Console:
 
     def _refused(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return self._error(request, _SAID.get(status, "There is no such page."), status)
+        return self._error(request, _MESSAGES.get(status, "This page does not exist."), status)
 
     def _error(self, request: Request, text: str, status: int) -> Response:
         if request.url.path.startswith("/api/"):
@@ -337,7 +340,7 @@ class Console:
 
 
 def _listen(port: int) -> socket.socket:
-    # Where the protocol is not named, asyncio leaves Nagle's algorithm on: 40 ms for each answer.
+    # The protocol is named, because asyncio otherwise leaves Nagle's algorithm on, which adds 40 ms to each answer.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -346,27 +349,27 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise ConsoleError(
-            f"{LOOPBACK}:{port} cannot be listened on ({error.strerror})",
-            "name another port, or 0 for any that is free",
+            f"the console cannot listen on {LOOPBACK}:{port} ({error.strerror})",
+            "use another port, such as --port 8081, or --port 0 for any free one",
             field="--port",
         ) from None
     return listening
 
 
 def _values(view: Callable[..., dict[str, Any]], request: Request) -> dict[str, Any]:
-    """Return what a page shows; 502 where that cannot be made of what the node said."""
+    """Return the data of a page; raise HTTPException 502 if the node's data contradicts itself."""
     try:
         return view(_query(request), **request.path_params)
-    except _UNFIT as error:
-        raise _unfit(request, error) from None
+    except _INCONSISTENT as error:
+        raise _bad_data(request, error) from None
 
 
-_UNFIT: Final = (LookupError, ValueError, ArithmeticError, TypeError, StopIteration)
-"""What reading a story raises that does not fit together."""
+_INCONSISTENT: Final = (LookupError, ValueError, ArithmeticError, TypeError, StopIteration)
+"""Exceptions that inconsistent events raise while a story is read."""
 
 
-def _unfit(request: Request, error: Exception) -> HTTPException:
-    """Log what cannot be shown: the node lies, or is of another version. Other pages go on."""
+def _bad_data(request: Request, error: Exception) -> HTTPException:
+    """Log an error in the node's data and return the HTTP error: the node lies or is of another version."""
     log.warning("%s cannot be shown: %r", request.url.path, error)
     return HTTPException(502)
 
@@ -376,19 +379,19 @@ def _query(request: Request) -> PageQuery:
 
 
 async def _asset(request: Request) -> Response:
-    known = ASSETS.get(request.path_params["name"])
-    if known is None or request.path_params["digest"] != ASSETS_DIGEST:
+    asset = ASSETS.get(request.path_params["name"])
+    if asset is None or request.path_params["digest"] != ASSETS_DIGEST:
         raise HTTPException(404)
-    headers = {"Cache-Control": _FOR_GOOD, "ETag": known.tag}
-    given = request.headers.get("if-none-match", "")
-    if known.tag in (tag.strip().removeprefix("W/") for tag in given.split(",")):
+    headers = {"Cache-Control": _FOR_GOOD, "ETag": asset.tag}
+    tags = request.headers.get("if-none-match", "")
+    if asset.tag in (tag.strip().removeprefix("W/") for tag in tags.split(",")):
         return Response(status_code=304, headers=headers)
-    return Response(known.data, media_type=known.kind, headers=headers)
+    return Response(asset.data, media_type=asset.kind, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file that pages load, and what a browser names it by that asks whether it has changed."""
+    """A file that pages load: its content type, its bytes, and its ETag."""
 
     kind: str
     data: bytes
@@ -396,25 +399,25 @@ class Asset:
 
 
 def _read_assets() -> Mapping[str, Asset]:
-    found = {}
+    assets = {}
     for item in (files("console") / "assets").iterdir():
         if kind := _TYPES.get(Path(item.name).suffix):
             data = item.read_bytes()
-            found[item.name] = Asset(kind, data, f'"{sha256(data).hexdigest()}"')
-    return found
+            assets[item.name] = Asset(kind, data, f'"{sha256(data).hexdigest()}"')
+    return assets
 
 
 ASSETS: Final = _read_assets()
-"""What pages load, by name."""
+"""The files that pages load, by name."""
 ASSETS_DIGEST: Final = sha256("".join(f"{name} {ASSETS[name].tag}" for name in sorted(ASSETS)).encode()).hexdigest()[
     :16
 ]
-"""Stands in their addresses: what a browser has under one is never another version's."""
+"""Hash of all assets, part of their addresses, so that browsers never use a cached file of another version."""
 
 
 def _templates() -> Environment:
-    """Return the templates, which escape whatever they are given."""
-    made = Environment(
+    """Return the templates' environment, which escapes all values."""
+    environment = Environment(
         loader=PackageLoader("console"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
@@ -422,7 +425,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "assay": words.assay,
         "exact": words.assay_exact,
         "flops": words.flops,
@@ -441,18 +444,18 @@ def _templates() -> Environment:
         "close_reason": words.close_reason,
         "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
     }
-    made.globals |= {
+    environment.globals |= {
         "payments": words.PAYMENTS,
         "rows_shown": ROWS_SHOWN,
     }
-    # The first page of each kind is as quick as the others.
-    for name in made.list_templates():
-        made.get_template(name)
-    return made
+    # Compile all templates now, so that the first request for a page is not slower than later ones.
+    for name in environment.list_templates():
+        environment.get_template(name)
+    return environment
 
 
 def plain(value: Any) -> Any:
-    """Return JSON values; integers that readers of JSON may round become texts."""
+    """Convert to JSON values; integers beyond 2**53, which JSON readers may round, become strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):

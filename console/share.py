@@ -1,4 +1,4 @@
-"""The page of one share: its trace from boundary to boundary, who trained which part again, and what they got."""
+"""The page of one share: its trace from boundary to boundary, who recomputed which parts, and their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from pol.rules.schedule import first_step, share_segments
 from pol.rules.tiers.table import tier_named
 
 ROWS_SHOWN: Final = 64
-"""Segments of a long trace that are listed at most, those first that somebody looked at."""
+"""Maximum number of segments that are listed; of a longer trace, only segments that were checked are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareView:
-    """A share with what it stands in; there is no story of one that is being trained."""
+    """A share with its order, leg and round; ``story`` is None while the share is being trained."""
 
     key: ShareKey
     order: OrderStory
     leg: LegStory
     round: RoundStory | None
     story: ShareStory | None
-    # As its validator or its provider on this machine has it, and that of the share that stood in its place.
+    # Its trace in records on this machine, and that of the share accepted in its place, if there is one.
     trace: ShareTrace
-    standing: ShareTrace | None
+    accepted: ShareTrace | None
     names: Mapping[str, str]
 
     @property
@@ -41,35 +41,35 @@ class ShareView:
 
     @property
     def segments(self) -> int:
-        """How many segments it has."""
+        """Number of its segments."""
         if self.story is not None and self.story.state is ShareState.ACCEPTED:
             return self.story.segments
         return len(self.trace.boundaries) if self.trace.claimed else share_segments(self.terms)
 
     @property
     def drawn(self) -> tuple[int, ...]:
-        """The segments that the public lot drew."""
+        """The segments that were drawn by lot."""
         return self.story.drawn if self.story is not None else ()
 
     def steps(self, segment: int) -> tuple[int, int]:
-        """Return the first and the last step of a segment, counted from 0 like everywhere."""
+        """Return the first and the last step of a segment, counted from 0."""
         first = first_step(self.terms, self.key.round) + segment * self.terms.segment_steps
         return first, first + self.terms.segment_steps - 1
 
     def places(self) -> dict[int, tuple[int, PlaceStory]]:
-        """Return the places of panels in it by segment (n: the update), with their numbers in the panel."""
-        found: dict[int, tuple[int, PlaceStory]] = {}
+        """Return the panel's places in this share with their numbers in the panel, by segment (n: the update)."""
+        by_segment: dict[int, tuple[int, PlaceStory]] = {}
         for number, place in enumerate(self.round.places if self.round else ()):
             where = place.place
             if where.kind is AuditKind.AGGREGATION:
                 continue
             if (where.slot, where.issue) == (self.key.slot, self.key.issue):
                 is_end = where.kind is AuditKind.UPDATE
-                found[self.segments if is_end else where.segment] = number, place
-        return found
+                by_segment[self.segments if is_end else where.segment] = number, place
+        return by_segment
 
     def answers(self, number: int) -> list[tuple[SeatStory, int, bytes]]:
-        """Return what seats showed of a place: the seat, an ``AnswerKind``, a root."""
+        """Return the revealed answers on a place: seat, ``AnswerKind`` and root."""
         seats = self.round.seats if self.round else ()
         return [(seat, *seat.answers[number]) for seat in seats if number in seat.answers]
 
@@ -77,40 +77,40 @@ class ShareView:
 def find_share(
     story: OrderStory, key: ShareKey, traces: Mapping[ShareKey, ShareTrace], names: Mapping[str, str]
 ) -> ShareView | None:
-    """Return a share, None where nobody has heard of it."""
+    """Return the view of a share; None if neither the chain nor a record on this machine has it."""
     leg = story.legs.get(key.leg)
     if leg is None:
         return None
     round = leg.rounds.get(key.round)
-    found = round.shares.get((key.slot, key.issue)) if round else None
+    share = round.shares.get((key.slot, key.issue)) if round else None
     trace = traces.get(key, ShareTrace())
-    if found is None and not trace.boundaries:
+    if share is None and not trace.boundaries:
         return None
-    standing = None
+    accepted = None
     for other in round.issues(key.slot) if round else ():
         if other.state is ShareState.ACCEPTED and other.issue != key.issue:
-            known = ShareKey(
+            other_key = ShareKey(
                 order_id=key.order_id,
                 leg=key.leg,
                 round=key.round,
                 slot=key.slot,
                 issue=other.issue,
             )
-            standing = traces.get(known)
+            accepted = traces.get(other_key)
     return ShareView(
         key=key,
         order=story,
         leg=leg,
         round=round,
-        story=found,
+        story=share,
         trace=trace,
-        standing=standing,
+        accepted=accepted,
         names=names,
     )
 
 
 def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
-    """Return all about a share."""
+    """Return the data of a share's page."""
     story, key, count = share.story, share.key, share.segments
     rows = [_row(share, segment) for segment in range(count)]
     end = _row(share, count) if story is not None and not story.skipped else None
@@ -127,8 +127,8 @@ def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
         "validator": share.leg.validator,
         "state": state_of(story) if story else "training",
         "reason": story.reason if story else 0,
-        "told": tell_share(story, share.round) if story and share.round else "",
-        "difference": tell_difference(share),
+        "told": describe_share(story, share.round) if story and share.round else "",
+        "difference": describe_difference(share),
         "job": share.terms.job_id.hex(),
         "segments": count,
         "reached": len(share.trace.boundaries),
@@ -159,26 +159,26 @@ def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
 
 
 def state_of(share: ShareStory) -> str:
-    """Say in a word what became of a share."""
+    """Return the state of a share as a word: skipped, committed, accepted, rejected, right or wrong."""
     if share.skipped:
         return "skipped"
     return "wrong" if share.found_wrong else share.state.name.lower()
 
 
 def curve(trace: ShareTrace) -> list[tuple[int, float]]:
-    """Return the loss of a trace by the steps of the job before it."""
+    """Return the losses of a trace as pairs: number of the job's steps before the boundary, and loss."""
     return [(b.step, b.metrics[0]) for b in trace.boundaries if b.metrics]
 
 
 def _row(share: ShareView, segment: int) -> dict[str, Any]:
-    """Return a segment, or behind the last one the update."""
+    """Return a segment's row, or the row of the update for the number after the last segment."""
     is_end = segment == share.segments
     reached = share.trace.boundary(segment + 1)
     replayed = share.trace.replay(segment)
     number, place = share.places().get(segment, (-1, None))
     answers = share.answers(number)
     duty = share.story is not None and segment in duty_segments(share.segments, share.drawn)
-    stands = share.story is not None and share.story.state in (
+    is_open_or_accepted = share.story is not None and share.story.state in (
         ShareState.COMMITTED,
         ShareState.ACCEPTED,
     )
@@ -210,17 +210,17 @@ def _row(share: ShareView, segment: int) -> dict[str, Any]:
             }
             for seat, kind, root in answers
         ],
-        "state": _state(replayed, place, duty=duty and stands),
+        "state": _state(replayed, place, duty=duty and is_open_or_accepted),
         "looked": bool(duty or replayed or place),
     }
 
 
-def _replayed(found: Replayed) -> dict[str, Any]:
-    return {"reason": found.reason, "root": found.root.hex()}
+def _replayed(replay: Replayed) -> dict[str, Any]:
+    return {"reason": replay.reason, "root": replay.root.hex()}
 
 
 def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -> str:
-    """Say in a word how far a segment is known to be right; it is the class of its part of the strip."""
+    """Return what is known about a segment as a word, which is also the CSS class of its cell in the strip."""
     if (place is not None and place.ruling is Ruling.WRONG) or (replayed and replayed.reason):
         return "wrong"
     if place is not None and place.ruling is Ruling.RIGHT:
@@ -232,124 +232,126 @@ def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -
     return "duty" if duty else ""
 
 
-def tell_share(share: ShareStory, round: RoundStory) -> str:
-    """Say in words what became of a share, as far as the chain has it."""
+def describe_share(share: ShareStory, round: RoundStory) -> str:
+    """Return a sentence on the state of a share, from the chain's data."""
     if share.skipped:
         return f"It could not be committed: {words.share_reason(share.reason)}."
     if share.found_wrong:
-        return "Its validator accepted it, and strangers found a segment of it wrong."
+        return "Its validator accepted it, and auditors later found a segment of it wrong."
     if share.state is ShareState.COMMITTED:
         if not share.drawn:
-            return "Its provider has committed to it; the lot that draws its segments is not known yet."
-        return "Its provider has committed to it, and its validator trains the drawn segments again."
+            return "Its provider has committed to it; its segments are not drawn yet."
+        return "Its provider has committed to it, and its validator is training the drawn segments again."
     if share.state is ShareState.ACCEPTED:
-        return _tell_accepted(share, round)
+        return _describe_accepted(share, round)
     drawn = ", ".join(map(str, share.drawn))
-    how = f" (the lot had drawn segment{'s' * (len(share.drawn) > 1)} {drawn})" if drawn else ""
-    told = f"Its validator rejected it: {words.share_reason(share.reason)}{how}."
+    segments = "segment" if len(share.drawn) == 1 else "segments"
+    lots = f" (drawn: {segments} {drawn})" if drawn else ""
+    text = f"Its validator rejected it: {words.share_reason(share.reason)}{lots}."
     if share.reason == ShareReason.LEG_ENDED:
-        told = "The leg ended before it could be accepted, and its bond returned."
+        text = "The leg ended before it could be accepted, and its bond was returned."
     elif share.state is ShareState.WRONG:
-        told += " Strangers got what the accepted share of this slot claims, so it was wrong"
-        told += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
+        text += " Auditors got the result of the accepted share of this slot, so it was wrong"
+        text += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
     elif share.state is ShareState.RIGHT:
-        told += " But strangers got what it was committed to, so it was right"
-        told += f", and its provider has {words.assay(share.paid)} for it." if share.paid else "."
+        text += " But auditors got the result that it was committed to, so it was right"
+        text += f", and its provider received {words.assay(share.paid)} for it." if share.paid else "."
     elif share.committed_at and not round.verified_height:
-        told += " Whether that is so is known when strangers have recomputed the round."
-    return told
+        text += " Auditors will check the rejection when they recompute the round."
+    return text
 
 
-def _tell_accepted(share: ShareStory, round: RoundStory) -> str:
-    mine = [
+def _describe_accepted(share: ShareStory, round: RoundStory) -> str:
+    audited = [
         place
         for place in round.places
         if place.place.kind is not AuditKind.AGGREGATION
         and (place.place.slot, place.place.issue) == (share.slot, share.issue)
     ]
-    right = sum(place.ruling is Ruling.RIGHT for place in mine)
-    told = "Its validator accepted it"
-    if not mine:
-        return f"{told}; strangers were not asked about it{'' if round.panel_over else ' yet'}."
-    places = "a place" if len(mine) == 1 else f"{len(mine)} places"
-    if right == len(mine):
-        return f"{told}, and strangers who recomputed {places} of it got what it claims."
-    return f"{told}; strangers recompute {places} of it, and {right} of them are found right so far."
+    right = sum(place.ruling is Ruling.RIGHT for place in audited)
+    text = "Its validator accepted it"
+    if not audited:
+        return f"{text}; auditors were not asked about it{'' if round.panel_over else ' yet'}."
+    places = "one place" if len(audited) == 1 else f"{len(audited)} places"
+    if right == len(audited):
+        return f"{text}, and auditors who recomputed {places} of it got the same results."
+    return f"{text}; auditors recompute {places} of it, of which {right} are confirmed so far."
 
 
-def tell_difference(share: ShareView) -> str:
-    """Say where a share first goes another way than training does, empty where nothing is known to be wrong."""
+def describe_difference(share: ShareView) -> str:
+    """Return a text on where a share first differs from correct training; empty if it is not known to be wrong."""
     story, trace = share.story, share.trace
     if story is None or story.skipped:
         return ""
     for segment, (number, place) in sorted(share.places().items()):
         if place.ruling is Ruling.WRONG:
-            return _told_by_strangers(share, segment, number, place)
+            return _difference_by_auditors(share, segment, number, place)
     if story.state not in (ShareState.REJECTED, ShareState.WRONG):
         return ""
-    tier, standing = tier_named(share.leg.tier), share.standing
-    part = first_difference(trace, standing, tier) if standing is not None else 0
-    failed = next((found for found in trace.replayed if found.reason), None)
+    tier = tier_named(share.leg.tier)
+    part = first_difference(trace, share.accepted, tier) if share.accepted is not None else 0
+    failed = next((replay for replay in trace.replayed if replay.reason), None)
     if part:
-        return _told_by_other(share, part, failed)
+        return _difference_by_other_share(share, part, failed)
     if failed is not None:
-        return _told_by_validator(share, failed)
+        return _difference_by_validator(share, failed)
     if story.reason not in (ShareReason.SEGMENT_MISMATCH, ShareReason.UPDATE_MISMATCH):
         return ""
     if story.reason == ShareReason.UPDATE_MISMATCH:
-        return "It differs at its end: the update is not what its first and its last state give."
+        return "It differs at its end: the update does not follow from its first and last state."
     duty = duty_segments(share.segments, share.drawn)[:-1]
     return (
         f"It differs in one of the segments that its validator trained again: {_list(duty)} of {share.segments}, "
-        "or some of its own choice. Which one does not stand on the chain; its validator has it in its records."
+        "or segments of its own choice. The chain does not have the segment's number; the validator's records do."
     )
 
 
-def _told_by_other(share: ShareView, part: int, failed: Replayed | None) -> str:
+def _difference_by_other_share(share: ShareView, part: int, failed: Replayed | None) -> str:
     first, last = share.steps(part - 1)
-    mine, theirs = share.trace.boundary(part), share.standing and share.standing.boundary(part)
+    mine = share.trace.boundary(part)
+    theirs = share.accepted and share.accepted.boundary(part)
     if mine is None or not theirs:
         return ""
-    told = (
-        f"Up to step {first - 1:,} its states are those of the share that stood. "
+    text = (
+        f"Up to step {first - 1:,} its states are those of the accepted share. "
         if part > 1
-        else "It starts from the same state as the share that stood. "
+        else "It starts from the same state as the accepted share. "
     )
-    told += (
+    text += (
         f"It first differs in segment {part - 1} (steps {first:,} to {last:,}): "
-        f"training leads to state {_hex(theirs.root)}, and it claims {_hex(mine.root)}"
+        f"training leads to state {_hex(theirs.root)}, but it claims {_hex(mine.root)}"
     )
     if mine.metrics and theirs.metrics and mine.metrics[0] != theirs.metrics[0]:
-        told += f", with a loss of {mine.metrics[0]:.4g} instead of {theirs.metrics[0]:.4g}"
-    told += "."
+        text += f", with a loss of {mine.metrics[0]:.4g} instead of {theirs.metrics[0]:.4g}"
+    text += "."
     if failed is not None:
-        told += f" It was seen when its validator trained {_part(share, failed.segment)} again."
-    return told
+        text += f" This was noticed when its validator trained {_part(share, failed.segment)} again."
+    return text
 
 
-def _told_by_validator(share: ShareView, failed: Replayed) -> str:
+def _difference_by_validator(share: ShareView, failed: Replayed) -> str:
     if failed.segment >= share.segments:
-        return "It differs at its end: the update is not what its first and its last state give" + (
-            f"; they give {_hex(failed.root)}." if failed.root else "."
+        return "It differs at its end: the update does not follow from its first and last state" + (
+            f", which give {_hex(failed.root)}." if failed.root else "."
         )
     mine = share.trace.boundary(failed.segment + 1)
-    told = f"Its validator trained {_part(share, failed.segment)} again from the state that was opened"
+    text = f"Its validator trained {_part(share, failed.segment)} again from the state that the provider showed"
     if failed.root and mine:
-        return f"{told}: that leads to {_hex(failed.root)}, and the trace claims {_hex(mine.root)}."
-    return f"{told}: {words.share_reason(failed.reason)}."
+        return f"{text}: training leads to {_hex(failed.root)}, but the trace claims {_hex(mine.root)}."
+    return f"{text}: {words.share_reason(failed.reason)}."
 
 
-def _told_by_strangers(share: ShareView, segment: int, number: int, place: PlaceStory) -> str:
+def _difference_by_auditors(share: ShareView, segment: int, number: int, place: PlaceStory) -> str:
     where = _part(share, segment) if segment < share.segments else "its update"
     tier = tier_named(share.leg.tier)
     same = sum(tier.agree(root, place.root) for _, _, root in share.answers(number))
-    told = f"Strangers recomputed {where} in stage {place.stage}"
+    text = f"Auditors recomputed {where} in stage {place.stage}"
     if place.stops:
-        return f"{told}: the job does not stop there, as was said."
+        return f"{text}: the job does not stop there, although its validator reported that it does."
     if not place.root:
-        return f"{told}, and training has no next state there, or its states could not be had."
-    claim = f", where it claims {_hex(place.claim)}" if place.claim else ""
-    return f"{told}: {same} of them got {_hex(place.root)}{claim}."
+        return f"{text}: training has no next state there, or the data was not available."
+    claim = f", but it claims {_hex(place.claim)}" if place.claim else ""
+    return f"{text}: {same} of them got {_hex(place.root)}{claim}."
 
 
 def _part(share: ShareView, segment: int) -> str:

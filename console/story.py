@@ -1,4 +1,4 @@
-"""The story of one order, told by its events: legs, rounds, shares, panels and each coin of its money."""
+"""The story of an order, rebuilt from its events: legs, rounds, shares, panels and payments."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ from pol.values import metric_values
 
 @dataclass
 class ShareStory:
-    """One issue of a share; a share that could not be committed is ``skipped``."""
+    """One issue of a share; ``skipped`` if it could not be committed."""
 
     slot: int
     issue: int
@@ -75,16 +75,16 @@ class ShareStory:
     state: ShareState = ShareState.COMMITTED
     reason: int = 0
     skipped: bool = False
-    # Found wrong by a panel after it was accepted.
+    # True if a panel found it wrong after it was accepted.
     found_wrong: bool = False
     drawn: tuple[int, ...] = ()
-    # The hash that it is committed to by, and where it is accepted what that hid.
+    # Its commitment, and the root that the commitment hides until the share is accepted.
     commitment: bytes = b""
     trace_root: bytes = b""
-    # The last boundary's metrics, the loss first.
+    # Metrics at its last boundary, the loss first.
     metrics: tuple[float, ...] = ()
     segments: int = 0
-    # Where a rejected one was compared: paid to its provider, and burnt of its bond.
+    # For a rejected share that was compared with the accepted one: uassay paid to its provider, burnt from its bond.
     paid: int = 0
     burnt: int = 0
 
@@ -99,7 +99,7 @@ class SeatStory:
     places: tuple[int, ...]
     committed: bool = False
     revealed: bool = False
-    # AnswerKind and root by the number of the place.
+    # Answers (AnswerKind and root) by the number of the place.
     answers: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     silent: tuple[int, ...] = ()
     differed: tuple[int, ...] = ()
@@ -113,12 +113,12 @@ class PlaceStory:
 
     place: Place
     stops: bool
-    # The root that the chain has of it, if any: of a segment, once somebody showed its leaf.
+    # Root of the place that the chain has, if any; for a segment, from the time when its leaf was shown.
     claim: bytes = b""
     ruling: Ruling = Ruling.OPEN
     stage: int = 0
     step: int = 0
-    # What was found there, where it is decided.
+    # Root according to the ruling, if the place is decided.
     root: bytes = b""
 
 
@@ -138,7 +138,7 @@ class StageStory:
 
 @dataclass
 class RoundStory:
-    """A round of a leg; it is open until it has a height at which it was closed."""
+    """A round of a leg; it is open while ``closed_height`` is 0."""
 
     number: int
     shares: dict[tuple[int, int], ShareStory] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class RoundStory:
     withheld: int = 0
     audit_fee: int = 0
     waits: bool = False
-    skipped: bool = False  # the draw left it without a panel
+    skipped: bool = False  # True if the draw gave it no panel
     places: list[PlaceStory] = field(default_factory=list)
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)
@@ -174,7 +174,7 @@ class RoundStory:
 
 @dataclass
 class LegStory:
-    """One leg of the order: its rounds from ``first_round`` on, and in each of them slots from ``first_slot`` on."""
+    """A leg of the order, with ``length`` rounds from ``first_round`` and ``slots`` slots from ``first_slot``."""
 
     number: int
     validator: str
@@ -184,7 +184,7 @@ class LegStory:
     job_bond: int
     work: int
     first_round: int
-    length: int  # rounds that it serves
+    length: int  # number of rounds
     first_slot: int
     slots: int
     matched_at: int
@@ -197,39 +197,39 @@ class LegStory:
     verified_height: int = 0
     settles_at: int = 0
     ended_height: int = 0
-    # LegEnd, 0 while it lives or where it was served to its end.
+    # A LegEnd; 0 while the leg runs, or if it was served to its end.
     reason: int = 0
     declined: bool = False
     rounds: dict[int, RoundStory] = field(default_factory=dict)
 
     def round(self, number: int) -> RoundStory:
-        """Return a round, which may be open."""
+        """Return a round, which is created if it has no events yet."""
         return self.rounds.setdefault(number, RoundStory(number))
 
     @property
     def closed(self) -> int:
-        """How many rounds are closed."""
-        return sum(1 for found in self.rounds.values() if found.closed_height)
+        """Number of closed rounds."""
+        return sum(1 for round in self.rounds.values() if round.closed_height)
 
     @property
     def open_round(self) -> int:
-        """The number of the round that is open, if one is."""
+        """The number of the open round, or of the one after the last round if none is open."""
         return self.first_round + self.closed
 
     @property
     def served_slots(self) -> range:
-        """The slots that it serves."""
+        """The numbers of its slots."""
         return range(self.first_slot, self.first_slot + self.slots)
 
     @property
     def verified(self) -> int:
-        """How many rounds are verified."""
-        return sum(1 for found in self.rounds.values() if found.verified_height)
+        """Number of verified rounds."""
+        return sum(1 for round in self.rounds.values() if round.verified_height)
 
 
 @dataclass(frozen=True, slots=True)
 class PaymentStory:
-    """Coins that left the order's escrow; without a leg they come from the deposit, else from a bond."""
+    """A payment from the order's escrow: from the deposit if ``leg`` is 0, else from a bond."""
 
     to: str
     kind: str
@@ -242,10 +242,10 @@ class PaymentStory:
 
 
 class OrderStory:
-    """An order as its events tell it; events may be added as they come."""
+    """The history and state of an order, updated with its events as they come."""
 
     def __init__(self, order: Order, deposit: int, height: int) -> None:
-        """Begin with what was submitted."""
+        """Create the story of an order that was submitted with ``deposit`` (uassay) at ``height``."""
         self.order = order
         self.deposit = deposit
         self.submitted_height = height
@@ -256,33 +256,33 @@ class OrderStory:
         self.deadline = order.deadline
         self.legs: dict[int, LegStory] = {}
         self.excluded: list[str] = []
-        # What the last auction failed on, as long as the order is open.
+        # Number of bids that failed on each condition in the last auction, while the order is open.
         self.unmatched: Counts = ()
         self.payments: list[PaymentStory] = []
-        # Of a leg that failed: withheld coins that are the deposit's again.
+        # Withheld coins of failed legs that returned to the deposit (uassay).
         self.returned = 0
         self.close_reason = 0
         self.closed_height = 0
         self.refunded = 0
-        # Bonds that came in: the job's, and those of shares.
+        # Sum of the bonds that were locked for the order: job bonds and share bonds (uassay).
         self.bonds_in = 0
         self.next = 0
         self._height = height
 
     @property
     def current(self) -> LegStory | None:
-        """The current or last leg."""
+        """The current or last leg; None before the first match."""
         return self.legs[max(self.legs)] if self.legs else None
 
     @property
     def withheld(self) -> int:
-        """What is kept for the validator until the order settles (uassay)."""
-        kept = sum(r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height)
+        """Amount withheld from the validator until the order settles (uassay)."""
+        total = sum(r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height)
         used = sum(p.amount for p in self.payments if p.kind in ("validator", "held_compensation", "held_burn"))
-        return max(0, kept - used - self.returned)
+        return max(0, total - used - self.returned)
 
     def follow(self, events: Iterable[LoggedEvent]) -> None:
-        """Take the events of the order in the order of their numbers; those that were taken before are left out."""
+        """Apply the order's events, sorted by number; events that were already applied are ignored."""
         for event in events:
             if event.number < self.next:
                 continue
@@ -293,7 +293,7 @@ class OrderStory:
 
     @singledispatchmethod
     def _take(self, change: Change) -> None:
-        """Leave out what changes nothing that is shown."""
+        """Ignore a change that no page shows."""
 
     # --- the order --------------------------------------------------------------------------
 
@@ -427,7 +427,7 @@ class OrderStory:
     def _(self, change: ShareSkipped) -> None:
         key = change.share
         shares = self.legs[key.leg].round(key.round).shares
-        # One that is there already stays as it is: only the second try was skipped.
+        # An existing share stays as it is, because only a second commitment to it was skipped.
         shares.setdefault(
             (key.slot, key.issue),
             ShareStory(
@@ -452,9 +452,9 @@ class OrderStory:
         share.state, share.reason = ShareState.REJECTED, change.reason
 
     def _known(self, key: ShareKey, provider: str) -> ShareStory:
-        """Return a share, which may never have been committed: its provider was silent."""
+        """Return a share, which is created if its provider never committed to it."""
         shares = self.legs[key.leg].round(key.round).shares
-        made = ShareStory(
+        share = ShareStory(
             slot=key.slot,
             issue=key.issue,
             provider=provider,
@@ -462,7 +462,7 @@ class OrderStory:
             committed_at=0,
             height=self._height,
         )
-        return shares.setdefault((key.slot, key.issue), made)
+        return shares.setdefault((key.slot, key.issue), share)
 
     @_take.register
     def _(self, change: ShareAccepted) -> None:
@@ -482,9 +482,9 @@ class OrderStory:
 
     @_take.register
     def _(self, change: RoundClosed) -> None:
-        found = self._round(change.round)
-        found.closed_height, found.closed_at = self._height, change.closed_at
-        found.window_ends = change.window_ends
+        round = self._round(change.round)
+        round.closed_height, round.closed_at = self._height, change.closed_at
+        round.window_ends = change.window_ends
 
     @_take.register
     def _(self, change: RoundStopped) -> None:
@@ -498,9 +498,9 @@ class OrderStory:
 
     @_take.register
     def _(self, change: RoundVerified) -> None:
-        found = self._round(change.round)
-        found.verified_height, found.price = self._height, change.price
-        found.withheld, found.audit_fee = change.withheld, change.audit_fee
+        round = self._round(change.round)
+        round.verified_height, round.price = self._height, change.price
+        round.withheld, round.audit_fee = change.withheld, change.audit_fee
 
     @_take.register
     def _(self, change: RoundVoid) -> None:
@@ -510,8 +510,8 @@ class OrderStory:
 
     @_take.register
     def _(self, change: PanelSkipped) -> None:
-        found = self._round(change.round)
-        found.skipped = found.panel_over = True
+        round = self._round(change.round)
+        round.skipped = round.panel_over = True
 
     @_take.register
     def _(self, change: PanelWaits) -> None:
@@ -529,9 +529,9 @@ class OrderStory:
 
     @_take.register
     def _(self, change: StageOpened) -> None:
-        found = self._round(change.round)
-        found.waits = False
-        found.stages.append(
+        round = self._round(change.round)
+        round.waits = False
+        round.stages.append(
             StageStory(
                 number=change.stage,
                 height=self._height,
@@ -541,7 +541,7 @@ class OrderStory:
                 is_last=change.is_last,
             )
         )
-        found.seats += [
+        round.seats += [
             SeatStory(validator=validator, stage=change.stage, stake=stake, places=change.places)
             for validator, stake in zip(change.seats, change.stakes, strict=True)
         ]
@@ -596,12 +596,12 @@ class OrderStory:
 
     @_take.register
     def _(self, change: PanelEnded) -> None:
-        found = self._round(change.round)
-        found.panel_over, found.burnt = True, change.burnt
+        round = self._round(change.round)
+        round.panel_over, round.burnt = True, change.burnt
 
 
-def tell(events: Iterable[LoggedEvent]) -> OrderStory | None:
-    """Return the story of an order from all its events, None where it was not submitted by them."""
+def build_story(events: Iterable[LoggedEvent]) -> OrderStory | None:
+    """Return the story of an order from all its events; None if the event of its submission is missing."""
     rest = iter(events)
     for event in rest:
         change = read_event(event)

@@ -1,4 +1,4 @@
-"""The stream of events to a page: numbered, so that a page that lost the connection goes on where it was."""
+"""The stream of events to open pages, numbered so that a page continues where it was after a lost connection."""
 
 import asyncio
 import json
@@ -13,19 +13,21 @@ from console.known import NodeState
 from domain.vocabulary import read_event
 
 STREAMS_MAX: Final = 32
-"""Pages that may listen at once."""
+"""Maximum number of pages that listen at once."""
 STREAM_SECONDS: Final = 900.0
-"""After so long a page has to connect again, which costs it nothing."""
+"""Seconds after which a stream ends; the browser then connects again by itself."""
 _PAGE: Final = 200
 _ALIVE_SECONDS: Final = 10.0
 
 
 class Streams:
-    """All pages that listen."""
+    """The streams of all pages that listen."""
 
     def __init__(self, known: NodeState, head: Callable[[], dict[str, Any]]) -> None:
-        """``head`` is where the chain stands, which pages are told whenever it moves."""
-        self._known, self._index, self._head = known, known.index, head
+        """Create without streams; ``head`` returns the chain's current position, sent to pages whenever it changes."""
+        self._known = known
+        self._index = known.index
+        self._head = head
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Event] = set()
         self._closed = False
@@ -33,7 +35,7 @@ class Streams:
 
     @property
     def full(self) -> bool:
-        """Whether no more pages may listen."""
+        """True if the maximum number of pages is listening."""
         return len(self._waiting) >= STREAMS_MAX
 
     def close(self) -> None:
@@ -42,7 +44,7 @@ class Streams:
         self._wake()
 
     def _wake(self) -> None:
-        """Let all streams look; called from other threads."""
+        """Make all streams look for news; called from other threads."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._set)
@@ -52,35 +54,35 @@ class Streams:
             event.set()
 
     async def lines(self, since: int) -> AsyncIterator[str]:
-        """Yield the stream's text: each event from number ``since`` on, and where the chain stands in between."""
+        """Yield the text of a stream: each event from number ``since`` on, and the chain's position after them."""
         self._loop = asyncio.get_running_loop()
         news = asyncio.Event()
         self._waiting.add(news)
         ends = time.monotonic() + STREAM_SECONDS
-        traced = self._index.traced(0)[1]
+        trace_changes = self._index.trace_changes(0)[1]
         try:
-            # A page that was cut off comes back after this many milliseconds.
+            # Milliseconds until a page that lost its connection connects again.
             yield "retry: 1000\n\n"
-            # An index that was built anew has other numbers: the page has to be read again.
+            # An index that was rebuilt has other numbers, so the page has to be loaded again.
             if since > self._known.snapshot.next_event:
                 yield _line("again", {})
                 since = self._known.snapshot.next_event
             while not self._closed and time.monotonic() < ends:
                 news.clear()
-                found = await run_in_threadpool(self._index.events, since, _PAGE)
-                for event in found:
-                    about = order_of(read_event(event))
+                events = await run_in_threadpool(self._index.events, since, _PAGE)
+                for event in events:
+                    order_id = order_of(read_event(event))
                     value = {
                         "number": event.number,
                         "height": event.height,
                         "kind": event.type,
-                        "order": about.hex() if about else "",
+                        "order": order_id.hex() if order_id else "",
                     }
                     yield _line("change", value, event.number)
                     since = event.number + 1
-                if len(found) == _PAGE:
+                if len(events) == _PAGE:
                     continue
-                orders, traced = await run_in_threadpool(self._index.traced, traced)
+                orders, trace_changes = await run_in_threadpool(self._index.trace_changes, trace_changes)
                 for order in orders:
                     yield _line("trace", {"order": order.hex()})
                 yield _line("head", self._head())
@@ -93,5 +95,5 @@ class Streams:
 
 
 def _line(kind: str, value: object, number: int = 0) -> str:
-    named = f"id: {number}\n" if number else ""
-    return f"{named}event: {kind}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+    id_line = f"id: {number}\n" if number else ""
+    return f"{id_line}event: {kind}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"

@@ -1,4 +1,4 @@
-"""What is known of the trace of a share beside the hashes that the chain has of it."""
+"""Traces of shares as the daemons of this machine recorded them; the chain has only hashes of a trace."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pol.rules.tiers.tier import Tier
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A boundary 1..n of a trace: after how many of the job's steps, its root, its metrics (the loss first)."""
+    """A boundary 1..n of a trace: the job's steps before it, the root of its state, and its metrics (loss first)."""
 
     index: int
     step: int
@@ -17,7 +17,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A segment that the share's validator trained again (n: the update): a ``ShareReason``, and the root it got."""
+    """A segment that the share's validator replayed (n: the update): the ``ShareReason`` and the root it computed."""
 
     segment: int
     reason: int
@@ -26,30 +26,29 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class ShareTrace:
-    """A share as a validator or a provider of this machine has it."""
+    """The trace of a share in the records of a validator or provider of this machine."""
 
-    # Without gaps from boundary 1 on.
+    # From boundary 1 on, without gaps.
     boundaries: tuple[Reached, ...] = ()
-    # What its validator did with it; empty where only its provider is known here.
+    # Replays of its validator; empty if only its provider's records are known here.
     replayed: tuple[Replayed, ...] = ()
-    # The validator's own further segments.
+    # Segments that the validator chose to replay in addition to the drawn ones.
     picks: tuple[int, ...] = ()
     verdict: int = 0
-    # Whether its provider handed it in: until then it is what was trained so far.
+    # True if its provider handed it in; until then the trace ends where training has come to.
     claimed: bool = False
 
     def boundary(self, index: int) -> Reached | None:
-        """Return a boundary, if it was reached."""
-        found = self.boundaries[index - 1 : index] if index > 0 else ()
-        return found[0] if found else None
+        """Return a boundary; None if training has not reached it."""
+        return self.boundaries[index - 1] if 0 < index <= len(self.boundaries) else None
 
     def replay(self, segment: int) -> Replayed | None:
-        """Return what training a segment again gave."""
-        return next((found for found in self.replayed if found.segment == segment), None)
+        """Return the result of replaying a segment; None if its validator did not replay it."""
+        return next((replay for replay in self.replayed if replay.segment == segment), None)
 
 
 def first_difference(one: ShareTrace, other: ShareTrace, tier: Tier) -> int:
-    """Return the first boundary at which two traces that begin alike differ; 0 where they do not, as far as known."""
+    """Return the first boundary at which two traces with the same start differ; 0 if no known boundary differs."""
     for mine, theirs in zip(one.boundaries, other.boundaries, strict=False):
         if not tier.agree(mine.root, theirs.root):
             return mine.index

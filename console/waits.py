@@ -1,4 +1,4 @@
-"""What an order waits for, in the words of commands and of the library, made of its story."""
+"""The sentence on what an order waits for, made from its story, in the words of commands and the library."""
 
 from collections.abc import Callable
 
@@ -22,9 +22,9 @@ from domain.proof.records import Ruling, ShareState
 
 
 def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiting | None:
-    """Return what an order waits for at ``now`` on the chain's clock; None where it is closed.
+    """Return what an order waits for at ``now`` (chain clock); None if it is closed.
 
-    ``name`` says who an operator is.
+    ``name`` returns the display name of an operator address.
     """
     order, leg, asker = story.order, story.current, Asker.SHELL
     if story.state is OrderState.CLOSED:
@@ -36,7 +36,7 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
         return for_bid(story.opened_at, until, now, reason, remedy)
     if story.state is OrderState.MATCHED:
         return for_acceptance(name(leg.validator), leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
-    closed = [found for found in leg.rounds.values() if found.closed_height]
+    closed = [round for round in leg.rounds.values() if round.closed_height]
     if story.state is OrderState.RUNNING:
         return for_round(
             leg.open_round,
@@ -47,10 +47,10 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
             now,
             count_rounds(leg.closed, leg.verified, order.terms.rounds),
         )
-    waiting = [found for found in closed if not found.verified_height and not found.void]
+    waiting = [round for round in closed if not round.verified_height and not round.void]
     if not waiting:
         return for_settlement(leg.settles_at, now, asker.fetch(order.id))
-    first = min(waiting, key=lambda found: found.number)
+    first = min(waiting, key=lambda round: round.number)
     if first.panel_over or _is_decided(first):
         return for_window(first.number, first.closed_at, first.window_ends, now)
     detail, until = _panel(first)
@@ -58,25 +58,25 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
 
 
 def _handed_in(leg: LegStory) -> int:
-    found = leg.rounds.get(leg.open_round)
-    shares = found.shares.values() if found else ()
+    open_round = leg.rounds.get(leg.open_round)
+    shares = open_round.shares.values() if open_round else ()
     return len({s.slot for s in shares if s.state is ShareState.COMMITTED and not s.skipped})
 
 
-def _is_decided(found: RoundStory) -> bool:
-    return bool(found.places) and all(place.ruling is not Ruling.OPEN for place in found.places)
+def _is_decided(round: RoundStory) -> bool:
+    return bool(round.places) and all(place.ruling is not Ruling.OPEN for place in round.places)
 
 
-def _panel(found: RoundStory) -> tuple[str, int]:
-    """Say where a panel is, and until when that may last (0: not known)."""
-    if not found.stages:
-        return (NO_ROOM if found.waits else tell_lots(1)), 0
-    stage = found.stages[-1]
+def _panel(round: RoundStory) -> tuple[str, int]:
+    """Return what a panel is doing, and when that ends at the latest (chain clock; 0: not known)."""
+    if not round.stages:
+        return (NO_ROOM if round.waits else tell_lots(1)), 0
+    stage = round.stages[-1]
     if stage.ended:
         return tell_lots(stage.number + 1), 0
-    seats = [seat for seat in found.seats if seat.stage == stage.number]
+    seats = [seat for seat in round.seats if seat.stage == stage.number]
     committed = sum(seat.committed for seat in seats)
     revealed = sum(seat.revealed for seat in seats)
     commits = committed < len(seats) and not revealed
-    told = tell_stage(stage.number, len(seats), committed, revealed)
-    return told, stage.commits_end if commits else stage.reveals_end
+    detail = tell_stage(stage.number, len(seats), committed, revealed)
+    return detail, stage.commits_end if commits else stage.reveals_end

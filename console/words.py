@@ -1,4 +1,4 @@
-"""Numbers, times and codes as people say them. Whatever is cut or rounded here is whole in the page's JSON."""
+"""Numbers, times and codes in the form that pages show. The page's JSON has the full values."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,13 +16,13 @@ from matching_engine.conditions import CONDITIONS
 UASSAY: Final = 1_000_000
 """uassay in one ASSAY."""
 TEXT_MAX: Final = 48
-"""Characters of a stranger's text that are shown."""
+"""Maximum length of a text by others that is shown, in characters."""
 _FLOPS: Final = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP")
 _BYTES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def assay(amount: int) -> str:
-    """Write coins in ASSAY with the digits that matter: four, and none of what is whole."""
+    """Format an amount of coins (uassay) in ASSAY with about four significant digits, without trailing zeros."""
     if amount == 0:
         return "0 ASSAY"
     value = abs(amount) / UASSAY
@@ -34,40 +34,43 @@ def assay(amount: int) -> str:
 
 
 def assay_exact(amount: int) -> str:
-    """Write coins to the last uassay, so that a column of them can be added up."""
-    sign, whole = "−" if amount < 0 else "", abs(amount)
+    """Format an amount of coins in ASSAY with all six decimal places, so that columns add up."""
+    sign = "−" if amount < 0 else ""
+    whole = abs(amount)
     return f"{sign}{whole // UASSAY:,}.{whole % UASSAY:06}"
 
 
 def flops(work: int) -> str:
-    """Write work: FLOP, kFLOP … YFLOP."""
+    """Format an amount of work: FLOP, kFLOP … YFLOP."""
     return _scaled(work, _FLOPS, 1000)
 
 
 def speed(flops_a_second: int) -> str:
-    """Write a speed: 1.35 GFLOP/s."""
+    """Format a speed: 1.35 GFLOP/s."""
     return f"{flops(flops_a_second)}/s"
 
 
 def size(count: int) -> str:
-    """Write bytes: 12.4 MiB."""
+    """Format a number of bytes: 12.4 MiB."""
     return _scaled(count, _BYTES, 1024)
 
 
 def _scaled(value: int, units: tuple[str, ...], step: int) -> str:
-    left, at = float(value), 0
-    while abs(left) >= 999.5 * step / 1000 and at < len(units) - 1:
-        left, at = left / step, at + 1
-    return f"{left:.3g} {units[at]}"
+    scaled = float(value)
+    at = 0
+    while abs(scaled) >= 999.5 * step / 1000 and at < len(units) - 1:
+        scaled /= step
+        at += 1
+    return f"{scaled:.3g} {units[at]}"
 
 
 def price(uassay_per_pflop: int) -> str:
-    """Write a price in the one unit that prices have everywhere: 1,000,000 ASSAY/PFLOP."""
+    """Format a price in the project's unit of prices: 1,000,000 ASSAY/PFLOP."""
     return f"{assay(uassay_per_pflop)}/PFLOP"
 
 
 def duration(seconds: float) -> str:
-    """Write a span of time: 4.2 s, 90 s, 15 min, 5.5 h, 12.3 days."""
+    """Format a duration: 4.2 s, 90 s, 15 min, 5.5 h, 12.3 days."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
@@ -77,36 +80,35 @@ def duration(seconds: float) -> str:
 
 
 def moment(time_ns: int) -> str:
-    """Write a time of the calendar, in UTC."""
+    """Format a time (ns since the epoch) as date and time in UTC; a dash for 0 and for times out of range."""
     try:
-        made = datetime.fromtimestamp(time_ns / 1e9, UTC)
+        date = datetime.fromtimestamp(time_ns / 1e9, UTC)
     except (ValueError, OverflowError, OSError):
-        # No calendar has it.
         return "–"
-    return made.strftime("%Y-%m-%d %H:%M:%S") if time_ns else "–"
+    return date.strftime("%Y-%m-%d %H:%M:%S") if time_ns else "–"
 
 
 def number(value: int) -> str:
-    """Write a count with separators."""
+    """Format a count with thousands separators."""
     return f"{value:,}"
 
 
 def percent(part: float) -> str:
-    """Write a part of one."""
+    """Format a fraction of 1 as a percentage."""
     return f"{100 * part:.3g} %"
 
 
 def short(value: str) -> str:
-    """Shorten an id or an address to what tells it from others."""
+    """Shorten an id or an address to its most telling digits."""
     if len(value) <= 16:
         return value
     return f"{value[:9]}…{value[-4:]}" if value.startswith("assay1") else value[:12]
 
 
 def cut(text: str, limit: int = TEXT_MAX) -> str:
-    """Cut a stranger's text, and show what cannot be seen: it may be long, and pretend to be something else."""
-    seen = "".join(letter if letter.isprintable() else "·" for letter in text[: limit + 1])
-    return f"{seen[:limit]}…" if len(seen) > limit else seen
+    """Shorten a text by others and replace invisible characters: it may be long, or imitate something else."""
+    visible = "".join(letter if letter.isprintable() else "·" for letter in text[: limit + 1])
+    return f"{visible[:limit]}…" if len(visible) > limit else visible
 
 
 STATES: Final = MappingProxyType(
@@ -121,22 +123,22 @@ STATES: Final = MappingProxyType(
 SHARE_REASONS: Final = MappingProxyType(
     {
         ShareReason.NONE: "",
-        ShareReason.NO_ANSWER: "never came, or was not shown when it was asked for",
-        ShareReason.LATE: "came too late",
+        ShareReason.NO_ANSWER: "it never came, or its drawn segments were not shown",
+        ShareReason.LATE: "it came too late",
         ShareReason.SEGMENT_MISMATCH: "training again from one of its states gives another state than it claims",
-        ShareReason.UPDATE_MISMATCH: "its update is not what its first and last state give",
-        ShareReason.NOT_FINITE: "it goes on where training has no result",
-        ShareReason.NOT_STOPPED: "it ends where training goes on",
-        ShareReason.MALFORMED: "what was sent cannot be read",
-        ShareReason.TRACE_NOT_BOUND: "what was sent is not what was committed to",
-        ShareReason.OPENING_MISMATCH: "a state that it opened is not the one that it committed to",
-        ShareReason.BAD_SIGNATURE: "its signature is wrong",
+        ShareReason.UPDATE_MISMATCH: "its update does not follow from its first and last state",
+        ShareReason.NOT_FINITE: "it continues after a step whose result is not finite",
+        ShareReason.NOT_STOPPED: "it ends early, although training continues",
+        ShareReason.MALFORMED: "its files cannot be read",
+        ShareReason.TRACE_NOT_BOUND: "the trace that was sent is not the one that was committed to",
+        ShareReason.OPENING_MISMATCH: "a state that it showed is not the one that it committed to",
+        ShareReason.BAD_SIGNATURE: "its signature is not valid",
         ShareReason.NOT_IN_CLUSTER: "its provider is not in the cluster",
         ShareReason.BAD_SLOT: "the order has no such slot",
-        ShareReason.SLOT_TAKEN: "another share stands there",
+        ShareReason.SLOT_TAKEN: "its slot already has a share",
         ShareReason.NO_BOND: "its provider had too few coins for the bond",
-        ShareReason.WRONG_ISSUE: "its issue number is used",
-        ShareReason.LEG_ENDED: "the leg ended, and its bond returned",
+        ShareReason.WRONG_ISSUE: "its issue number is already used",
+        ShareReason.LEG_ENDED: "the leg ended, and its bond was returned",
     }
 )
 SHARES: Final = MappingProxyType(
@@ -151,57 +153,57 @@ SHARES: Final = MappingProxyType(
 PAYMENTS: Final = MappingProxyType(
     {
         "provider": "to providers, for their shares",
-        "validator": "to the validator, for its part",
+        "validator": "to the validator, as its part",
         "auditor": "to auditors, for recomputing",
         "protocol": "to the community pool",
         "refund": "back to the consumer",
-        "deposit_burn": "burnt of the deposit",
-        "held_compensation": "from the validator's part, to a provider that it wronged",
-        "held_burn": "burnt of the validator's part",
-        "bond_return": "back to who stood bond",
-        "compensation": "from a bond, to who was harmed",
-        "decline_fee": "from a bond, for declining",
-        "burn": "burnt of a bond",
+        "deposit_burn": "burnt from the deposit",
+        "held_compensation": "from the validator's part, to a provider whose share it wrongly rejected",
+        "held_burn": "burnt from the validator's part",
+        "bond_return": "bond returned to its owner",
+        "compensation": "from a bond, as compensation",
+        "decline_fee": "from a bond, as the fee for declining",
+        "burn": "burnt from a bond",
     }
 )
 _KINDS: Final = MappingProxyType(
     {
-        "validator.endpoint": "A validator says where it serves",
-        "validator.beacon_key": "A validator has a new beacon key",
+        "validator.endpoint": "A validator published its endpoint",
+        "validator.beacon_key": "A validator set a new beacon key",
         "validator.beacon_key_revoked": "A validator revoked a beacon key",
-        "validator.audits_promised": "What a validator promises as an auditor changed",
-        "provider.registered": "A provider asks to be in a cluster",
+        "validator.audits_promised": "A validator changed the audit speed that it promises",
+        "provider.registered": "A provider applied to a cluster",
         "provider.left": "A provider left its cluster",
-        "provider.admitted": "A provider is in a cluster",
-        "provider.dismissed": "A provider was dismissed",
-        "provider.certified": "A provider was measured",
-        "bond.deposited": "Coins came into a bond account",
-        "bond.withdrawing": "Coins of a bond account wait for their release",
-        "bond.released": "Coins of a bond account returned",
-        "bid.placed": "A bid is in the book",
-        "bid.changed": "A bid has another price or capacity",
-        "bid.closed": "A bid left the book",
-        "order.submitted": "An order came, and its deposit is locked",
-        "order.opened": "The order is in the book",
+        "provider.admitted": "A provider was admitted to a cluster",
+        "provider.dismissed": "A provider was dismissed from its cluster",
+        "provider.certified": "A provider's speed was certified",
+        "bond.deposited": "Coins were deposited in a bond account",
+        "bond.withdrawing": "A withdrawal from a bond account began",
+        "bond.released": "A withdrawal from a bond account was paid out",
+        "bid.placed": "A bid was placed",
+        "bid.changed": "A bid changed its price or capacity",
+        "bid.closed": "A bid was closed",
+        "order.submitted": "An order was submitted, and its deposit is locked",
+        "order.opened": "The order entered the book",
         "order.matched": "A bid took the order",
-        "order.excluded": "A validator gets this order no more",
+        "order.excluded": "A validator can no longer win this order",
         "order.unmatched": "No bid fits the order yet",
         "order.accepted": "The validator accepted: training begins",
         "order.progress": "The open round has a new deadline",
-        "leg.slot": "A slot of the leg starts from a state of its own",
-        "leg.deadlines": "The leg has more time, because its order was held",
-        "order.declined": "The validator declined",
+        "leg.slot": "A slot of the leg starts from its own initial state",
+        "leg.deadlines": "The deadlines of the leg were extended, because its order was held",
+        "order.declined": "The validator declined the order",
         "order.failed": "The leg failed",
         "order.proven": "The last round is closed",
         "order.verified": "All rounds are verified",
-        "order.deadline_moved": "The order has more time, because it stood still",
+        "order.deadline_moved": "The deadline of the order was extended, because it was held",
         "order.settled": "The order is settled",
         "order.closed": "The order is closed",
-        "share.committed": "A provider committed to its work",
+        "share.committed": "A provider committed to its share",
         "share.skipped": "A share could not be committed",
         "share.rejected": "A share was rejected",
         "share.drawn": "Segments of a share were drawn",
-        "share.accepted": "A share is in a closed round",
+        "share.accepted": "A share was accepted in a closed round",
         "share.compared": "A rejected share was compared with the accepted one",
         "share.wrong": "A panel found a share wrong",
         "round.closed": "A round is closed",
@@ -209,21 +211,21 @@ _KINDS: Final = MappingProxyType(
         "round.verified": "A round is verified and paid",
         "round.void": "A round will never be verified",
         "panel.stage": "Auditors were drawn",
-        "panel.stage_ended": "A stage of a panel is over",
+        "panel.stage_ended": "A stage of a panel ended",
         "panel.skipped": "A round was not drawn to be recomputed",
-        "panel.waits": "A panel waits for auditors with room",
-        "panel.room": "A panel takes or gives back auditors' time",
+        "panel.waits": "A panel waits for auditors with free capacity",
+        "panel.room": "A panel reserved or released auditors' capacity",
         "panel.place": "A place was drawn to be recomputed",
         "panel.committed": "An auditor committed to its answers",
-        "panel.answer": "An auditor showed an answer",
-        "panel.revealed": "An auditor has shown all its answers",
+        "panel.answer": "An auditor revealed an answer",
+        "panel.revealed": "An auditor revealed all its answers",
         "panel.leaf": "A leaf of a trace was shown",
-        "panel.silent": "An auditor was silent, and lost stake",
-        "panel.differed": "An auditor differed from the ruling, and lost stake",
-        "panel.ruled": "A place is decided",
+        "panel.silent": "An auditor did not answer, and lost stake",
+        "panel.differed": "An auditor's answer differed from the ruling, and it lost stake",
+        "panel.ruled": "A panel ruled on a place",
         "panel.paid": "An auditor was paid",
-        "panel.ended": "A panel is over",
-        "part.returned": "What was withheld is the deposit's again",
+        "panel.ended": "A panel ended",
+        "part.returned": "The validator's withheld part returned to the deposit",
         "payment": "Coins left the order's escrow",
     }
 )
@@ -231,53 +233,53 @@ _CONDITIONS: Final = MappingProxyType({row.name: row for row in CONDITIONS})
 
 
 def kind(name: str) -> str:
-    """Say what happened."""
+    """Return a sentence for a kind of event; the kind itself if it is unknown."""
     return _KINDS.get(name, name)
 
 
 def close_reason(code: int) -> str:
-    """Say why an order closed; empty while it lives."""
-    return _say(CLOSED, code)
+    """Return why an order closed; empty for code 0, while it is not closed."""
+    return _reason(CLOSED, code)
 
 
 def order_state(state: OrderState, reason: int) -> str:
-    """Name the state of an order; of a closed one, why it closed: settled, cancelled, expired."""
+    """Return the name of a place, for example segment 3 of slot 1."""
     if state is not OrderState.CLOSED:
         return state.name.lower()
     return CloseReason(reason).name.lower() if reason in CLOSED else f"reason {reason}"
 
 
 def leg_end(code: int) -> str:
-    """Say why a leg ended; empty while it lives."""
-    return _say(ENDS, code)
+    """Return why a leg ended; empty for code 0, while it has not ended."""
+    return _reason(ENDS, code)
 
 
 def share_reason(code: int) -> str:
-    """Say why a share was skipped or rejected."""
-    return _say(SHARE_REASONS, code)
+    """Return why a share was skipped or rejected."""
+    return _reason(SHARE_REASONS, code)
 
 
-def _say(words: Mapping[Any, str], code: int) -> str:
+def _reason(words: Mapping[Any, str], code: int) -> str:
     return words.get(code, f"reason {code}") if code else ""
 
 
 def condition(name: str) -> tuple[str, str]:
-    """Return what a condition of the book asks of a bid, and what helps whom it keeps from a match."""
+    """Return the requirement of a condition on a bid, and what to do about bids that fail it."""
     row = _CONDITIONS.get(name)
     return (row.passes, row.helps) if row is not None else (name, "")
 
 
-def place(found: Place) -> str:
-    """Say what a place is."""
-    match found.kind:
+def place(place: Place) -> str:
+    """Return the name of a place, such as "segment 3 of slot 1"."""
+    match place.kind:
         case AuditKind.AGGREGATION:
             return "aggregation"
         case AuditKind.UPDATE:
-            return f"update of slot {found.slot}"
+            return f"update of slot {place.slot}"
         case AuditKind.SEGMENT:
-            return f"segment {found.segment} of slot {found.slot}"
+            return f"segment {place.segment} of slot {place.slot}"
 
 
 def message_kind(name: str) -> str:
-    """Write the name of a kind of message as words: SubmitOrder is submit order."""
+    """Return the name of a kind of message in words: SubmitOrder becomes submit order."""
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

@@ -1,1 +1,1 @@
-"""The consumer's library: orders, payload delivery, results."""
+"""The consumer's library: orders, delivery of payloads, and results."""

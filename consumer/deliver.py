@@ -30,10 +30,11 @@ Progress = Callable[[int, int], None]
 
 
 def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
-    """Return the files that a validator needs, with where they lie here; ConsumerError where one is
-    not there or not what the job says.
+    """Return the files that a validator needs, with their paths.
+
+    Raise ConsumerError if a file cannot be read or is not the one that the job names.
     """
-    found: dict[PayloadFile, Path] = {}
+    files: dict[PayloadFile, Path] = {}
     for file in job.payload:
         path = directory / file.path
         try:
@@ -41,27 +42,34 @@ def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
                 digest = file_digest(opened, "sha256").digest()
                 size = opened.tell()
         except OSError as error:
-            raise ConsumerError(f"{path} cannot be read ({error.strerror})", "restore the job's directory") from None
+            raise ConsumerError(
+                f"{path} cannot be read ({error.strerror})", "restore the job directory, or build the job again"
+            ) from None
         if size != file.size or file.sha256 not in (None, digest):
-            raise ConsumerError(f"{path} is not the job's any more", "restore the directory that was ordered")
-        found[PayloadFile(file.path, BlobRef(digest, file.size))] = path
-    return found
+            raise ConsumerError(
+                f"{path} was changed since the job was built", "restore the job directory, or build the job again"
+            )
+        files[PayloadFile(file.path, BlobRef(digest, file.size))] = path
+    return files
 
 
 def find_validator(client: ChainClient, operator: str) -> Validator:
-    """Return a validator that is on the chain; ConsumerError."""
+    """Return the chain's record of a validator; raise ConsumerError if there is none."""
     validators = client.query(ValidatorsRequest()).validators
     validator = next((v for v in validators if v.operator == operator), None)
     if validator is None:
-        raise ConsumerError(f"validator {operator} is not on the chain any more", "ask it directly")
+        raise ConsumerError(
+            f"validator {operator} is no longer registered on the chain, so its address is unknown",
+            "see the order's state with assay order why",
+        )
     return validator
 
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
-    """Return the validator of the order's current leg; ConsumerError where it has none."""
+    """Return the validator of the order's current leg; raise ConsumerError if it has none."""
     current = client.query(OrderRequest(order_id)).current
     if current is None:
-        raise ConsumerError("the order is not matched yet", "watch it: assay order watch")
+        raise ConsumerError("the order is not matched yet", "wait for a match: assay order watch")
     return find_validator(client, current.validator)
 
 
@@ -73,12 +81,12 @@ def deliver(
     job: Job,
     progress: Progress | None = None,
 ) -> PayloadState:
-    """Send what the winner lacks; goes on where an earlier try stopped. ClusterError where the link fails."""
+    """Send the files that the winner lacks, continuing an earlier try; raise ClusterError if the connection fails."""
     order = client.query(OrderRequest(order_id)).order
     if order.state != OrderState.MATCHED:
         raise ConsumerError(
-            f"the order is {order.state.name.lower()}, payloads are taken while it is matched",
-            "look at it: assay order show",
+            f"the order is {order.state.name.lower()}; a payload can be delivered only while it is matched",
+            "see the order's state with assay order show",
         )
     check_ordered(job, order)
     files = payload(directory, job)
@@ -89,14 +97,14 @@ def deliver(
         sent = sum(file.blob.size for file in files if file.blob.sha256 not in missing)
         for file, path in files.items():
             if file.blob.sha256 in missing:
-                link.put_blob(path, partial(_told, progress, sent, total))
+                link.put_blob(path, partial(_report, progress, sent, total))
                 sent += file.blob.size
             if progress:
                 progress(sent, total)
         return link.call(PAYLOAD_STATUS, PayloadStatusRequest(order_id))
 
 
-def _told(progress: Progress | None, before: int, total: int, done: int, _size: int) -> None:
-    """Turn the progress of one file into that of the payload."""
+def _report(progress: Progress | None, before: int, total: int, done: int, _size: int) -> None:
+    """Report the progress of one file as progress of the whole payload."""
     if progress:
         progress(before + done, total)

@@ -4,7 +4,7 @@ from domain.errors import Exit, Expected
 
 
 class ConsumerError(Expected):
-    """Something the consumer asked for cannot be done: the reason and the remedy, one sentence each.
+    """A request of the consumer cannot be done; the error has a reason and a remedy.
 
     Example::
 
@@ -16,13 +16,13 @@ class ConsumerError(Expected):
 
 
 class InvalidId(ConsumerError):
-    """A text that cannot be the id of an order or a bid."""
+    """A text is not the id of an order or a bid."""
 
     exit_code = Exit.USAGE
 
 
 class StillWaiting(ConsumerError):
-    """A deadline of the caller's passed before it happened; the same call goes on where this one stopped.
+    """The caller's time limit passed first; calling the same method again continues to wait.
 
     Example::
 

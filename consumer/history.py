@@ -1,4 +1,4 @@
-"""The loss of an order as arrays, to compare and to plot."""
+"""The loss of an order as arrays, for comparison and plots."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,16 @@ def losses_of(answer: OrderResponse) -> NDArray[np.float64]:
     """Return the loss at the end of each closed round (rows) in each slot (columns)."""
     rounds = closed_rounds(answer)
     numbers = range(max(rounds, default=-1) + 1)
-    found = [round_losses(answer, rounds[n]) if n in rounds else {} for n in numbers]
-    return make_losses(found, answer.order.terms.slots)
+    losses = [round_losses(answer, rounds[n]) if n in rounds else {} for n in numbers]
+    return make_losses(losses, answer.order.terms.slots)
 
 
 def history_of(answer: OrderResponse) -> History:
-    """Return the loss of each slot at the end of each closed round, with the steps done by then."""
-    terms, rounds = answer.order.terms, closed_rounds(answer)
+    """Return the loss of each slot at the end of each closed round, with the number of steps done by then."""
+    terms = answer.order.terms
+    rounds = closed_rounds(answer)
     return make_history(
         (first_step(terms, number + 1), slot, loss)
-        for number, found in rounds.items()
-        for slot, loss in round_losses(answer, found).items()
+        for number, closed in rounds.items()
+        for slot, loss in round_losses(answer, closed).items()
     )

@@ -1,4 +1,4 @@
-"""The consumer's job directories: reading the document, writing a result, and which of them belongs to which order."""
+"""The consumer's job directories: reading the document, writing a result, and recording each order's directory."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from pol.state.tensors import safetensors_pieces
 
 
 def read_job(directory: Path | str) -> Job:
-    """Read and check ``job.json``; JobError names the field. Data and states are checked by who loads them.
+    """Read and check ``job.json``; raise JobError with the field that is wrong. Do not check data and states.
 
     Example::
 
@@ -34,18 +34,18 @@ def read_job(directory: Path | str) -> Job:
 
 
 def check_ordered(job: Job, order: Order) -> None:
-    """Check that the job is the one that was ordered; ConsumerError."""
+    """Raise ConsumerError if the job is not the one that was ordered."""
     if job.id != order.terms.job_id:
         raise ConsumerError(
-            "this job is not the one that was ordered: it was changed or built again since",
-            "name the directory of the ordered one (--job DIR, or job=)",
+            "this job is not the ordered one: it was changed or built again since",
+            "give the directory of the ordered job: --job DIR (in Python: job=)",
         )
 
 
 def save_result(result: HasTraining, path: Path) -> bytes:
-    """Write a result: the model as ``path``, and beside it the folder from which another job goes on.
+    """Write a result: the model to ``path``, and beside it the folder from which another job can continue.
 
-    Returns the SHA-256 of the model's file.
+    Return the SHA-256 of the model's file.
     """
     digest = write_result(result.state, path)
     try:
@@ -53,13 +53,13 @@ def save_result(result: HasTraining, path: Path) -> bytes:
     except OSError as error:
         raise ConsumerError(
             f"{training_folder(path)} cannot be written ({error.strerror})",
-            "name a file in another folder with -o",
+            "choose a file in a writable folder: -o FOLDER/model.safetensors",
         ) from None
     return digest
 
 
 def write_result(state: State, path: Path) -> bytes:
-    """Write a state as safetensors (names as in the model) and return the file's SHA-256."""
+    """Write a state as safetensors, with the model's names, and return the file's SHA-256."""
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:
@@ -72,17 +72,19 @@ def write_result(state: State, path: Path) -> bytes:
             raise IsADirectoryError(EISDIR, strerror(EISDIR))
         if path.is_file() and not _may_be_replaced(path):
             raise ConsumerError(
-                f"{path} is there, and is not a file of safetensors, as a result is",
-                "name another file with -o, as model.safetensors",
+                f"{path} exists and is not a safetensors file, so it is not replaced",
+                "choose another file: -o model.safetensors",
             )
         write_durably(path, hashed(), mode=0o666)
     except OSError as error:
-        raise ConsumerError(f"{path} cannot be written ({error.strerror})", "name another file with -o") from None
+        raise ConsumerError(
+            f"{path} cannot be written ({error.strerror})", "choose another file: -o model.safetensors"
+        ) from None
     return digest.digest()
 
 
 def _may_be_replaced(path: Path) -> bool:
-    """Return whether a file is empty or an earlier result: safetensors begin with a length, and then an object."""
+    """Return whether a file is empty or looks like safetensors: eight bytes of length, then a JSON object."""
     with path.open("rb") as file:
         head = file.read(9)
     return not head or head[8:] == b"{"
@@ -90,20 +92,21 @@ def _may_be_replaced(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OrderNote:
-    """What the consumer's machine remembers of an order."""
+    """The record of an order in the consumer's home."""
 
     order_id: bytes
+    # The job directory.
     job: Path
     # Address that ordered.
     key: str
-    # Number of the first event that may be about it.
+    # Number of the first event that may concern the order.
     since: int = 1
-    # Name of the job, which only its document has.
+    # Name of the job; the chain does not have it.
     name: str = ""
 
 
 def remember(home: Path, note: OrderNote) -> None:
-    """Write the note; ConsumerError where it cannot be kept: the order is on chain all the same."""
+    """Write the record of an order to the home; raise ConsumerError if it cannot be written."""
     folder = home / "orders"
     text = json.dumps(
         {
@@ -118,13 +121,13 @@ def remember(home: Path, note: OrderNote) -> None:
         write_durably(folder / f"{note.order_id.hex()}.json", text.encode())
     except OSError as error:
         raise ConsumerError(
-            f"order {note.order_id.hex()} is on chain, but {folder} cannot be written ({error.strerror})",
-            "make space there and keep the order's id",
+            f"{folder} cannot be written ({error.strerror}), so order {note.order_id.hex()} was not sent",
+            "free some space or set write permission there, and order again",
         ) from None
 
 
 def job_name(home: Path, order_id: bytes) -> str:
-    """Return the name of an order's job, or of its directory if the note has none; "" if this home did not order it."""
+    """Return the name of an order's job, or of its directory; an empty text if this home has no record of the order."""
     try:
         note = recall(home, order_id)
     except ConsumerError:
@@ -133,7 +136,7 @@ def job_name(home: Path, order_id: bytes) -> str:
 
 
 def recall(home: Path, order_id: bytes) -> OrderNote:
-    """Read the note; ConsumerError where this machine did not order it."""
+    """Return the home's record of an order; raise ConsumerError if there is none."""
     path = home / "orders" / f"{order_id.hex()}.json"
     try:
         fields = json.loads(path.read_text())
@@ -146,5 +149,5 @@ def recall(home: Path, order_id: bytes) -> OrderNote:
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         raise ConsumerError(
-            "this home does not know the order's job directory", "name it (--job DIR, or job=)"
+            "this home does not know the order's job directory", "give it: --job DIR (in Python: job=)"
         ) from None

@@ -1,4 +1,4 @@
-"""Orders and bids of a node: all of them, page by page, and one by the first digits of its id."""
+"""Lists of all orders and bids, and lookup of one by the first digits of its id."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ Item = TypeVar("Item", bound=_HasId)
 
 
 def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> Iterator[Order]:
-    """Yield the orders on the chain: all, those of a consumer, or those that a validator took."""
+    """Yield the orders on the chain: all, those of a consumer, or those with a leg of a validator."""
 
     def page(after: bytes) -> Sequence[Order]:
         return client.query(
@@ -34,12 +34,12 @@ def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> 
 
 def all_bids(client: ChainClient) -> Iterator[Bid]:
     """Yield every bid in the book."""
-    return (found.bid for found in backed_bids(client))
+    return (each.bid for each in backed_bids(client))
 
 
 @dataclass(frozen=True, slots=True)
 class BackedBid:
-    """A bid, and the work (FLOPs) that its validator's free stake backs at its price: no larger order matches."""
+    """A bid, and the work (FLOPs) that its validator's free stake backs at its price; larger orders do not match."""
 
     bid: Bid
     backed: int
@@ -51,23 +51,23 @@ class BackedBid:
 
 
 def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]:
-    """Yield the bids in the book, of one validator if one is named, with what backs them."""
+    """Yield the bids in the book, or those of one validator, with the work that stake backs."""
 
     def page(after: bytes) -> Sequence[BackedBid]:
         answer = client.query(BidsRequest(validator, QUERY_LIMIT_MAX, after))
-        stakes = {found.validator: found.free_stake for found in answer.backings}
+        stakes = {backing.validator: backing.free_stake for backing in answer.backings}
         return [BackedBid(bid, backed_work(stakes.get(bid.validator, 0), bid.offer.price)) for bid in answer.bids]
 
     return all_pages(page)
 
 
 def most_backed(client: ChainClient, needed: int) -> int:
-    """Return the most work that a stake too small for ``needed`` FLOPs backs, among all bids; 0 without one."""
+    """Return the largest backed work below ``needed`` (FLOPs) among all bids; 0 if no bid's is below."""
     return max((b.backed for b in backed_bids(client) if b.backed < needed), default=0)
 
 
 def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
-    """Yield the items of page after page; ``page`` takes the last id of the one before."""
+    """Yield the items of all pages; ``page`` is called with the last id of the previous page."""
     after = b""
     while True:
         items = page(after)
@@ -78,7 +78,7 @@ def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
 
 
 def find_order(client: ChainClient, text: str) -> bytes:
-    """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
+    """Return the id of the order that ``text`` names: all 64 hex digits, or the first ones (at least 8)."""
     return _find(text, "order", lambda: all_orders(client))
 
 
@@ -90,11 +90,12 @@ def find_bid(client: ChainClient, text: str) -> bytes:
 def _find(text: str, noun: str, listed: Callable[[], Iterable[_HasId]]) -> bytes:
     if not re.fullmatch(r"[0-9a-fA-F]{8,64}", text):
         article = "an" if noun == "order" else "a"
-        raise InvalidId(f"{text} is not the id of {article} {noun}", "it has 8 to 64 hex digits")
+        raise InvalidId(f"{text} is not the id of {article} {noun}", f"an id has 8 to 64 hex digits: assay {noun} list")
     if len(text) == 64:
         return bytes.fromhex(text)
     ids = [item.id for item in listed() if item.id.hex().startswith(text.lower())]
     if len(ids) != 1:
-        count = f"{len(ids)} {noun}s begin" if ids else f"no {noun} begins"
-        raise ConsumerError(f"{count} with {text}", f"see assay {noun} list")
+        count = f"{len(ids)} {noun}s have ids that begin" if ids else f"no {noun} has an id that begins"
+        remedy = "give more digits of the id" if ids else f"see the ids with assay {noun} list"
+        raise ConsumerError(f"{count} with {text}", remedy)
     return ids[0]

@@ -1,4 +1,4 @@
-"""The loss of an order's training, as the chain has it: of each slot at the end of each closed round."""
+"""The training loss on the chain: one value per slot at the end of each closed round."""
 
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Round
@@ -6,19 +6,19 @@ from pol.values import metric_values
 
 
 def closed_rounds(answer: OrderResponse) -> dict[int, Round]:
-    """Return the closed rounds by number: of a round that several legs closed, that of the last one."""
-    return {found.round: found for found in answer.rounds if not found.void}
+    """Return the closed rounds by number. If several legs closed a round, return that of the last leg."""
+    return {round.round: round for round in answer.rounds if not round.void}
 
 
-def round_losses(answer: OrderResponse, found: Round) -> dict[int, float]:
-    """Return the loss by slot at the end of a closed round; a slot whose share has none is left out."""
-    shares = answer.shares_of(found.leg, found.round)
-    roots = {ref.slot: shares[ref.slot, ref.issue].roots for ref in found.shares}
+def round_losses(answer: OrderResponse, round: Round) -> dict[int, float]:
+    """Return the loss by slot at the end of a closed round, without slots whose share has no loss."""
+    shares = answer.shares_of(round.leg, round.round)
+    roots = {ref.slot: shares[ref.slot, ref.issue].roots for ref in round.shares}
     return {slot: metric_values(r.metrics)[0] for slot, r in roots.items() if r and r.metrics}
 
 
 def last_loss(answer: OrderResponse) -> float | None:
-    """Return the mean loss over the slots at the end of the last closed round; None before that."""
+    """Return the mean loss over the slots at the end of the last closed round; None if there is no loss yet."""
     rounds = closed_rounds(answer)
     if not rounds:
         return None

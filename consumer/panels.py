@@ -1,4 +1,4 @@
-"""What panels say of an order's rounds, for people."""
+"""The results of panels about an order's rounds, as text."""
 
 from chain.client.client import ChainClient
 from consumer.waiting import panel_stage
@@ -8,7 +8,7 @@ from domain.proof.records import AuditKind, Panel, PanelPlace, PanelSeat, Place,
 
 _RULINGS = {
     Ruling.OPEN: "open",
-    Ruling.RIGHT: "as the validator says",
+    Ruling.RIGHT: "right",
     Ruling.WRONG: "wrong",
     Ruling.UNDECIDED: "undecided",
 }
@@ -18,25 +18,27 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
     """Return the seats of all panels about an order."""
     seats: list[PanelSeat] = []
     for panel in on_chain.panels:
-        found: list[PanelSeat] = []
-        while len(found) < panel.seats:
-            request = SeatsRequest(order_id=panel.order_id, leg=panel.leg, round=panel.round, from_number=len(found))
+        panel_seats: list[PanelSeat] = []
+        while len(panel_seats) < panel.seats:
+            request = SeatsRequest(
+                order_id=panel.order_id, leg=panel.leg, round=panel.round, from_number=len(panel_seats)
+            )
             page = client.query(request).seats
             if not page:
                 break
-            found += page
-        seats += found
+            panel_seats += page
+        seats += panel_seats
     return seats
 
 
 def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[object, ...]]:
-    """Return a row for each place: what it is, its ruling, and how many of those who sit have said something of it."""
+    """Return a row per place: its name, ruling and stage, the number of seats for it, and the number of answers."""
     rows: list[tuple[object, ...]] = []
     for panel in on_chain.panels:
         sitting = [seat for seat in seats if seat.key == panel.key]
         for number, place in enumerate(panel.places):
             asked = [seat for seat in sitting if number in seat.places]
-            said = sum(seat.answer(number) is not None for seat in asked)
+            answers = sum(seat.answer(number) is not None for seat in asked)
             ruling = _RULINGS[place.ruling]
             rows.append(
                 (
@@ -47,14 +49,14 @@ def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[ob
                     ruling,
                     place.stage or panel.stage,
                     len(asked),
-                    said,
+                    answers,
                 )
             )
     return rows
 
 
 def name_place(place: Place) -> str:
-    """Return what a place is, in words."""
+    """Return a place in words."""
     match place.kind:
         case AuditKind.AGGREGATION:
             return "aggregation"
@@ -64,51 +66,50 @@ def name_place(place: Place) -> str:
             return f"segment {place.segment} of slot {place.slot}"
 
 
-def _tell_ruling(place: PanelPlace) -> str:
+def _describe_ruling(place: PanelPlace) -> str:
     if place.stops and place.ruling is Ruling.WRONG:
-        return "does not stop the job, and the validator says so"
+        return "does not stop the job, although the validator claims so"
     return f"is {_RULINGS[place.ruling]}"
 
 
 def stopped_round(on_chain: OrderResponse) -> Round | None:
-    """Return the round of the current leg in which the job stopped, unless that was found wrong."""
+    """Return the current leg's round in which the job stopped; None if it did not, or a panel refuted the stop."""
     rounds = on_chain.rounds_of(on_chain.order.legs)
-    return next((found for found in rounds if found.stopped is not None and not found.void), None)
+    return next((round for round in rounds if round.stopped is not None and not round.void), None)
 
 
-def tell_stop(on_chain: OrderResponse) -> str:
-    """Return in a sentence where the job stopped, and what became of it; empty where it did not."""
+def describe_stop(on_chain: OrderResponse) -> str:
+    """Return a sentence about the place where the job stopped, or an empty text if it did not stop."""
     closed = stopped_round(on_chain)
     if closed is None or closed.stopped is None:
         return ""
     place = name_place(closed.stopped)
     if not closed.verified:
-        says = f"its validator says that the job stops in round {closed.round}"
-        return f"{says}, because the {place} has no result; strangers recompute that"
+        claim = f"its validator reports that the job stops in round {closed.round}"
+        return f"{claim}, because the {place} has no result; auditors recompute that"
     panel = on_chain.panel(closed.leg, closed.round)
-    found = panel.places[0].found if panel is not None and panel.places else None
-    # Of an update and an aggregation there is no step.
-    inside = closed.stopped.kind is AuditKind.SEGMENT and found is not None
-    step = f" (step {found.step})" if inside and found is not None else ""
+    result = panel.places[0].found if panel is not None and panel.places else None
+    # Updates and aggregations have no step.
+    step = f" (step {result.step})" if closed.stopped.kind is AuditKind.SEGMENT and result is not None else ""
     return (
-        f"the job stops in round {closed.round}, because the {place} has no result{step}: something is not finite, "
-        "or a row is not there; what was done before is paid, and assay job run stops there, too"
+        f"the job stops in round {closed.round}, because the {place} has no result{step}: a value is NaN or infinite, "
+        "or a row of data is missing; the work before it is paid; assay job run stops there, too"
     )
 
 
-def tell_panel(panel: Panel, now: int) -> list[str]:
-    """Return what a panel waits for, and what it found wrong; nothing of one that found all as it should be.
+def describe_panel(panel: Panel, now: int) -> list[str]:
+    """Return lines about what a panel waits for and what it found wrong; none if it found everything right.
 
-    ``now`` is the time on the chain's clock.
+    ``now`` is the time of the chain's clock.
     """
     where = f"round {panel.round} of leg {panel.leg}"
     lines = [
-        f"{where}: {name_place(place.place)} {_tell_ruling(place)}"
+        f"{where}: {name_place(place.place)} {_describe_ruling(place)}"
         for place in panel.places
         if place.ruling in (Ruling.WRONG, Ruling.UNDECIDED)
     ]
     if panel.is_settled or panel.is_decided:
         return lines
     detail, until = panel_stage(panel)
-    left = f" (for another {duration(until - now)} at most)" if until > now else ""
-    return [*lines, f"the panel of {where}: {detail}{left}"]
+    remaining = f" (for another {duration(until - now)} at most)" if until > now else ""
+    return [*lines, f"the panel of {where}: {detail}{remaining}"]

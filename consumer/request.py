@@ -1,4 +1,4 @@
-"""What a consumer asks of the market, as keywords and as a record."""
+"""A consumer's request to the market, as keywords and as a record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,21 +11,21 @@ from pol.rules.tiers.table import DEFAULT_TIERS
 
 
 class OrderOptions(TypedDict, total=False):
-    """The keywords of a quote and of an order: those of `assay order submit`.
+    """The keywords of a quote and of an order, the same as the options of `assay order submit`.
 
     Example::
 
-        found = network.quote("my-job", regions=["eu"], deadline=3600)
+        offer = network.quote("my-job", regions=["eu"], deadline=3600)
     """
 
-    price_limit: int  # uassay per PFLOP; 0, the default: none
-    device_class: str  # any, by default
-    memory: int  # bytes that a device must have
-    regions: Sequence[str]  # all, by default
-    tiers: Sequence[str]  # in the order of preference; the default tier by default
-    time_to_live: int  # seconds to wait for a match; 600 by default
-    deadline: int  # seconds until everything is done; 86,400 by default
-    rematch: bool  # whether another validator may try after a failure; True by default
+    price_limit: int  # uassay per PFLOP; default 0, which means no limit
+    device_class: str  # default: any
+    memory: int  # bytes that a device must have; default: what the job needs
+    regions: Sequence[str]  # default: all
+    tiers: Sequence[str]  # in order of preference; default: the default tier
+    time_to_live: int  # seconds to wait for a match; default 600
+    deadline: int  # seconds until the whole order must be done; default 86,400
+    rematch: bool  # whether another validator may try after a failed leg; default True
 
 
 _UNITS = {
@@ -38,9 +38,9 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Request(Readable):
-    """What a consumer asks for: conditions, prices in uassay per PFLOP, durations in chain seconds.
+    """A consumer's conditions, price limit (uassay per PFLOP) and durations (seconds of the chain's clock).
 
-    Without a price limit (0) an order takes the limit that a quote finds for it.
+    Without a price limit (0) an order gets the limit of its quote.
 
     >>> Request(Conditions(tiers=("exact",), regions=("eu",)), deadline=3600).time_to_live
     600
@@ -54,7 +54,7 @@ class Request(Readable):
 
 
 def request_of(**options: Unpack[OrderOptions]) -> Request:
-    """Return what keywords ask for; a ConsumerError names a keyword whose value has the wrong type.
+    """Return the request that keywords describe; raise ConsumerError with the keyword if a value has the wrong type.
 
     >>> request_of(deadline=3600, regions=["us", "eu"]).conditions.regions
     ('eu', 'us')
@@ -63,7 +63,7 @@ def request_of(**options: Unpack[OrderOptions]) -> Request:
     for name, unit in _UNITS.items():
         number = given.get(name, 0)
         if not isinstance(number, int):
-            raise ConsumerError(f"{number!r} is not a whole number", f"give {unit}, as {name}=3600", field=name)
+            raise ConsumerError(f"{number!r} is not a whole number", f"give {unit}: {name}=3600", field=name)
     for name in ("regions", "tiers"):
         names = given.get(name, ())
         if isinstance(names, str):

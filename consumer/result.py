@@ -1,4 +1,4 @@
-"""Fetching a result: encrypted chunks against the ciphertext root, plaintext against the roots of the round."""
+"""Fetching a result: check the encrypted chunks against the ciphertext root, and the states against the round's."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from chain.client.client import ChainClient
 from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered, save_result
-from consumer.panels import stopped_round, tell_stop
+from consumer.panels import describe_stop, stopped_round
 from consumer.submit import recover_secret
 from domain.legs.records import Leg, LegState
 from domain.market.records import OrderState
@@ -42,18 +42,20 @@ from pol.state.stored import StoredState
 from pol.values import TensorSpec
 from wire.keys import Key
 
-LATE_SECONDS, PAUSE_SECONDS = 5.0, 0.2
-"""How long a validator may take to see what is on chain, and between two questions."""
+LATE_SECONDS = 5.0
+"""Longest time that a validator may need to see a new block."""
+PAUSE_SECONDS = 0.2
+"""Pause between two requests to a validator that does not know the round yet."""
 _CHUNK_MAX = MAX_HEADER + 4
-Left = tuple[Sequence[TensorSpec], bytes]
-"""The tensors of a state that a round left, and its root."""
+StateEntry = tuple[Sequence[TensorSpec], bytes]
+"""The tensors of a state at the end of a round, and the state's root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Shown):
-    """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot.
+    """The states at the end of a hand-over round, decrypted and checked: the global one, and a local one per slot.
 
-    Their tensors stay on disk, each until it is used. Another job goes on from there: ``JobSpec(resume=result)``.
+    The tensors stay on disk until they are used. Another job can continue from a result: ``JobSpec(resume=result)``.
 
     Example::
 
@@ -72,7 +74,7 @@ class Result(Shown):
     position: Position
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return what it is of, and how much."""
+        """Return the rows that notebooks show."""
         return (
             ("round", self.round),
             ("leg", self.leg),
@@ -82,44 +84,52 @@ class Result(Shown):
         )
 
     def save(self, path: Path | str) -> bytes:
-        """Write what ``assay order result`` writes, and return the SHA-256 of the file with the model.
+        """Write the result as ``assay order result`` does, and return the SHA-256 of the model's file.
 
-        That is the global state as safetensors; beside it is the folder that another job goes on from.
+        The model's file has the global state as safetensors. The folder beside it lets another job continue.
         """
         return save_result(self, Path(path))
 
 
 def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, Round]:
-    """Return the current leg and the round whose states it handed over: the last one, if none is named.
+    """Return the current leg and the round whose states it handed over: ``round``, or the last one.
 
-    ConsumerError where there is none (yet).
+    Raise ConsumerError if there is no such round, or if it is not closed yet.
     """
-    current, wanted = answer.current, answer.order.terms.rounds - 1 if round is None else round
+    current = answer.current
     rounds = answer.order.terms.rounds
+    wanted = rounds - 1 if round is None else round
     if not 0 <= wanted < rounds:
-        raise ConsumerError(f"the job has no round {wanted}", f"name one of 0 to {rounds - 1}")
+        raise ConsumerError(f"the job has no round {wanted}", f"choose one of 0 to {rounds - 1}")
     stop = stopped_round(answer)
     if stop is not None and (round is None or round >= stop.round):
-        left = [r.round for r in answer.rounds_of(stop.leg) if r.ciphertext_root]
-        remedy = f"fetch what a round before it left (--round {left[-1]}, or round={left[-1]})" if left else ""
-        raise ConsumerError(tell_stop(answer), remedy or "no round before it handed anything over")
-    lives = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
-    if current is not None and current.state in lives:
-        found = answer.round(current.number, wanted)
-        if found is not None and found.ciphertext_root:
-            return current, found
-        if found is not None:
+        handovers = [r.round for r in answer.rounds_of(stop.leg) if r.ciphertext_root]
+        remedy = (
+            f"fetch the state after an earlier round: --round {handovers[-1]} (in Python: round={handovers[-1]})"
+            if handovers
+            else "there is no result: no earlier round handed its state over"
+        )
+        raise ConsumerError(describe_stop(answer), remedy)
+    serving = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
+    if current is not None and current.state in serving:
+        record = answer.round(current.number, wanted)
+        if record is not None and record.ciphertext_root:
+            return current, record
+        if record is not None:
             every = answer.order.params.handover_every
-            raise ConsumerError(f"round {wanted} hands nothing over", f"each {every}th round does, and the last")
-    closed = answer.order.state == OrderState.CLOSED
-    raise ConsumerError(
-        "the order closed without a result" if closed else "there is no result yet",
-        "see why (assay order why, or order.why())" if closed else "wait for it (assay order watch, or order.wait())",
-    )
+            raise ConsumerError(
+                f"round {wanted} is not a hand-over round",
+                f"choose a hand-over round: one in {every} rounds, and the last round",
+            )
+    if answer.order.state == OrderState.CLOSED:
+        raise ConsumerError(
+            "the order closed without a result", "see why with assay order why (in Python: order.why())"
+        )
+    raise ConsumerError("there is no result yet", "wait for it with assay order watch (in Python: order.wait())")
 
 
-def _left(job: Job, answer: OrderResponse, closed: Round) -> list[Left]:
-    """Return the states that a round left, by job and chain: the global one, and the local ones in slot order."""
+def _state_entries(job: Job, answer: OrderResponse, closed: Round) -> list[StateEntry]:
+    """Return tensors and roots of the states at a round's end: first the global one, then the local ones by slot."""
     shares = (answer.share(key) for key in closed.share_keys)
     roots = (share.roots.local_out for share in shares if share is not None and share.roots)
     document = job.document
@@ -138,17 +148,18 @@ def fetch_result(
     progress: Callable[[int, int], None] | None = None,
     round: int | None = None,
 ) -> Result:
-    """Fetch what the last round left, or another hand-over round; check against the roots on chain, and decrypt.
+    """Fetch and decrypt the states after the last round, or another hand-over round; check them against the chain.
 
-    ``scratch`` keeps what was fetched, so that a second try goes on where the first stopped. HandoverError names the
-    chunk that is not what was promised; ClusterError where the link fails.
+    The folder ``scratch`` keeps the fetched data, so that a second try continues where the first one stopped. Raise
+    HandoverError with the chunk that is wrong, and ClusterError if the connection fails.
 
     Example::
 
         job = assay.read_job("my-job")
         result = assay.fetch_result(client, key, order_id, job, "results")
     """
-    scratch, answer = Path(scratch), client.query(OrderRequest(order_id))
+    scratch = Path(scratch)
+    answer = client.query(OrderRequest(order_id))
     leg, closed = handed_over(answer, round)
     check_ordered(job, answer.order)
     validator = find_validator(client, leg.validator)
@@ -159,18 +170,18 @@ def fetch_result(
     with connect(validator, key, chain_id) as link:
         manifest = _manifest(link, order_id, closed.round, count)
         if (manifest.leg, manifest.round) != (leg.number, closed.round):
-            raise HandoverError(-1, "the validator offers another result than the chain has")
+            raise HandoverError(-1, "the validator offers the result of another round or leg than the chain has")
         size = terms.result_bytes + count * TAG_SIZE
         if manifest.ciphertext.size != size:
             offered = manifest.ciphertext.size
             raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
-        ciphertext = _fetched(link, manifest.ciphertext, scratch, progress)
+        ciphertext = _fetch_blob(link, manifest.ciphertext, scratch, progress)
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
     handover = HandoverId(chain_id=chain_id, order_id=order_id, leg=leg.number, round=closed.round)
     with _on_disk(scratch):
-        left = _left(job, answer, closed)
-        roots = [root for _, root in left[1:]]
-        states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, left)
+        entries = _state_entries(job, answer, closed)
+        roots = [root for _, root in entries[1:]]
+        states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, entries)
     return Result(
         state=states[0],
         locals=states[1:],
@@ -183,7 +194,7 @@ def fetch_result(
 
 
 def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> ResultManifest:
-    """Return what the validator offers; it may see a moment later than others that its round is closed."""
+    """Return the validator's manifest of a result; retry while it does not know yet that the round is closed."""
     ends = time.monotonic() + LATE_SECONDS
     while True:
         try:
@@ -200,25 +211,25 @@ def open_states(
     handover: HandoverId,
     root: bytes,
     secret: bytes,
-    left: Sequence[Left],
+    entries: Sequence[StateEntry],
 ) -> tuple[State, ...]:
-    """Decrypt a fetched result into the states that were left, which lie beside it in files without a name.
+    """Decrypt a fetched result into its states, which are kept in unnamed files in the same folder.
 
-    ``root`` is that of the ciphertext. HandoverError where a root is another one, or a chunk does not open.
+    ``root`` is the root of the ciphertext. Raise HandoverError if a root differs or a chunk cannot be decrypted.
     """
     with ciphertext.open("rb") as file:
         if ciphertext_root(handover, split_ciphertext(file, parts, _CHUNK_MAX)) != root:
-            raise HandoverError(-1, "its ciphertext is not the one whose root is on chain")
+            raise HandoverError(-1, "its ciphertext does not have the root that is on the chain")
         file.seek(0)
         sealed = enumerate(split_ciphertext(file, parts, _CHUNK_MAX))
         chunks = (open_chunk(handover, index, chunk, secret) for index, chunk in sealed)
-        return tuple(_state(number, each, chunks, ciphertext.parent) for number, each in enumerate(left))
+        return tuple(_read_state(number, each, chunks, ciphertext.parent) for number, each in enumerate(entries))
 
 
-def _state(number: int, left: Left, chunks: Iterator[bytes], folder: Path) -> StoredState:
-    """Return the state that the next chunks make."""
-    specs, root = left
-    # its name is gone at once, and its bytes with the last use of the state: nobody else reads them
+def _read_state(number: int, entry: StateEntry, chunks: Iterator[bytes], folder: Path) -> StoredState:
+    """Return a state from the next chunks; raise HandoverError if it does not have the entry's root."""
+    specs, root = entry
+    # An unnamed file, so that no other program can read it; its bytes are deleted with the last use of the state.
     file = cast(BinaryIO, TemporaryFile(dir=folder))  # noqa: SIM115
     try:
         file.writelines(islice(chunks, chunk_count(specs)))
@@ -229,24 +240,24 @@ def _state(number: int, left: Left, chunks: Iterator[bytes], folder: Path) -> St
     what = f"the local state of slot {number - 1}" if number else "the global state"
     try:
         state = StoredState(file, specs)
-        found = state.checked_root()
+        actual_root = state.checked_root()
     except StateError as error:
-        raise HandoverError(-1, f"it decrypts to no state: {what}: {error}") from None
-    if found != root:
-        raise HandoverError(-1, f"it decrypts to another state than was closed: {what}")
+        raise HandoverError(-1, f"it does not decrypt to a state: {what}: {error}") from None
+    if actual_root != root:
+        raise HandoverError(-1, f"it decrypts to a state with another root than the chain has: {what}")
     return state
 
 
-def _fetched(
+def _fetch_blob(
     link: ClusterClient,
     blob: BlobRef,
     scratch: Path,
     progress: Callable[[int, int], None] | None,
 ) -> Path:
-    """Return the file of a blob in ``scratch``, fetched as far as it is not there."""
+    """Return the file of a blob in ``scratch``; fetch the bytes that are missing."""
     path = scratch / blob.sha256.hex()
     with _on_disk(scratch):
-        # Of an earlier try that ended later on.
+        # An earlier try may have fetched the whole file.
         if path.exists():
             with path.open("rb") as file:
                 if file_digest(file, "sha256").digest() == blob.sha256:
@@ -258,10 +269,11 @@ def _fetched(
 
 @contextmanager
 def _on_disk(scratch: Path) -> Iterator[None]:
-    """Name the folder whose disk cannot keep a result; ConsumerError."""
+    """Raise an OSError as a ConsumerError that names the folder for results."""
     try:
         yield
     except OSError as error:
         raise ConsumerError(
-            f"{scratch} cannot keep the result ({error.strerror})", "see to its disk and try again"
+            f"the result cannot be written to {scratch} ({error.strerror})",
+            "free some space or set write permission there, and try again",
         ) from None

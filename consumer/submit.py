@@ -1,4 +1,4 @@
-"""Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
+"""Quotes and orders: the cost of a job, and the signed message that orders it and locks the payment."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -45,18 +45,18 @@ from pol.rules.tiers.table import highest_floor
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
-"""How many times the best price an order may cost by default: enough for the next bid, if the winner fails."""
+"""Default price limit as a multiple of the best price: enough for the next bid if the winner fails."""
 PRICES_TRIED = 8
-"""How many prices a quote without a limit looks at, the cheapest first."""
+"""Number of prices that a quote without a limit tries, the cheapest first."""
 SENDS_MAX = 5
-"""How often an order is made again because another transaction of the same key took its sequence."""
+"""Largest number of tries to send an order; another transaction of the same key may take its sequence number."""
 SEQUENCES_TRIED = 10_000
-"""How far back :func:`recover_secret` looks for the sequence that an order's key was derived with."""
+"""Number of past sequence numbers that :func:`recover_secret` tries, to find that of an order's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedOrder(Readable):
-    """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time.
+    """The chain's terms for an order: its deposit, and the audits of its rounds.
 
     Example::
 
@@ -64,33 +64,33 @@ class CheckedOrder(Readable):
             print(checked.deposit, checked.eligible, checked.window)
     """
 
-    deposit: int
-    audit_ms: int
-    window: int  # seconds
-    eligible: int  # validators who may sit in its panels, its winner among them
-    audit_floor: int  # least audit fee of a round, beside the work
+    deposit: int  # uassay
+    audit_ms: int  # time to audit a round; 0 if the chain has no audits
+    window: int  # seconds from the close of a round to its payment
+    eligible: int  # number of validators that may sit in its panels, including the winner
+    audit_floor: int  # lowest audit fee of a round, in uassay
 
 
 @dataclass(frozen=True, slots=True)
 class Quote(Shown):
-    """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit.
+    """The current offer for an order: its work, the best bid's price, cost and time, and why other bids do not fit.
 
     Example::
 
-        found = network.quote("my-job")
-        print(found.cost, found.price, found.seconds, found.match.unmatched)
+        offer = network.quote("my-job")
+        print(offer.cost, offer.price, offer.seconds, offer.match.unmatched)
     """
 
     terms: JobTerms
     match: SimulateMatchResponse
     params: Params
-    # That was asked with, or of an order that names none; uassay per PFLOP.
+    # The requested limit, or the default one if the request has none (uassay per PFLOP).
     price_limit: int = 0
-    # Of the bid that would take it at any price, 0 if there is none.
+    # Price of the cheapest bid that would fit without a limit (uassay per PFLOP); 0 if there is none.
     cheapest: int = 0
-    # At that price limit.
+    # The chain's terms at the price limit.
     checked: CheckedOrder | None = None
-    # Where bids fail on stake: the most work that one that is too small backs (FLOPs).
+    # If bids fail because of stake: the most work (FLOPs) that any too small stake backs.
     backed: int = 0
 
     @property
@@ -105,11 +105,11 @@ class Quote(Shown):
 
     @property
     def cost(self) -> int:
-        """What the whole job costs at that price (uassay): its work, rounded up, and what audits need beside it."""
+        """Cost of the whole job at that price (uassay): its work, rounded up, plus extra audit fees."""
         return price_ceil(self.work, self.price) + self.audits
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return what the job would cost, and when it would be done."""
+        """Return the rows that notebooks show."""
         rows: list[tuple[str, object]] = [("work", work(self.work))]
         if not self.match.bids:
             reason, remedy = self.explain()
@@ -119,7 +119,7 @@ class Quote(Shown):
         return [*rows, ("bids", len(self.match.bids))]
 
     def explain(self, asker: Asker = Asker.PYTHON) -> tuple[str, str]:
-        """Return why no bid fits, and what would help, for ``asker`` to type."""
+        """Return why no bid fits, and a remedy in the form that ``asker`` can type."""
         return explain(
             self.match.unmatched,
             self.cheapest,
@@ -130,19 +130,19 @@ class Quote(Shown):
 
     @property
     def audits(self) -> int:
-        """What audits cost beyond their part of the work's price (uassay), at the order's limit."""
+        """Audit fees beyond the part of the work's price that pays audits (uassay), at the order's limit."""
         if not self.price or not self.checked:
             return 0
         return audits_beside(self.terms, self.price, self.checked.audit_floor, self.params)
 
     @property
     def seconds(self) -> int:
-        """How long that bid's rounds are expected to take, in seconds without windows; 0 if none fits."""
+        """Expected time of all rounds with the best bid, in seconds without windows; 0 if no bid fits."""
         return self.outlook.job if self.outlook else 0
 
     @property
     def outlook(self) -> Outlook | None:
-        """What to expect of that bid; None if none fits."""
+        """The expected times with the best bid; None if no bid fits."""
         if not self.match.bids:
             return None
         offer = self.match.bids[0].offer
@@ -151,24 +151,25 @@ class Quote(Shown):
 
 
 def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> int:
-    """Return what audits of all rounds cost beyond their part of the work's price (uassay).
+    """Return the audit fees of all rounds beyond the part of the work's price that pays audits (uassay).
 
-    ``price`` is of a PFLOP, and ``floor`` the least audit fee of a round.
+    ``price`` is in uassay per PFLOP, ``floor`` the lowest audit fee of a round in uassay.
     """
     part = audit_fee(round_work(terms), price, params.of(ProofParams).audit_bps)
     return terms.rounds * max(0, floor - part)
 
 
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
-    """Ask the node which bids would serve this job; nothing is signed or paid.
+    """Return the bids that would serve a job, with price, cost and time; nothing is signed or paid.
 
-    Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
+    Without a price limit the quote tries the cheapest prices first. Raise Refusal if the chain would refuse the order.
 
     Example::
 
-        found = assay.quote(client, assay.read_job("my-job"), assay.Request(deadline=3600))
+        offer = assay.quote(client, assay.read_job("my-job"), assay.Request(deadline=3600))
     """
-    terms, request = order_terms(job), with_job_memory(job, request)
+    terms = order_terms(job)
+    request = with_job_memory(job, request)
     params = client.params()
     checked = _check(client, params, terms, request)
     simulation = SimulateMatchRequest(
@@ -177,70 +178,73 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         deadline=request.deadline,
         terms=terms,
     )
-    found = client.query(simulation)
+    match = client.query(simulation)
     if request.price_limit:
-        at_any = () if found.bids else client.query(replace(simulation, price_limit=0)).bids
-        cheapest = at_any[0].offer.price if at_any else 0
+        without_limit = () if match.bids else client.query(replace(simulation, price_limit=0)).bids
+        cheapest = without_limit[0].offer.price if without_limit else 0
         return Quote(
             terms=terms,
-            match=found,
+            match=match,
             params=params,
             price_limit=request.price_limit,
             cheapest=cheapest,
             checked=checked,
-            backed=_backed(client, terms, found),
+            backed=_backed(client, terms, match),
         )
-    # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
-    prices = dict.fromkeys(bid.offer.price for bid in found.bids)
-    for asked in islice(prices, PRICES_TRIED):
-        limit = min(LIMIT_FACTOR * asked, MONEY_MAX)
-        found = client.query(replace(simulation, price_limit=limit))
-        if found.bids:
+    # Bonds grow with the limit, so the stake of the cheapest bid may not back an order at twice its price.
+    prices = dict.fromkeys(bid.offer.price for bid in match.bids)
+    for best_price in islice(prices, PRICES_TRIED):
+        limit = min(LIMIT_FACTOR * best_price, MONEY_MAX)
+        match = client.query(replace(simulation, price_limit=limit))
+        if match.bids:
             checked = _check(client, params, terms, replace(request, price_limit=limit))
-            return Quote(terms=terms, match=found, params=params, price_limit=limit, checked=checked)
-    backed = _backed(client, terms, found)
-    return Quote(terms=terms, match=found, params=params, checked=checked, backed=backed)
+            return Quote(terms=terms, match=match, params=params, price_limit=limit, checked=checked)
+    backed = _backed(client, terms, match)
+    return Quote(terms=terms, match=match, params=params, checked=checked, backed=backed)
 
 
-def _backed(client: ChainClient, terms: JobTerms, found: SimulateMatchResponse) -> int:
-    """Return the most work that a stake too small for the job backs, where that keeps bids from it."""
-    fails = not found.bids and any(name == STAKE for name, _ in found.unmatched)
+def _backed(client: ChainClient, terms: JobTerms, match: SimulateMatchResponse) -> int:
+    """Return the most work (FLOPs) that any too small stake backs; 0 if no bid fails because of stake."""
+    fails = not match.bids and any(name == STAKE for name, _ in match.unmatched)
     return most_backed(client, total_work(terms)) if fails else 0
 
 
-def with_price_limit(found: Quote, request: Request, asker: Asker = Asker.PYTHON) -> Request:
-    """Return a request with a price limit: its own, or that of its quote; ConsumerError if neither has one."""
+def with_price_limit(offer: Quote, request: Request, asker: Asker = Asker.PYTHON) -> Request:
+    """Return the request with its own price limit, or with that of its quote; raise ConsumerError without both."""
     if request.price_limit:
         return request
-    if not found.match.bids:
-        raise ConsumerError(*found.explain(asker))
-    return replace(request, price_limit=found.price_limit)
+    if not offer.match.bids:
+        raise ConsumerError(*offer.explain(asker))
+    return replace(request, price_limit=offer.price_limit)
 
 
 def with_job_memory(job: Job, request: Request) -> Request:
-    """Ask for devices with the memory that the job needs: who has less would decline it, and both sides would pay."""
+    """Return the request with at least the device memory that the job needs.
+
+    A validator with less memory would decline the job, which costs both sides.
+    """
     memory = max(request.conditions.memory, memory_size(job.document))
     return replace(request, conditions=replace(request.conditions, memory=memory))
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> CheckedOrder:
-    """Check an order as the chain will, by the function that it has for it."""
+    """Check an order with the chain's own function, and return the chain's terms for it; raise Refusal."""
     return _check(client, client.params(), terms, request)
 
 
 def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> CheckedOrder:
-    kept = params.for_order()
+    order_params = params.for_order()
     tiers = request.conditions.tiers
     deposit = least_deposit(terms, request.price_limit, params, tiers)
     validators = [
         Promised(
-            operator=found.operator,
-            stake=found.stake,
-            speed=found.audit_speed,
-            rate=found.audit_rate,
+            operator=validator.operator,
+            stake=validator.stake,
+            speed=validator.audit_speed,
+            rate=validator.audit_rate,
         )
-        for found in client.query(ValidatorsRequest()).validators
-        if not found.jailed and found.stake >= POWER_REDUCTION
+        for validator in client.query(ValidatorsRequest()).validators
+        if not validator.jailed and validator.stake >= POWER_REDUCTION
     ]
     auditable = check_order(
         terms,
@@ -251,8 +255,8 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         params,
         validators,
     )
-    eligible = sum(is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate) for found in validators)
-    floor = highest_floor(tiers, terms, request.price_limit, kept)
+    eligible = sum(is_eligible(terms, order_params, auditable.audit_ms, each.speed, each.rate) for each in validators)
+    floor = highest_floor(tiers, terms, request.price_limit, order_params)
     return CheckedOrder(
         deposit=deposit,
         audit_ms=auditable.audit_ms,
@@ -263,7 +267,7 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
 
 
 def active_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
-    """Return the consumer's orders of a job that are not closed, among those in one answer of the node."""
+    """Return the consumer's active orders of a job, among the orders in one page of the node's answer."""
     orders = client.query(
         OrdersRequest(consumer=consumer, validator="", state=0, limit=QUERY_LIMIT_MAX, after=b"")
     ).orders
@@ -275,19 +279,19 @@ def describe_active_orders(orders: Sequence[Order], asker: Asker = Asker.PYTHON)
     named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
     more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
     return (
-        f"you have ordered this job already: {named}{more}; this will be another order, with its own deposit"
-        f" (to follow one that you have: {asker.follow(orders[0].id)})"
+        f"you already have active orders of this job: {named}{more}; this one is separate, with its own deposit"
+        f" (to follow an existing order: {asker.follow(orders[0].id)})"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedOrder(Readable):
-    """An order on chain: its id, deposit, the transaction and its fee.
+    """An order on the chain: its id, its deposit, and the transaction that opened it.
 
     Example::
 
-        made = assay.submit(client, assay.TxSender(client, key), key, job, assay.Request())
-        print(made.order_id.hex(), made.deposit)
+        submitted = assay.submit(client, assay.TxSender(client, key), key, job, assay.Request())
+        print(submitted.order_id.hex(), submitted.deposit)
     """
 
     order_id: bytes
@@ -304,24 +308,26 @@ def submit(
     request: Request,
     sending: Callable[[bytes], None] = lambda order_id: None,
 ) -> SubmittedOrder:
-    """Submit an order and lock its deposit; Refusal, ChainError or TxRefused say why not.
+    """Submit an order and lock its deposit; raise Refusal, ChainError or TxRefused if that fails.
 
-    ``sending`` is told the order's id before it is sent: from then on it may be on chain, whatever happens here.
+    ``sending`` is called with the order's id before the order is sent. After that call the order may be on the chain,
+    even if this function fails.
 
     Example::
 
         request = assay.Request(price_limit=10**12)
-        made = assay.submit(client, assay.TxSender(client, key), key, job, request)
+        submitted = assay.submit(client, assay.TxSender(client, key), key, job, request)
     """
-    terms, request = order_terms(job), with_job_memory(job, request)
+    terms = order_terms(job)
+    request = with_job_memory(job, request)
     deposit = check_request(client, terms, request).deposit
     if deposit > MONEY_MAX:
         raise ConsumerError(
-            f"the deposit of {deposit} uassay is beyond what the chain counts",
+            f"the deposit of {deposit} uassay is more than the chain's maximum of {MONEY_MAX}",
             "lower the price limit",
         )
     chain_id = client.status().chain_id
-    for left in reversed(range(SENDS_MAX)):
+    for tries_left in reversed(range(SENDS_MAX)):
         sequence = client.query(AccountRequest(key.address)).account.sequence
         secret = order_secret(key.secret, chain_id, job.id, sequence)
         order_key = public_point(secret)
@@ -342,20 +348,22 @@ def submit(
         try:
             receipt = sender.send(message)
         except TxRefused as refused:
-            # The proof is for one sequence, which another transaction of this key has taken meanwhile.
-            if refused.code != BAD_PROOF or not left:
+            # The proof holds for one sequence number; another transaction of this key may have taken it meanwhile.
+            if refused.code != BAD_PROOF or not tries_left:
                 raise
         else:
             break
     opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
-        raise ConsumerError("the transaction opened no order", "look at it with assay query tx")
+        raise ConsumerError(
+            "the transaction was accepted but opened no order", f"look at it: assay query tx {receipt.hash.hex()}"
+        )
     return SubmittedOrder(order_id=opened.order, deposit=deposit, tx_hash=receipt.hash, height=receipt.height)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An order that was just placed: the chain's answer, the quote before it, and other active orders of the job."""
+    """A newly placed order: the submitted order, the quote before it, and other active orders of the same job."""
 
     submitted: SubmittedOrder
     quote: Quote
@@ -375,23 +383,23 @@ def place_order(
     sending: Callable[[bytes], None] = lambda order_id: None,
     asker: Asker = Asker.PYTHON,
 ) -> Placement:
-    """Order the job of a directory, and keep in ``home`` which directory it was.
+    """Submit an order for the job in a directory, and record the directory in ``home``.
 
-    A request without a price limit takes that of its quote. ``note`` is told of active orders of the same job, and of
-    an order that has to wait for a bid. ``sending`` is told the order's id before it is sent, as :func:`submit` does.
-    ``asker`` says what a person can type.
+    A request without a price limit gets that of its quote. ``note`` is called with messages: about active orders of
+    the same job, and about an order that must wait for a bid. ``sending`` is called with the order's id before the
+    order is sent, as by :func:`submit`. ``asker`` selects the form of commands in messages.
     """
-    # The deposit is locked at once, and the winner takes no request with a wrong time.
+    # With a wrong clock the winner would refuse the consumer's requests, and the deposit would already be locked.
     if wrong := find_wrong_clock(client.status):
         raise ConsumerError(wrong, REMEDY)
     others = active_orders(client, key.address, job)
     if others:
         note(describe_active_orders(others, asker))
-    offered = quote(client, job, request)
-    request = with_price_limit(offered, request, asker)
-    if not offered.match.bids:
-        reason, remedy = offered.explain(asker)
-        note(f"{reason}; {remedy}; the order waits for {duration(request.time_to_live)} at most")
+    offer = quote(client, job, request)
+    request = with_price_limit(offer, request, asker)
+    if not offer.match.bids:
+        reason, remedy = offer.explain(asker)
+        note(f"{reason}; {remedy}; the order waits at most {duration(request.time_to_live)}")
     since = client.query(EventsRequest(1, 1)).next
 
     def remember_order(order_id: bytes) -> None:
@@ -408,15 +416,17 @@ def place_order(
         sending(order_id)
 
     submitted = submit(client, sender, key, job, request, remember_order)
-    return Placement(submitted, offered, tuple(others))
+    return Placement(submitted, offer, tuple(others))
 
 
 def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:
-    """Derive the per-order secret again from the account key; ConsumerError if the order is not this key's."""
+    """Derive an order's secret again from the account key; raise ConsumerError if another key ordered it."""
     chain_id = client.status().chain_id
     newest = client.query(AccountRequest(key.address)).account.sequence
     for sequence in range(newest, max(-1, newest - SEQUENCES_TRIED), -1):
         secret = order_secret(key.secret, chain_id, order.terms.job_id, sequence)
         if public_point(secret) == order.order_key:
             return secret
-    raise ConsumerError("this key did not make the order's key", "use the key that ordered (--from, or key=)")
+    raise ConsumerError(
+        "another key submitted this order", "use the key that submitted it: --from NAME (in Python: key=)"
+    )

@@ -1,7 +1,7 @@
-"""What an order waits for, since when, until when, and what would help: one sentence for every place that shows it.
+"""The event that an order waits for, with its times and a remedy: one sentence for all places that show it.
 
-Commands and the library make it of the chain's answer with :func:`waiting`. The console, which knows an order by its
-events, calls the functions for the single states.
+Commands and the library call :func:`waiting` with the chain's answer. The console knows an order by its events and
+calls the functions for single states.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ from domain.proof.queries import OrderResponse
 from domain.proof.records import Panel, Round, ShareState
 from domain.readable import Readable
 
-_NOTHING_TO_DO: Final = "there is nothing to do"
-NO_ROOM: Final = "until auditors have room for it, it does not begin"
+_NOTHING_TO_DO: Final = "you need not do anything"
+NO_ROOM: Final = "it begins when auditors are free"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Readable):
-    """What an order waits for. Times are those of the chain's clock, 0 where there is none.
+    """The event that an order waits for. Times are seconds of the chain's clock, 0 for an unknown time.
 
     Example::
 
-        found = order.why().waiting
-        if found:
-            print(found, found.until - found.now)
+        wait = order.why().waiting
+        if wait:
+            print(wait, wait.until - wait.now)
     """
 
     what: str
-    # How far that is.
+    # The progress so far.
     detail: str
-    # What would make it quicker, or what comes when the time is over.
+    # A remedy, or what happens when the time is over.
     helps: str
     since: int
     until: int
-    # When it was asked.
+    # Time at which the chain was asked.
     now: int
 
     def __str__(self) -> str:
@@ -60,11 +60,12 @@ def waiting(
     remedy: str = "",
     asker: Asker = Asker.PYTHON,
 ) -> Waiting | None:
-    """Return what an order waits for at ``now`` on the chain's clock; None where it is closed.
+    """Return the event that an order waits for at ``now`` on the chain's clock; None if it is closed.
 
-    ``reason`` and ``remedy`` say why no bid takes an order that is open (:func:`consumer.words.explain`).
+    For an open order ``reason`` and ``remedy`` explain why no bid takes it (:func:`consumer.words.explain`).
     """
-    order, leg = answer.order, answer.current
+    order = answer.order
+    leg = answer.current
     if order.state is OrderState.CLOSED:
         return None
     if order.state is OrderState.OPEN or leg is None:
@@ -84,26 +85,26 @@ def waiting(
             now,
             count_rounds(leg.closed, leg.verified, order.terms.rounds),
         )
-    unverified = [found for found in rounds if not found.verified and not found.void]
+    unverified = [round for round in rounds if not round.verified and not round.void]
     if not unverified:
         return for_settlement(leg.settles_at, now, asker.fetch(order.id))
     return _for_verification(answer, unverified, now)
 
 
 def for_bid(since: int, until: int, now: int, reason: str, remedy: str) -> Waiting:
-    """Return what an order in the book waits for."""
-    at_the_end = "without a bid it closes then, and its deposit comes back"
+    """Return the wait of an order in the book: for a bid."""
+    at_the_end = "if no bid takes it by then, it closes and its deposit is refunded"
     helps = f"{remedy}; {at_the_end}" if remedy else at_the_end
-    detail = reason or "the next auction looks for one"
+    detail = reason or "the next auction looks for a bid"
     return Waiting(what="a bid", detail=detail, helps=helps, since=since, until=until, now=now)
 
 
 def for_acceptance(validator: str, since: int, until: int, now: int, follow: str) -> Waiting:
-    """Return what a matched order waits for; ``follow`` is what delivers its files."""
+    """Return the wait of a matched order: for acceptance; ``follow`` is the command that delivers its files."""
     return Waiting(
         what="its validator to accept it",
-        detail=f"{validator} takes the job's files from its consumer, and tries the job",
-        helps=f"{follow} delivers the files, so leave it running",
+        detail=f"{validator} receives the job's files from its consumer, and tests the job",
+        helps=f"keep {follow} running, which delivers the files",
         since=since,
         until=until,
         now=now,
@@ -111,11 +112,11 @@ def for_acceptance(validator: str, since: int, until: int, now: int, follow: str
 
 
 def for_round(number: int, handed_in: int, slots: int, since: int, until: int, now: int, progress: str) -> Waiting:
-    """Return what an order in training waits for: round ``number``, counted from 0 like everywhere."""
+    """Return the wait of an order in training: for round ``number`` to close. Rounds count from 0."""
     return Waiting(
         what=f"round {number} to close",
-        detail=f"{handed_in} of {slots} slots have handed in their shares; {progress}",
-        helps=f"{_NOTHING_TO_DO}: a validator that is late loses the order to another one",
+        detail=f"{handed_in} of {slots} slots have committed their shares; {progress}",
+        helps=f"{_NOTHING_TO_DO}: if the validator is late, another one gets the order",
         since=since,
         until=until,
         now=now,
@@ -123,10 +124,10 @@ def for_round(number: int, handed_in: int, slots: int, since: int, until: int, n
 
 
 def for_settlement(until: int, now: int, fetch: str) -> Waiting:
-    """Return what an order with all rounds verified waits for; ``fetch`` is what fetches its result."""
+    """Return the wait of an order with all rounds verified: for settlement; ``fetch`` fetches its result."""
     return Waiting(
         what="its settlement",
-        detail="all rounds are verified, and its consumer has this time to fetch the result",
+        detail="all rounds are verified, and its consumer can fetch the result until then",
         helps=f"fetch it with {fetch}",
         since=0,
         until=until,
@@ -135,10 +136,10 @@ def for_settlement(until: int, now: int, fetch: str) -> Waiting:
 
 
 def for_window(number: int, since: int, until: int, now: int) -> Waiting:
-    """Return what a closed round waits for whose panel has decided, or that has none."""
+    """Return the wait of a closed round that needs no panel, or whose panel has decided: for its window to end."""
     return Waiting(
         what=f"the window of round {number}",
-        detail="it is paid when the window is over",
+        detail="the round is paid when the window ends",
         helps=_NOTHING_TO_DO,
         since=since,
         until=until,
@@ -147,11 +148,11 @@ def for_window(number: int, since: int, until: int, now: int) -> Waiting:
 
 
 def for_panel(number: int, detail: str, since: int, until: int, now: int) -> Waiting:
-    """Return what a closed round waits for while its panel recomputes parts of it."""
+    """Return the wait of a closed round whose panel still recomputes parts of it."""
     return Waiting(
         what=f"the panel of round {number}",
         detail=detail,
-        helps=f"{_NOTHING_TO_DO}: auditors that are silent lose stake, and others follow",
+        helps=f"{_NOTHING_TO_DO}: auditors that do not answer lose stake, and others replace them",
         since=since,
         until=until,
         now=now,
@@ -159,46 +160,46 @@ def for_panel(number: int, detail: str, since: int, until: int, now: int) -> Wai
 
 
 def panel_stage(panel: Panel) -> tuple[str, int]:
-    """Say where a panel is, and until when that may last (0: not known)."""
+    """Return the stage of a panel as text, and the time at which it ends at the latest (0: not known)."""
     if not panel.is_open:
         if not panel.stage and not panel.load:
             return NO_ROOM, 0
         return tell_lots(panel.stage + 1), 0
     seats = panel.seats - panel.first_seat
-    told = tell_stage(panel.stage, seats, panel.committed, panel.revealed)
+    progress = tell_stage(panel.stage, seats, panel.committed, panel.revealed)
     commits = panel.committed < seats and not panel.revealed
-    return told, panel.commits_end if commits else panel.reveals_end
+    return progress, panel.commits_end if commits else panel.reveals_end
 
 
 def tell_lots(stage: int) -> str:
-    """Say that a stage of a panel is next."""
-    return f"the lots of its stage {stage} are drawn in the next blocks"
+    """Return a phrase for a panel whose next stage has no seats yet."""
+    return f"the auditors of stage {stage} are drawn in the next blocks"
 
 
 def tell_stage(stage: int, seats: int, committed: int, revealed: int) -> str:
-    """Say how far a stage of a panel is that has its seats."""
+    """Return a phrase for the progress of a stage of a panel."""
     if committed < seats and not revealed:
         return f"{committed} of {seats} auditors of stage {stage} have committed"
-    return f"{revealed} of {committed} auditors of stage {stage} have shown their answers"
+    return f"{revealed} of {committed} auditors of stage {stage} have revealed their answers"
 
 
 def count_rounds(closed: int, verified: int, rounds: int) -> str:
-    """Say how far an order's rounds are."""
+    """Return a phrase for the progress of an order's rounds."""
     return f"{closed} of {rounds} rounds are closed, {verified} verified"
 
 
 def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: int) -> Waiting:
-    """Return what the first round waits for that is not verified yet."""
-    found = unverified[0]
-    panel = answer.panel(found.leg, found.round)
+    """Return the wait of the first unverified round."""
+    first = unverified[0]
+    panel = answer.panel(first.leg, first.round)
     if panel is None or panel.is_settled or panel.is_decided:
-        return for_window(found.round, found.closed_at, found.window_ends, now)
+        return for_window(first.round, first.closed_at, first.window_ends, now)
     detail, until = panel_stage(panel)
-    return for_panel(found.round, detail, found.closed_at, until, now)
+    return for_panel(first.round, detail, first.closed_at, until, now)
 
 
 def _handed_in(answer: OrderResponse, leg: Leg) -> int:
-    """Return how many slots of the open round have a share that stands."""
+    """Return the number of slots of the open round that have a committed share."""
     return len(
         {
             share.claim.slot

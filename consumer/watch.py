@@ -1,4 +1,4 @@
-"""Following an order: what a person wants to know of it, and waiting until it is where they want it."""
+"""Following an order: its summary, waiting for a state, and delivering its payload."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -27,44 +27,44 @@ from wire.keys import Key
 
 POLL_SECONDS = 0.3
 ID_SHOWN = 12
-"""Hex digits by which people name an order."""
+"""Number of hex digits of an order's id in texts."""
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
-"""A rejected share stays one when it was compared."""
+"""States of rejected shares; RIGHT and WRONG are rejected shares that were compared later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary(Shown):
-    """Where an order stands, in one look.
+    """A summary of an order's state.
 
     Example::
 
-        found = order.status()
-        print(found.state.name, found.round, found.rounds, found.paid)
+        summary = order.status()
+        print(summary.state.name, summary.round, summary.rounds, summary.paid)
     """
 
     state: OrderState
-    # Of closing, in words; empty while it lives.
+    # Why the order closed, as a word; empty until then.
     reason: str
     leg: int
     validator: str
-    # Rounds closed, of the job, and verified, in the current leg.
+    # Rounds that the current leg closed, rounds of the job, and rounds that the current leg has verified.
     round: int
     rounds: int
     verified: int
     shares_committed: int
     shares_rejected: int
     panels_open: int
-    # The deposit is these three: what went to those who trained, served and checked, what came back, and what is still
-    # locked. Of that last part, ``withheld`` is kept for the validator until the order settles.
+    # The deposit (uassay) is the sum of ``paid`` (to providers, validator, auditors and protocol), ``refunded`` and
+    # ``locked``. ``withheld`` is the part of ``locked`` that the validator gets when the order settles.
     paid: int
     withheld: int
     refunded: int
     locked: int
-    # Mean over the slots at the end of the last closed round; None before that.
+    # Mean loss over the slots at the end of the last closed round; None before that.
     loss: float | None = None
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return where the order stands."""
+        """Return the rows that notebooks show."""
         return (
             ("state", self.reason or self.state),
             ("rounds", f"{self.round} of {self.rounds} closed, {self.verified} verified"),
@@ -78,19 +78,20 @@ class Summary(Shown):
 
     @property
     def over(self) -> bool:
-        """Tell whether nothing more will happen to the order."""
+        """True if the order is closed."""
         return self.state == OrderState.CLOSED
 
     @property
     def settled(self) -> bool:
-        """Tell whether the order is closed with all rounds verified and paid."""
+        """True if the order is closed with all rounds verified and paid."""
         return self.reason == CloseReason.SETTLED.name.lower()
 
 
 def summarise(answer: OrderResponse) -> Summary:
-    """Return the summary of what the chain answers about an order."""
+    """Return the summary of the chain's answer about an order."""
     order = answer.order
-    current, rounds = answer.current, answer.rounds_of(order.legs)
+    current = answer.current
+    rounds = answer.rounds_of(order.legs)
     shares = [s for s in answer.shares if s.claim.leg == order.legs]
     return Summary(
         state=order.state,
@@ -112,9 +113,9 @@ def summarise(answer: OrderResponse) -> Summary:
 
 
 def waits_for(answer: OrderResponse) -> str:
-    """Say in a few words what an order waits for; :class:`consumer.waiting.Waiting` says it whole."""
-    found = waiting(answer, 0)
-    return f"waits for {found.what}" if found else "is over"
+    """Return in a few words what an order waits for; :class:`consumer.waiting.Waiting` has the full sentence."""
+    wait = waiting(answer, 0)
+    return f"waits for {wait.what}" if wait else "is over"
 
 
 def follow(
@@ -124,17 +125,17 @@ def follow(
     seconds: float,
     note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[OrderResponse]:
-    """Yield the order whenever it changed, until it is closed or ``stop`` is set; StillWaiting after ``seconds``.
+    """Yield the order after each change until it is closed or ``stop`` is set; raise StillWaiting after ``seconds``.
 
-    While it waits for its payload it is yielded again and again: a delivery may have failed. A node
-    that goes away meanwhile is waited for.
+    A matched order is yielded at each poll even without a change, so that a failed delivery is repeated. If the node
+    stops answering, wait for it.
     """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
     node = WatchedNode(client.address, stop, note)
     while not stop.is_set():
         request = partial(client.query, OrderRequest(order_id))
-        # A node that was never there is not waited for.
+        # Wait only for a node that has answered before.
         answer = node.ask(request) if last else request()
         if answer is not None:
             if answer != last or answer.order.state == OrderState.MATCHED:
@@ -149,14 +150,19 @@ def follow(
 
 def _still(answer: OrderResponse | None) -> StillWaiting:
     if answer is None:
-        return StillWaiting("no node answers", "go on: assay order watch ORDER, or call it again")
-    where = f"the order is still {answer.order.state.name.lower()}, and {waits_for(answer)}"
-    return StillWaiting(where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}, or call it again")
+        return StillWaiting(
+            "no node answers", "keep waiting with assay order watch ORDER (in Python: call the method again)"
+        )
+    name = answer.order.id.hex()[:ID_SHOWN]
+    return StillWaiting(
+        f"the order is still {answer.order.state.name.lower()}, and {waits_for(answer)}",
+        f"keep waiting with assay order watch {name} (in Python: call the method again)",
+    )
 
 
 @dataclass
 class Delivery(Readable):
-    """Keeps delivering the payload to whoever has to be given it, leg by leg.
+    """The delivery of an order's payload to the validator of each leg.
 
     Example::
 
@@ -171,14 +177,15 @@ class Delivery(Readable):
     job: Job
     progress: Progress | None = None
     note: Callable[[str], None] = lambda text: None
-    # The leg that has everything.
+    # Number of the leg whose validator has the whole payload.
     _delivered: int = 0
+    # The last error.
     _trouble: str = ""
-    # Said once it comes twice, and not again.
-    _said: str = ""
+    # The last error that was reported; an error is reported once, when it occurs the second time in a row.
+    _reported: str = ""
 
     def step(self, answer: OrderResponse) -> None:
-        """Deliver if the order is matched and its leg lacks the payload; what fails is tried again."""
+        """Deliver the payload if the order is matched and its leg lacks it; the next call repeats a failed delivery."""
         order = answer.order
         if order.state != OrderState.MATCHED or order.legs == self._delivered:
             return
@@ -189,10 +196,10 @@ class Delivery(Readable):
             state = deliver(self.client, self.key, self.order_id, self.directory, self.job, self.progress)
         except (ClusterError, ConsumerError, ChainError) as error:
             trouble = f"delivery to {current.validator}: {error}; trying again"
-            # A validator may see the match a moment later than others.
-            if trouble == self._trouble != self._said:
+            # The first failure may only mean that the validator has not seen the match yet.
+            if trouble == self._trouble != self._reported:
                 self.note(trouble)
-                self._said = trouble
+                self._reported = trouble
             self._trouble = trouble
             return
         if state.complete:
@@ -209,9 +216,9 @@ def wait_for(
     seconds: float,
     seen: Callable[[OrderResponse], None] = lambda answer: None,
 ) -> OrderResponse:
-    """Deliver when asked for and wait until the order has reached ``wanted`` (or is closed).
+    """Wait until the order has reached the state ``wanted`` or is closed; deliver its payload with ``delivery``.
 
-    A node that goes away meanwhile is waited for.
+    If the node stops answering, wait for it. Raise StillWaiting after ``seconds``. ``seen`` is called with each answer.
 
     Example::
 

@@ -1,10 +1,10 @@
-"""Why an order is where it is."""
+"""The explanation of an order's state."""
 
 from dataclasses import dataclass
 
 from chain.client.client import ChainClient
 from consumer.lookup import most_backed
-from consumer.panels import tell_panel, tell_stop
+from consumer.panels import describe_panel, describe_stop
 from consumer.waiting import Waiting, waiting
 from consumer.words import CLOSED, ENDS, STAKE, Asker, list_failures, what_helps
 from domain.legs.reasons import LegEnd
@@ -18,34 +18,35 @@ from pol.rules.schedule import total_work
 
 @dataclass(frozen=True, slots=True)
 class Why(Readable):
-    """What an order waits for, or ended with; as text it is a line for each reason.
+    """The reasons for an order's state; as text, one reason per line.
 
     Example::
 
-        found = order.why()
-        print(found)
-        print(found.waiting, found.unmatched, found.legs)
+        explanation = order.why()
+        print(explanation)
+        print(explanation.waiting, explanation.unmatched, explanation.legs)
     """
 
     state: OrderState
-    # None while it lives.
+    # None until the order is closed.
     closed: CloseReason | None
-    # Legs that ended before the order, by number.
+    # Reasons of the legs that ended, by number of the leg.
     legs: dict[int, LegEnd]
-    # How many bids failed on which condition when it was tried last.
+    # Number of bids that failed each condition in the last auction.
     unmatched: dict[str, int]
-    # Where the job has no result; empty where it has.
+    # A sentence about the place where the job stops; empty if it does not stop.
     stopped: str
-    # What panels wait for or found wrong.
+    # Sentences about panels: what they wait for, and what they found wrong.
     panels: tuple[str, ...]
-    # The order's limit, and what the cheapest bid asks that fits but for that: uassay per PFLOP, 0 if there is none.
+    # The order's price limit (uassay per PFLOP).
     price_limit: int = 0
+    # Price of the cheapest bid that would fit without the limit (uassay per PFLOP); 0 if there is none.
     cheapest: int = 0
-    # What it waits for, since when, until when, and what would help; None once it is closed.
+    # The event that the order waits for, with times and a remedy; None once the order is closed.
     waiting: Waiting | None = None
 
     def __str__(self) -> str:
-        """Return the reasons, one on each line."""
+        """Return the reasons, one per line."""
         closed = f", {self.closed.name.lower()}: {CLOSED[self.closed]}" if self.closed else ""
         waits = f", and {self.waiting}" if self.waiting else ""
         lines = [f"the order is {self.state.name.lower()}{closed}{waits}"]
@@ -55,7 +56,10 @@ class Why(Readable):
 
 
 def ask_why(client: ChainClient, order_id: bytes, asker: Asker = Asker.PYTHON) -> Why:
-    """Ask the chain about an order, and the book for a price at which a bid would take one that waits."""
+    """Return the explanation of an order's state.
+
+    For an open order also look for the price at which a bid would fit.
+    """
     on_chain = client.query(OrderRequest(order_id))
     order, now = on_chain.order, client.status().clock
     if order.state is not OrderState.OPEN or not order.unmatched:
@@ -86,10 +90,10 @@ def why(
     backed: int = 0,
     asker: Asker = Asker.PYTHON,
 ) -> Why:
-    """Return the reasons that the chain has at ``now`` on its clock.
+    """Return the explanation from the chain's answer at time ``now`` of the chain's clock.
 
-    ``cheapest`` is the price at which a bid would take the order, ``backed`` the most work that a stake which is too
-    small for it backs.
+    ``cheapest`` is the price at which a bid would fit, 0 if there is none. ``backed`` is the most work (FLOPs) that
+    any too small stake backs.
     """
     order = on_chain.order
     higher = cheapest if cheapest > order.price_limit else 0
@@ -98,8 +102,8 @@ def why(
         closed=CloseReason(order.close_reason) if order.close_reason else None,
         legs={a.number: LegEnd(a.end_reason) for a in on_chain.legs if a.end_reason},
         unmatched=dict(order.unmatched),
-        stopped=tell_stop(on_chain),
-        panels=tuple(line for panel in on_chain.panels for line in tell_panel(panel, now)),
+        stopped=describe_stop(on_chain),
+        panels=tuple(line for panel in on_chain.panels for line in describe_panel(panel, now)),
         price_limit=order.price_limit,
         cheapest=cheapest,
         waiting=waiting(

@@ -1,1 +1,1 @@
-"""The vocabulary of the chain: plain records, integers only."""
+"""The vocabulary of the chain as plain records, in which all numbers are integers."""

@@ -1,13 +1,13 @@
 """Bounded integer arithmetic for money (``uassay``) and work (FLOPs).
 
-Every value is a plain ``int`` in a stated range; divisions say in their name how they round. Values from
-outside are checked by :mod:`domain.bounds`; here a value out of range is a bug, not a refusal.
+Every value is a plain ``int`` in a stated range. The name of a division says how it rounds. :mod:`domain.bounds` checks
+values from outside, so a value out of range here is a bug, not a refusal.
 """
 
 MONEY_MAX = 2**63 - 1
 WORK_MAX = 2**128 - 1
 ASSAY = 10**6
-"""``uassay`` of one ASSAY, the unit in which people think."""
+"""``uassay`` of one ASSAY, the unit that people use."""
 PFLOP = 10**15
 BPS = 10_000
 
@@ -20,7 +20,7 @@ def money(value: int) -> int:
 
 
 def in_assay(value: int) -> str:
-    """Write ``uassay`` exactly in the larger unit, as commands take it: 2500000 is 2.5ASSAY."""
+    """Return ``uassay`` as an exact amount of ASSAY, in the form that commands accept: 2500000 is 2.5ASSAY."""
     whole, rest = divmod(value, ASSAY)
     decimals = f".{rest:06}".rstrip("0").rstrip(".")
     return f"{whole}{decimals}ASSAY"
@@ -39,20 +39,21 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 
 def critical_work(slots: int, at_once: int, share_work: int, outer_work: int) -> int:
-    """Return the FLOPs of a round that have to be done one after another, where ``at_once`` slots train at once.
+    """Return the FLOPs of a round that must be done one after another if ``at_once`` slots train at the same time.
 
-    Slots wait for each other, and the aggregation for all of them; more at once than there are is of no use.
+    Groups of ``at_once`` slots follow each other, and the aggregation waits for all slots. An ``at_once`` above
+    ``slots`` changes nothing.
     """
     return ceil_div(slots, at_once) * share_work + outer_work
 
 
 def price_ceil(flops: int, price_per_pflop: int) -> int:
-    """Return what ``flops`` cost, rounded up: how money is locked. May exceed MONEY_MAX: check first."""
+    """Return the price of ``flops``, rounded up, to lock it. It may exceed MONEY_MAX, so the caller checks that."""
     return ceil_div(flops * price_per_pflop, PFLOP)
 
 
 def price_floor(flops: int, price_per_pflop: int) -> int:
-    """Return what ``flops`` cost, rounded down: how money is paid."""
+    """Return the price of ``flops``, rounded down, to pay it."""
     return flops * price_per_pflop // PFLOP
 
 

@@ -1,8 +1,9 @@
-"""The beacon: a row of values that nobody chooses, one for each block (protocol section 1.5).
+"""The beacon: a sequence of values that no one can choose, one per block (protocol section 1.5).
 
-A proposal begins with the unique signature of its proposer's beacon key over chain, height and the beacon before it
-(``wire/vrf.py``): there is one right one, so that it can neither be chosen nor tried. The next beacon is a hash of
-both. What is drawn on chain takes its seed from here, and nothing from the content, the order or the time of a block.
+A proposal begins with a unique signature by its proposer's beacon key over chain, height and the previous beacon
+(``wire/vrf.py``). Exactly one signature is valid, so the proposer cannot choose among several. The next beacon is a
+hash of the previous beacon and the signature. The seed of each draw on chain comes from the beacon, never from the
+content, the order or the time of a block.
 """
 
 from dataclasses import dataclass
@@ -10,13 +11,13 @@ from dataclasses import dataclass
 from domain.hashing import encode_fields, hash_fields, u64
 
 REVEAL_BYTES = 97
-"""Of a proof: a point of 33 bytes, which is the value, and two scalars."""
+"""Size of a proof: a point of 33 bytes (the value) and two scalars of 32 bytes."""
 VALUE_BYTES = 33
 
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """The first item of a proposal: no transaction, but in the form of one (``wire/reveal.py``)."""
+    """The first item of a proposal: a proof in the form of a transaction (``wire/reveal.py``)."""
 
     hash: bytes  # SHA-256 of the raw bytes
     proof: bytes
@@ -28,18 +29,18 @@ def first_beacon(chain_id: str, genesis_hash: bytes) -> bytes:
 
 
 def reveal_message(chain_id: str, height: int, previous: bytes) -> bytes:
-    """Return what the proposer of block ``height`` signs uniquely; ``previous`` is the beacon of the block before."""
+    """Return the bytes that the proposer of block ``height`` signs; ``previous`` is the beacon of the block before."""
     return encode_fields("assay/beacon/reveal", chain_id, u64(height), previous)
 
 
 def next_beacon(previous: bytes, proof: bytes) -> bytes:
-    """Return the beacon of a block (32 bytes) from the one before and a proof that holds.
+    """Return the beacon of a block (32 bytes) from the previous beacon and a valid proof.
 
-    Only the value goes in: it is the same whoever proves it, and however often.
+    Only the proof's value is hashed: several proofs of the same value would give the same beacon.
     """
     return hash_fields("assay/beacon", previous, proof[:VALUE_BYTES])
 
 
 def possession_sign_bytes(chain_id: str, operator: str, beacon_key: bytes) -> bytes:
-    """Return what a beacon key signs when it is registered: nobody registers a key that he does not hold."""
+    """Return the bytes that a beacon key signs at its registration, which prove that the operator holds the key."""
     return encode_fields("assay/beacon-key", chain_id, operator, beacon_key)

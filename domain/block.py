@@ -1,4 +1,4 @@
-"""What the application gives the state machine for a block, what it gets back, and what the mempool says."""
+"""The block that the state machine gets, the results that it returns, and the answer of the mempool."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from domain.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A decided block. ``txs`` holds a Refusal where decoding failed, and not the reveal that stands before them."""
+    """A decided block. ``txs`` has a Refusal for each item that could not be decoded, and leaves out the reveal."""
 
     height: int
     time_ns: int  # header time, nanoseconds since the epoch
@@ -31,12 +31,12 @@ class TxResult:
     gas_wanted: int
     gas_used: int
     events: tuple[Event, ...]
-    responses: tuple[tuple[str, bytes], ...] = ()  # (name, id) a message created: ("order_id", …), ("bid_id", …)
+    responses: tuple[tuple[str, bytes], ...] = ()  # ids that messages created, by name: ("order_id", …)
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastResult(Readable):
-    """What the mempool said: code 0 means accepted there, not that a block has it.
+    """The mempool's answer: code 0 means that it accepted the transaction, not that a block includes it.
 
     Example::
 
@@ -52,7 +52,7 @@ class BroadcastResult(Readable):
 
 @dataclass(frozen=True, slots=True)
 class ValidatorUpdate:
-    """A change of consensus power (0 removes)."""
+    """A change of a validator's consensus power; 0 removes the validator."""
 
     cons_key: bytes
     power: int
@@ -60,9 +60,9 @@ class ValidatorUpdate:
 
 @dataclass(frozen=True, slots=True)
 class BlockResult:
-    """Everything a block did: results in order, that of a reveal first; block events, power changes.
+    """The results of a block: those of its items in order (a reveal first), its events, and the power changes.
 
-    State changes stay in the overlay.
+    The changes of the state are in the overlay, not here.
     """
 
     tx_results: tuple[TxResult, ...]

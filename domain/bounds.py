@@ -1,11 +1,11 @@
-"""Bounds beside the fields: what a value may be is said in the type of the field that holds it.
+"""Bounds of values, stated in the types of the fields that hold them.
 
-A field says ``order_id: Hash``, ``price: PositiveMoney`` or ``leaves: Annotated[tuple[TraceLeaf, ...], Length(2, 2)]``.
-To Python the values stay plain ``int``, ``str``, ``bytes`` and ``tuple``; the marks are read by whoever takes values
-from outside: the state machine before it looks at a message, the wire (:mod:`wire.convert`) and the strict reader of
-JSON (:mod:`domain.codec`). All of them compile the same tests, so a bound is stated once.
+Examples are ``order_id: Hash``, ``price: PositiveMoney`` or ``leaves: Annotated[tuple[TraceLeaf, ...], Length(2, 2)]``.
+The values themselves are plain ``int``, ``str``, ``bytes`` and ``tuple``. The code that takes values from outside reads
+the marks: the state machine before it handles a message, the wire (:mod:`wire.convert`), and the strict reader of JSON
+(:mod:`domain.plain`). All of them compile the same tests, so each bound is stated once.
 
-Nothing fails open: integers, text, bytes and tuples without a bound are a :class:`Mismatch` when a test is compiled.
+An integer, text, bytes or tuple without a bound raises :class:`Mismatch` when its test is compiled.
 """
 
 import re
@@ -31,10 +31,10 @@ from domain.limits import (
 )
 
 Test = Callable[[Any], None]
-"""Raises a Refusal that names the field unless the value is within its bounds."""
+"""A function that raises a Refusal with the name of the field if the value is out of its bounds."""
 
-# Control characters, and those that make a text look like another: zero width, line separators, changes of direction.
-# The list is explicit, because Unicode's categories differ between versions of Python, and nodes must agree.
+# Control characters, and those that make one text look like another: zero width, line separators, direction changes.
+# The list is explicit because Unicode's categories differ between versions of Python, and all nodes must agree.
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff"
     "\U000e0000-\U000e007f]"
@@ -42,8 +42,9 @@ _HIDDEN = re.compile(
 
 
 class Mismatch(TypeError):
-    """A type without the bounds that it needs, or that does not fit what it is to be read from: a bug, found when the
-    converter or test is compiled.
+    """A type that lacks bounds, or that does not fit the data it describes; raised when a test or reader is compiled.
+
+    It is always a bug.
     """
 
 
@@ -52,7 +53,7 @@ class Mismatch(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An integer from ``low`` to ``high``, both included. ``code`` is what a message is refused with."""
+    """An integer from ``low`` to ``high``, both included. A message with another value is refused with ``code``."""
 
     low: int
     high: int
@@ -61,7 +62,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes, or text in UTF-8, of ``low`` to ``high`` bytes; ``blank``: or of none."""
+    """Bytes, or text in UTF-8, of ``low`` to ``high`` bytes. With ``blank``, an empty value is valid too."""
 
     low: int
     high: int
@@ -70,7 +71,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A tuple of ``low`` to ``high`` items, refused with ``code``."""
+    """A tuple of ``low`` to ``high`` items. A message with another value is refused with ``code``."""
 
     low: int
     high: int
@@ -79,12 +80,12 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A tuple whose items ascend, none twice."""
+    """A tuple of items in ascending order, without repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """A tuple whose items are in any order, none twice."""
+    """A tuple of items in any order, without repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text or bytes that fit ``pattern`` as a whole; ``what`` names them. ``blank``: or nothing at all."""
+    """Text or bytes that ``pattern`` matches in full, called ``what`` in errors. With ``blank``, they may be empty."""
 
     what: str
     pattern: str | bytes
@@ -106,34 +107,34 @@ class Pattern:
 Mark = Range | Size | Length | Sorted | Distinct | Visible | Pattern
 _BOUNDING = (Range, Size, Length, Pattern)
 
-# --- the types that fields name ------------------------------------------------------------------
+# --- types of fields -----------------------------------------------------------------------------
 
 Hash = Annotated[bytes, Size(HASH_SIZE, HASH_SIZE)]
 MaybeHash = Annotated[bytes, Size(HASH_SIZE, HASH_SIZE, blank=True)]
 Signature = Annotated[bytes, Size(64, 64)]
-"""Compact: r and s."""
+"""A compact signature: r and s."""
 
-_KEY = Pattern("a compressed key", rb"(?s)[\x02\x03].{32}", "send 33 bytes, of which the first is 02 or 03")
+_KEY = Pattern("a compressed key", rb"(?s)[\x02\x03].{32}", "send 33 bytes, the first of them 02 or 03")
 PublicKey = Annotated[bytes, _KEY]
 MaybePublicKey = Annotated[bytes, Pattern(_KEY.what, _KEY.pattern, _KEY.remedy, blank=True)]
 ConsensusKey = Annotated[bytes, Size(32, 32)]
 ConsensusAddress = Annotated[bytes, Size(20, 20)]
 
-_BECH32 = "give an address that starts with assay1"
-# To the core an address is a name in ASCII; the wire refuses what is not bech32 with the prefix of this chain.
+_BECH32 = "use an address that starts with assay1"
+# For the core an address is ASCII text; the wire refuses text that is not bech32 with the prefix of this chain.
 ADDRESS = Pattern(what="an address", pattern=f"[ -~]{{1,{TEXT_MAX}}}", remedy=_BECH32, code=INVALID_ADDRESS)
 MAYBE_ADDRESS = Pattern(what=ADDRESS.what, pattern=ADDRESS.pattern, remedy=_BECH32, code=INVALID_ADDRESS, blank=True)
 Address = Annotated[str, ADDRESS]
 MaybeAddress = Annotated[str, MAYBE_ADDRESS]
 
 Text = Annotated[str, Visible(), Size(0, TEXT_MAX)]
-"""A moniker, an endpoint."""
+"""A moniker or an endpoint."""
 Name = Annotated[str, Visible(), Size(1, NAME_MAX)]
-"""A region, a tier, a device class."""
+"""A region, a tier or a device class."""
 MaybeName = Annotated[str, Visible(), Size(0, NAME_MAX)]
 Tags = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Sorted()]
 Preferences = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Distinct()]
-"""Names in the order of preference."""
+"""Names in order of preference."""
 ChainId = Annotated[str, Visible(), Size(1, 64)]
 Denom = Annotated[
     str,
@@ -154,23 +155,23 @@ PositiveWork = Annotated[int, Range(1, WORK_MAX)]
 Bps = Annotated[int, Range(0, BPS)]
 """Basis points."""
 ProvidersBps = Annotated[int, Range(0, PROVIDERS_BPS_MAX)]
-"""Basis points that leave the validator a part of every round: it is withheld until the order settles."""
+"""Basis points for the providers. The bound leaves the validator a part of each round, withheld until settlement."""
 Duration = Annotated[int, Range(1, DURATION_MAX)]
 """Seconds from now."""
 ByteCount = Annotated[int, Range(0, 2**63 - 1)]
 """Bytes, or bytes/s."""
 Number = Annotated[int, Range(0, 2**64 - 1)]
-"""A height, a time on the chain clock, a sequence: what the chain counts in eight bytes."""
+"""An unsigned integer of eight bytes: a height, a time on the chain clock, or a sequence."""
 Count = Annotated[int, Range(0, 2**32 - 1)]
-"""A leg, a round, an issue: what travels in four bytes."""
+"""An unsigned integer of four bytes: a leg, a round, or an issue."""
 Bits = Annotated[int, Range(0, 2**32 - 1)]
 """The bit pattern of an FP32 number."""
 Slot = Annotated[int, Range(0, SLOTS_MAX - 1)]
 Segment = Annotated[int, Range(0, SHARE_SEGMENTS_MAX)]
-"""A segment, or a boundary: n segments have n + 1."""
+"""The number of a segment, or of a boundary: n segments have n + 1 boundaries."""
 
 ITEMS_MAX = 2**20
-"""More items than any list has that the chain itself keeps or answers."""
+"""A limit above the length of every list that the chain keeps or answers."""
 Many = Length(0, ITEMS_MAX)
 
 # --- reading types -------------------------------------------------------------------------------
@@ -201,13 +202,13 @@ def item_of(hint: Any) -> Any:
 
 @cache
 def hints_of(cls: type) -> tuple[tuple[str, Any], ...]:
-    """Return name and type, with its marks, of each field of a dataclass, in their order."""
+    """Return the name and the type (with its marks) of each field of a dataclass, in order."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple((field.name, hints[field.name]) for field in fields(cls))
 
 
 def inside(name: str, refusal: Refusal) -> Refusal:
-    """Return a refusal of what is inside the field ``name``, with the whole path."""
+    """Return a refusal from inside the field ``name`` with the whole path of the field at fault."""
     field = refusal.field
     dot = "." if name and field and not field.startswith("[") else ""
     path = f"{name}{dot}{field}"
@@ -218,20 +219,20 @@ def inside(name: str, refusal: Refusal) -> Refusal:
 
 
 def check(value: Any) -> None:
-    """Check a dataclass and all that is inside it; the Refusal names the path of the first field out of its bounds."""
+    """Check a dataclass and everything inside it; the Refusal has the path of the first field out of its bounds."""
     cls: Any = type(value)
     _record_test(cls)(value)
 
 
 def checker(hint: Any, name: str) -> Test | None:
-    """Return the test of a field called ``name`` and all that is inside it; None where every value fits."""
+    """Return the test of a field called ``name`` and everything inside it, or None if every value is valid."""
     return _test(hint, name)
 
 
 def own_checker(hint: Any, name: str) -> Test:
-    """Return the test of a field by its own marks, without what is inside it, for readers that look at that themselves.
+    """Return the test of a field by its own marks only, for readers that check the values inside it themselves.
 
-    Raises Mismatch for integers, text, bytes and tuples that have no bound.
+    Raises Mismatch for an integer, text, bytes or tuple without a bound.
     """
     kind, marks = split(hint)
     if item_of(kind) is not None:
@@ -239,7 +240,7 @@ def own_checker(hint: Any, name: str) -> Test:
             raise Mismatch(f"{name}: a tuple without a Length")
         kind = tuple
     elif kind not in (int, str, bytes):
-        raise Mismatch(f"{name}: {kind} is no type of a field")
+        raise Mismatch(f"{name}: a field cannot have the type {kind}")
     elif not any(isinstance(mark, _BOUNDING) for mark in marks):
         raise Mismatch(f"{name}: {kind.__name__} without a bound")
     tests = [_mark_test(mark, kind, name) for mark in marks]
@@ -251,7 +252,7 @@ def own_checker(hint: Any, name: str) -> Test:
             test(value)
 
     match marks:
-        # Most texts are ASCII, and are looked at once: each character is a byte, and printable is visible.
+        # Most texts are ASCII. One check is enough for them: each character is a byte, and printable means visible.
         case (Visible(), Size(low=low, high=high)):
             return lambda value: (
                 None if low <= len(value) <= high and value.isascii() and value.isprintable() else test_all(value)
@@ -350,15 +351,15 @@ def _range_test(mark: Range, name: str) -> Test:
 
     def test(value: int) -> None:
         if not low <= value <= high or type(value) is bool:
-            reason = f"{value} is not in {low}..{high}"
-            raise Refusal(code, name, reason, f"give {low} to {high}")
+            reason = f"{value} is out of range"
+            raise Refusal(code, name, reason, f"use {low} to {high}")
 
     return test
 
 
 def _size_test(mark: Size, kind: type, name: str) -> Test:
     low, high, blank = mark.low, mark.high, mark.blank
-    remedy = f"it has exactly {high}" if low == high else f"send {low} to {high}"
+    remedy = f"send exactly {high}" if low == high else f"send {low} to {high}"
 
     def refuse(size: int) -> NoReturn:
         raise Refusal(BAD_FIELD, name, f"has {size} bytes", remedy)
@@ -389,7 +390,7 @@ def _length_test(mark: Length, name: str) -> Test:
 def _sorted_test(name: str) -> Test:
     def test(values: tuple[Any, ...]) -> None:
         if list(values) != sorted(set(values)):
-            raise Refusal(BAD_FIELD, name, "is not sorted without repeats", "sort it")
+            raise Refusal(BAD_FIELD, name, "is not sorted without repeats", "sort the items and list each once")
 
     return test
 
@@ -405,7 +406,7 @@ def _distinct_test(name: str) -> Test:
 def _visible_test(name: str) -> Test:
     def test(value: str) -> None:
         if not (value.isascii() and value.isprintable()) and _HIDDEN.search(value):
-            raise Refusal(TX_DECODE, name, "control or invisible characters", "leave them out")
+            raise Refusal(TX_DECODE, name, "has control or invisible characters", "remove them")
 
     return test
 
@@ -416,6 +417,6 @@ def _form_test(mark: Pattern, name: str) -> Test:
 
     def test(value: Any) -> None:
         if fits(value) is None and (value or not blank):
-            raise Refusal(mark.code, name, f"not {mark.what}", mark.remedy)
+            raise Refusal(mark.code, name, f"is not {mark.what}", mark.remedy)
 
     return test

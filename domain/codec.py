@@ -1,8 +1,8 @@
-"""Canonical JSON of records: how the state stores them and how queries show them.
+"""Canonical JSON of records, in which the state stores them and queries show them.
 
-A dataclass becomes an object of its fields, bytes become hex, tuples lists, enums their numbers. Reading is strict
-and driven by the type hints, so that a record that was written is the record that is read. Writers and readers are
-compiled once for each type, because every record of a block passes through them.
+A dataclass becomes an object of its fields. Bytes become hex, tuples become lists, and enums become their numbers.
+Reading is strict and follows the type hints, so reading returns exactly the record that was written. Writers and
+readers are compiled once per type, because every record of a block passes through them.
 """
 
 import json
@@ -21,21 +21,21 @@ _loads = json.JSONDecoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A record inside another one that does not know its class; those who read it do.
+    """A record inside another record that does not know its class; the reader of the field knows it.
 
-    It is written as the record itself is.
+    Its JSON is the JSON of the record itself.
     """
 
     # Canonical JSON of the record.
     text: str
 
     def unpack(self, cls: type[T]) -> T:
-        """Return the record, which is of the class ``cls``; ValueError names what does not fit."""
+        """Return the record as a ``cls``; ValueError names a part that does not fit."""
         return decode(cls, self.text.encode())
 
 
 def pack(record: Any) -> Packed:
-    """Return a record as part of one that does not know its class."""
+    """Return a record in the form in which a record of another class can hold it."""
     return Packed(_dumps(to_plain(record)))
 
 
@@ -53,16 +53,16 @@ def encode(value: Any) -> bytes:
 
 
 def from_plain(cls: type[T], value: Any) -> T:
-    """Build a ``cls`` from JSON values; ValueError names what does not fit."""
+    """Build a ``cls`` from JSON values; ValueError names a part that does not fit."""
     hint: Any = cls
     built: T = _reader(hint)(value)
     return built
 
 
 def decode(cls: type[T], data: bytes) -> T:
-    """Read what :func:`encode` wrote."""
+    """Return the value that :func:`encode` wrote."""
     if cls is int:
-        number: Any = int(data)  # only :func:`encode` writes what is read here
+        number: Any = int(data)  # needs no check, because only :func:`encode` writes what is read here
         result: T = number
         return result
     return from_plain(cls, _loads(data.decode()))
@@ -94,7 +94,8 @@ def _same(value: Any) -> Any:
 @cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return the function that reads a value of the type ``hint``."""
-    origin, args = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    args = get_args(hint)
     if origin is UnionType and len(args) == 2 and NoneType in args:
         inner = _reader(args[0] if args[1] is NoneType else args[1])
         return lambda value: None if value is None else inner(value)

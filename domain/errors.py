@@ -1,49 +1,49 @@
-"""What people caused or can mend, as one tree; anything else that is raised is a bug and shows itself.
+"""The tree of errors that a user caused or can fix; any other exception is a bug and is shown as one.
 
 ::
 
-    Expected                     a reason, a remedy, the field at fault where there is one, an exit code
-    ├── Refusal                  the chain says no: the transaction gets a code, and its changes are dropped
+    Expected                     a reason, a remedy, the field at fault if there is one, an exit code
+    ├── Refusal                  the chain refuses a transaction: it gets a code, and its changes are dropped
     ├── ChainError               a call to a node failed                              (chain.client.errors)
     │   ├── TxRefused
-    │   ├── ChainTimeout         it may still happen: exit code 3
+    │   ├── ChainTimeout         the transaction may still be included: exit code 3
     │   │   └── TxExpired
     │   └── WrongChain                                                                (validator.daemon)
     ├── KeyringError             a key that cannot be read, written or unlocked       (chain.client.keyring)
     ├── HomeError, StorageError, CometError      a node's home, database, CometBFT    (chain.app)
     ├── RulesMissing             the software lacks the rules of the next block       (chain.state_machine.rules)
     ├── ClusterError             a call between owners failed                         (link.errors)
-    ├── ListenError              an address on which nobody can listen                (link.errors)
-    ├── HandoverError            a result's chunk is not what it promises             (link.handover)
+    ├── ListenError              an address on which no server can listen             (link.errors)
+    ├── HandoverError            a chunk of a result does not match its hash or key   (link.handover)
     ├── JobError                 a job is refused                                     (pol.errors)
     │   └── TraceError                                                                (pol.errors)
-    ├── StateError               a state or a tensor file is not what it should be    (pol.errors)
+    ├── StateError               a state or a tensor file is not valid                (pol.errors)
     │   └── NotFinite
     ├── ExecutionError           a program cannot be run                              (pol.errors)
     │   └── OutOfRange
-    ├── ReplayError              training or replay cannot go on                      (pol.errors)
-    │   ├── Stopped          the job has no result there, whoever does it
+    ├── ReplayError              training or replay cannot continue                    (pol.errors)
+    │   ├── Stopped          the job has no result there, on any machine
     │   │   └── StepFailed, NotFiniteStep, UpdateFailed, AggregationFailed
     │   └── RangeError, Cancelled
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.capture.rules.registry)
-    ├── NotInAJob                what a step has no place for                         (pol.capture.reports.reasons)
+    ├── NotInAJob                something that a training step cannot contain        (pol.capture.reports.reasons)
     ├── ProviderError ── NotAdmitted; StoreError              daemons         (compute_provider, validator)
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3
-    ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
-    │   ├── StillWaiting         a deadline of the caller's passed: exit code 3
+    ├── ConsumerError            a consumer's request cannot be carried out           (consumer.errors)
+    │   ├── StillWaiting         the time that the caller allowed has passed: exit code 3
     │   └── InvalidId            exit code 2
     ├── SettingsError            a home, a setting or a key cannot be used            (assay.settings.errors)
     ├── ConsoleError             the console cannot start                             (console.errors)
-    └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
+    └── CliError                 a command cannot be carried out                      (assay.cli.errors)
         ├── WrongUsage           exit code 2
         ├── NotSettled           exit code 5
         └── Interrupted, SystemFailed
 
-A Refusal carries a codespace and a number that are never reused. Codespace ``sdk`` has the numbers that Cosmos clients
-know (Cosmos SDK, types/errors); ``assay`` is ours.
+A Refusal carries a codespace and a number. A number of a codespace is never reused. Codespace ``sdk`` has the numbers
+that Cosmos clients know (Cosmos SDK, types/errors); ``assay`` has the numbers of this project.
 """
 
 from dataclasses import dataclass
@@ -60,19 +60,19 @@ class Exit(IntEnum):
     # The reason is on stderr.
     REFUSED = 1
     USAGE = 2
-    # And how to go on is on stderr.
+    # The reason, and how to continue, are on stderr.
     TIMED_OUT = 3
-    # It was done, and what it shows is for somebody to see to.
+    # The command succeeded, and its output shows a problem that needs attention.
     NEEDS_CARE = 4
-    # The order that was waited for is closed, and was not settled.
+    # The order that the command waited for closed without being settled.
     NOT_SETTLED = 5
 
 
 class Expected(Exception):
-    """Something that a person caused or can mend: what is wrong, where, and what to do about it.
+    """An error that a user caused or can fix: what is wrong, where, and what to do about it.
 
-    ``exit_code`` is how a command ends that runs into it. The text is ``field: reason; remedy``, of which only the
-    reason must be there. A kind that always names a place takes it first: code or kind, field, reason, remedy.
+    A command that raises it ends with ``exit_code``. The text is ``field: reason; remedy``; field and remedy may be
+    empty. Subclasses that always name a field take it before the reason: code or kind, field, reason, remedy.
 
     Example::
 
@@ -93,7 +93,7 @@ class Expected(Exception):
 
     @property
     def word(self) -> str:
-        """A word for programs, which stays while texts change: by default what the class is called."""
+        """A word for programs that stays when texts change: by default the name of the class."""
         name = type(self).__name__.removesuffix("Error")
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).removeprefix("_")
 
@@ -102,17 +102,17 @@ class Expected(Exception):
         return f"{where}{self.reason}" + (f"; {self.remedy}" if self.remedy else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survive the way between processes, whatever the constructor of a kind takes."""
+        """Return a recipe that rebuilds the error in another process without its constructor."""
         return rebuilt, (type(self), self.args), self.__dict__
 
 
 def rebuilt(kind: type[Expected], args: tuple[Any, ...]) -> Expected:
-    """Return an error of a kind, made of its arguments without its constructor."""
+    """Return an error of class ``kind`` with these arguments; its constructor is not called."""
     return kind.__new__(kind, *args)
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with escapes for what a terminal or a log should not get from a stranger."""
+    """Return ``text`` with escapes in place of unprintable characters, so that it is safe in a terminal or a log."""
     if text.isprintable():
         return text
     return "".join(
@@ -138,7 +138,7 @@ class Code(Readable):
 
 
 class Refusal(Expected):
-    """A message or transaction that does not hold; the transaction gets ``code`` and its changes are dropped.
+    """A message or transaction that is not valid: the transaction gets ``code``, and its changes are dropped.
 
     Example::
 
@@ -149,7 +149,7 @@ class Refusal(Expected):
     """
 
     def __init__(self, code: Code, field: str, reason: str, remedy: str = "") -> None:
-        """Keep the code beside the parts."""
+        """Keep the code with the parts."""
         self.code = code
         super().__init__(reason, remedy, field=field)
 
@@ -187,19 +187,19 @@ def _assay(number: int, name: str) -> Code:
     return Code("assay", number, name)
 
 
-BAD_FIELD: Final = _assay(1, "bad_field")  # a value out of its bounds, whatever the state
+BAD_FIELD: Final = _assay(1, "bad_field")  # a value out of its bounds in any state of the chain
 NOT_FOUND: Final = _assay(2, "not_found")
 WRONG_STATE: Final = _assay(3, "wrong_state")  # the record is not in a state that allows this
 DEADLINE_PASSED: Final = _assay(4, "deadline_passed")
-NOT_YET: Final = _assay(5, "not_yet")  # seeds are not known, or a window still runs
+NOT_YET: Final = _assay(5, "not_yet")  # a seed is not known yet, or a window has not ended
 NOT_YOURS: Final = _assay(6, "not_yours")  # the signer is not the party that may do this
 ALREADY_EXISTS: Final = _assay(7, "already_exists")
 INSUFFICIENT_BOND: Final = _assay(8, "insufficient_bond")
 INSUFFICIENT_DEPOSIT: Final = _assay(9, "insufficient_deposit")
-# A signature, Merkle path or possession proof does not hold.
+# A signature, Merkle path or possession proof is not valid.
 BAD_PROOF: Final = _assay(10, "bad_proof")
 SLOT_MISSING: Final = _assay(11, "slot_missing")  # a slot of the round has no share
 TOO_SLOW_TO_AUDIT: Final = _assay(12, "too_slow_to_audit")
-# An executor version, tier or feature that this chain does not run.
+# An executor version, tier or feature that this chain does not support.
 UNSUPPORTED: Final = _assay(13, "unsupported")
 LIMIT_REACHED: Final = _assay(14, "limit_reached")

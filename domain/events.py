@@ -1,12 +1,12 @@
-"""Events: one record per change of state, numbered without gaps by the state machine.
+"""Events: one record per change of the state, numbered without gaps by the state machine.
 
-The state machine emits the records below; on the wire and in the event log, which lies outside the Merkle tree, an
-event is its kind with attributes that are texts: hex for bytes, decimal for integers, a comma between the items of a
-list. Keys of rounds and shares become one attribute for each of their parts, a record its canonical JSON.
-:func:`to_event` and :func:`domain.vocabulary.read_event` are the two ways between.
+The state machine emits subclasses of :class:`Change`. On the wire and in the event log, which lies outside the Merkle
+tree, an event is its kind with attributes that are texts. Bytes are written in hex, integers in decimal, and lists with
+a comma between the items. The key of a round or a share becomes one attribute per part, and a record becomes its
+canonical JSON. :func:`to_event` writes the attributes, and :func:`domain.vocabulary.read_event` reads them.
 
-What is new has its fields in its event, and so has what changes: whoever has the genesis and all events has the book,
-escrows, records, stakes and sinks.
+An event carries all new and changed fields. The genesis and all events together give the book, escrows, records, stakes
+and sinks.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,9 +22,9 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event on the wire. ``number`` is its place in the gap-free sequence, 0 outside it.
+    """An event on the wire. ``number`` is its place in the sequence without gaps.
 
-    Outside it are events as Cosmos clients expect them, for example ``transfer``.
+    Events that only Cosmos clients expect, for example ``transfer``, are outside the sequence and have the number 0.
     """
 
     type: str
@@ -42,11 +42,11 @@ class Event:
 C = TypeVar("C", bound="Change")
 
 Counts = tuple[tuple[str, int], ...]
-"""Names with numbers: each pair is an attribute of its own, behind all others."""
+"""Names with numbers: each pair is an attribute of its own, after all other attributes."""
 
 
 class Change(Readable):
-    """A change of the state that people and daemons follow; ``KIND`` is its name on the wire.
+    """A change of the state that users and daemons follow; ``KIND`` is its name on the wire.
 
     Example::
 
@@ -65,21 +65,21 @@ _SIZES: Mapping[Any, int] = MappingProxyType({RoundKey: 3, ShareKey: 5})
 
 
 class Attributed(Protocol):
-    """An event as any of the ways from the node brings it."""
+    """An event from any source: the event log, a subscription or a query."""
 
     @property
     def type(self) -> str:
-        """The kind."""
+        """The kind of the event."""
         ...
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """Names and texts."""
+        """Pairs of a name and a text."""
         ...
 
 
 def to_event(change: Change, number: int) -> Event:
-    """Return a change as it is on the wire, with its number."""
+    """Return a change in its wire form, with its number."""
     attributes: list[tuple[str, str]] = []
     cls: Any = type(change)
     for name, write in _writers(cls):
@@ -88,8 +88,9 @@ def to_event(change: Change, number: int) -> Event:
 
 
 def read_change(cls: Any, event: Attributed) -> Change:
-    """Return the change of class ``cls`` that an event tells of; ValueError for other attributes than its fields."""
-    rest, values = event.attributes, []
+    """Return the change of class ``cls`` in an event; ValueError if its attributes are not the fields of ``cls``."""
+    rest = event.attributes
+    values = []
     for name, hint in _hints(cls):
         size = len(rest) if hint == Counts else _SIZES.get(hint, 1)
         values.append(_read(name, hint, rest[:size]))
@@ -112,7 +113,7 @@ def _writers(cls: Any) -> tuple[tuple[str, Callable[[Any], Iterable[tuple[str, s
 
 
 def _writer(name: str, hint: Any) -> Callable[[Any], Iterable[tuple[str, str]]]:
-    """Return the function that turns a field into its attributes; compiled once, because every block emits many."""
+    """Return the function that turns a field into its attributes; compiled once, because every block emits events."""
     if hint in _SIZES:
         return lambda key: zip(_PARTS, (key.order_id.hex(), *map(str, (*key,)[1:])), strict=False)
     if hint == Counts:
@@ -139,7 +140,7 @@ def _read(name: str, hint: Any, pairs: tuple[tuple[str, str], ...]) -> Any:
         return tuple((word, int(count)) for word, count in pairs)
     names = _PARTS[: _SIZES[hint]] if hint in _SIZES else (name,)
     if tuple(word for word, _ in pairs) != names:
-        raise ValueError(f"the attributes {pairs} are not {names}")
+        raise ValueError(f"the attributes must be {names}, not {pairs}")
     if hint in _SIZES:
         return hint(*[_value(kind, text) for (_, kind), (_, text) in zip(_hints(hint), pairs, strict=True)])
     ((_, text),) = pairs

@@ -27,11 +27,11 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 AUDIT_SPEED = 200_000_000
-"""FLOP/s of exact work that any machine reaches which runs several daemons at once."""
+"""FLOP/s of exact work that even a machine with several daemons reaches."""
 AUDIT_RATE = 10_000_000
-"""Bytes/s."""
+"""Bytes/s that even such a machine fetches."""
 RULES_MAX = 256
-"""Entries of the list of rules."""
+"""Largest number of entries in the list of rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class GenesisAccount:
 
 @dataclass(frozen=True, slots=True)
 class GenesisValidator:
-    """A validator: its stake is extra to its account's coins; power = stake // POWER_REDUCTION."""
+    """A validator. Its stake comes on top of its account's coins; its power is stake // POWER_REDUCTION."""
 
     operator: Address
     moniker: Text
     cons_key: ConsensusKey
-    beacon_key: PublicKey  # counts from block 1
+    beacon_key: PublicKey  # valid from block 1
     stake: PositiveMoney
     endpoint: Text = ""
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)] = b""
@@ -59,7 +59,7 @@ class GenesisValidator:
 
 @dataclass(frozen=True, slots=True)
 class RulesFrom:
-    """The version of the rules that holds from a height on."""
+    """The version of the rules in force from a height on."""
 
     height: Annotated[int, Range(1, 2**63 - 1)]
     version: Annotated[int, Range(1, 1_000_000)]
@@ -67,19 +67,19 @@ class RulesFrom:
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """Everything the state starts with."""
+    """The initial content of the state."""
 
     chain_id: ChainId
     denom: Denom
     params: Params
     accounts: Annotated[tuple[GenesisAccount, ...], Many]
     validators: Annotated[tuple[GenesisValidator, ...], Many]
-    # By height: the first entry is of height 1, and heights and versions only rise.
+    # Sorted by height: the first entry has height 1, and both heights and versions ascend.
     rules: Annotated[tuple[RulesFrom, ...], Length(1, RULES_MAX)] = (RulesFrom(1, 1),)
 
 
 def _extend(base: type[G], parts: Mapping[str, type]) -> type[G]:
-    """Return ``base`` with a field for each part, named like its component; ``base`` itself if there is none."""
+    """Return ``base`` with a field per part, named like its component, or ``base`` itself if there are no parts."""
     if not parts:
         return base
     extended: type[G] = make_dataclass(
@@ -96,19 +96,19 @@ def _extend(base: type[G], parts: Mapping[str, type]) -> type[G]:
 GENESIS: type[Genesis] = _extend(
     Genesis, {words.name: words.genesis for words in COMPONENTS if words.genesis is not None}
 )
-"""The genesis with the parts of all components, as files and the state have it."""
+"""The genesis class with the parts of all components, in the form of files and the state."""
 
 
 def part_of(genesis: Genesis, name: str, cls: type[T]) -> T:
     """Return a component's own part of the genesis."""
     part = getattr(genesis, name, None)
     if not isinstance(part, cls):
-        made = f"{type(genesis).__name__} has no part of {name}"
-        raise TypeError(f"{made}: make it with the class GENESIS")
+        reason = f"{type(genesis).__name__} has no part of {name}"
+        raise TypeError(f"{reason}: make it with the class GENESIS")
     return part
 
 
 POWER_REDUCTION = 1_000_000
 DENOM = "uassay"
 LOCAL_PREFIX = "assay-local"
-"""Chain ids of local networks begin with it: short windows, and providers that may cheat on purpose."""
+"""Prefix of the chain ids of local networks, which have short windows and allow providers that cheat on purpose."""

@@ -1,8 +1,8 @@
-"""Hash of fields and RFC 6962 Merkle trees, the only two ways Assay turns values into digests.
+"""The hash of fields and RFC 6962 Merkle trees, the only two ways in which Assay turns values into digests.
 
 ``hash_fields`` is SHA-256 over a tag and the fields, each prefixed by its length in four bytes, so that no two
 lists of fields share an encoding. Trees follow RFC 6962 section 2.1: leaf = SHA-256(0x00 ‖ data), node =
-SHA-256(0x01 ‖ left ‖ right); an empty tree is refused, and a root always travels with its leaf count.
+SHA-256(0x01 ‖ left ‖ right). An empty tree is refused, and a root always travels with its leaf count.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ HASH_SIZE = 32
 
 
 def u32(value: int) -> bytes:
-    """Encode ``value`` as four big-endian bytes; OverflowError outside the range."""
+    """Return ``value`` as four big-endian bytes; OverflowError if it does not fit."""
     return value.to_bytes(4, "big")
 
 
 def u64(value: int) -> bytes:
-    """Encode ``value`` as eight big-endian bytes; OverflowError outside the range."""
+    """Return ``value`` as eight big-endian bytes; OverflowError if it does not fit."""
     return value.to_bytes(8, "big")
 
 
 def encode_fields(tag: str, *fields: bytes | str) -> bytes:
-    """Encode a tag and fields unambiguously: each is prefixed by its length in four bytes."""
+    """Return an unambiguous encoding of a tag and fields: each is prefixed by its length in four bytes."""
     parts: list[bytes] = []
     for field in (tag, *fields):
         data = field.encode() if isinstance(field, str) else field
@@ -37,9 +37,9 @@ def hash_fields(tag: str, *fields: bytes | str) -> bytes:
 
 
 def message_id(kind: str, chain_id: str, sender: str, sequence: int, index: int) -> bytes:
-    """Return the id of the order or bid that a message creates, by sequence and place in its transaction.
+    """Return the id of the order or bid that a message creates; ``index`` is the message's place in its transaction.
 
-    So it is known before the message is sent, and no two messages of a chain have the same.
+    The id is known before the message is sent. No two messages of a chain have the same id.
     """
     return hash_fields(f"assay/{kind}", chain_id, sender, u64(sequence), u32(index))
 
@@ -50,13 +50,13 @@ def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
 
 
 def large_leaf(tag: str) -> Callable[[bytes | memoryview], bytes]:
-    """Return what makes the leaf hash of a tag and one field, which is not copied on the way."""
+    """Return a function that hashes one field as a leaf with this tag, without copying the field."""
     start = b"\x00" + encode_fields(tag)
 
     def leaf(data: bytes | memoryview) -> bytes:
-        found = sha256(start + u32(len(data)))
-        found.update(data)
-        return found.digest()
+        hasher = sha256(start + u32(len(data)))
+        hasher.update(data)
+        return hasher.digest()
 
     return leaf
 
@@ -76,7 +76,7 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
     if not leaves:
         raise ValueError("a Merkle tree needs at least one leaf")
     level = list(leaves)
-    while len(level) > 1:  # pairing upwards and carrying an odd last node gives RFC 6962's shape
+    while len(level) > 1:  # pairing neighbours and carrying an odd last node up gives the shape of RFC 6962
         paired = [merkle_node(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
         if len(level) % 2:
             paired.append(level[-1])
@@ -85,7 +85,7 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def merkle_path(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
-    """Return the audit path of leaf ``index`` (RFC 6962 section 2.1.1), lowest sibling first."""
+    """Return the Merkle path of leaf ``index`` (RFC 6962 section 2.1.1), lowest sibling first."""
     if not 0 <= index < len(leaves):
         raise ValueError(f"leaf {index} is outside a tree of {len(leaves)} leaves")
     if len(leaves) == 1:
@@ -97,24 +97,25 @@ def merkle_path(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
 
 
 def root_from_path(leaf: bytes, index: int, count: int, path: Sequence[bytes]) -> bytes | None:
-    """Return the root that ``path`` gives for ``leaf`` at ``index`` of ``count``, or None for a wrong length."""
+    """Return the root that ``path`` gives for ``leaf`` at ``index`` of ``count``; None if its length is wrong."""
     if not 0 <= index < count:
         return None
-    turns: list[bool] = []  # from the root down: is the leaf in the right subtree?
-    low, size = index, count
+    sides: list[bool] = []  # from the root down: True if the leaf is in the right subtree
+    low = index
+    size = count
     while size > 1:
         split = _split(size)
         right = low >= split
-        turns.append(right)
+        sides.append(right)
         low, size = (low - split, size - split) if right else (low, split)
-    if len(turns) != len(path):
+    if len(sides) != len(path):
         return None
     node = leaf
-    for right, sibling in zip(reversed(turns), path, strict=True):
+    for right, sibling in zip(reversed(sides), path, strict=True):
         node = merkle_node(sibling, node) if right else merkle_node(node, sibling)
     return node
 
 
 def verify_path(leaf: bytes, index: int, count: int, path: Sequence[bytes], root: bytes) -> bool:
-    """Tell whether ``leaf`` is at ``index`` of the tree of ``count`` leaves with this ``root``."""
+    """Return whether ``leaf`` is at ``index`` of the tree of ``count`` leaves with this ``root``."""
     return root_from_path(leaf, index, count, path) == root

@@ -1,4 +1,4 @@
-"""Keys that several components share: which round, which issue of a share."""
+"""Keys of rounds and shares, which several components use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True, order=True)
 class RoundKey(Readable):
-    """Names a round of a leg; unpacks into its parts, in the order that keys and events have.
+    """The key of a round of a leg; it unpacks into its parts, in the order of store keys and events.
 
     Example::
 
@@ -23,7 +23,7 @@ class RoundKey(Readable):
     round: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
-        """Yield the parts."""
+        """Yield the parts of the key."""
         return iter((self.order_id, self.leg, self.round))
 
     def share(self, slot: int, issue: int) -> "ShareKey":
@@ -33,7 +33,7 @@ class RoundKey(Readable):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShareKey(Readable):
-    """Names one issue of a share; unpacks into its parts, in the order that keys and events have.
+    """The key of one issue of a share; it unpacks into its parts, in the order of store keys and events.
 
     Example::
 
@@ -49,18 +49,18 @@ class ShareKey(Readable):
     issue: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
-        """Yield the parts."""
+        """Yield the parts of the key."""
         return iter((self.order_id, self.leg, self.round, self.slot, self.issue))
 
     @property
     def ref(self) -> "ShareRef":
-        """What names the share inside its round."""
+        """The key of the share inside its round."""
         return ShareRef(self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRef:
-    """Names a share inside a leg's round."""
+    """The key of a share inside a round of a leg."""
 
     slot: Slot
     issue: Count

@@ -1,4 +1,4 @@
-"""Bounds on everything that comes from outside, in one place (bytes and counts unless a unit is named)."""
+"""Limits of values from outside, in bytes or counts unless a unit is named."""
 
 TX_BYTES_MAX = 256 * 1024
 MEMO_BYTES_MAX = 256
@@ -13,16 +13,16 @@ SHARES_PER_MESSAGE_MAX = 128
 SLOTS_MAX = 1024
 PROBE_PIECES_MAX = 4_096
 CAPABILITY_SECONDS_MAX = 7 * 86_400
-"""How long a measured capability holds at most."""
-ANSWERS_MAX = 256  # places of a round that an audit names
-SEATS_MAX = 256  # of a panel, in all its stages
+"""Longest time for which a measured capability is valid."""
+ANSWERS_MAX = 256  # places of a round that a panel recomputes
+SEATS_MAX = 256  # seats of a panel in all its stages
 SALT_BYTES = 32
 PATH_MAX = 64
 METRICS_MAX = 8
 BIDS_PER_VALIDATOR_MAX = 64
 WITHDRAWALS_MAX = 16
 ROUNDS_MAX = 100_000
-SHARE_SEGMENTS_MAX = 32_767  # whose leaves one message of the link carries
+SHARE_SEGMENTS_MAX = 32_767  # so that one message of the link can carry the leaves of a trace
 SAMPLES_MAX = 2**48
 PAYLOAD_BYTES_MAX = 2**48
 RESULT_CHUNKS_MAX = 2**32
@@ -33,4 +33,4 @@ EVENTS_LIMIT_MAX = 1_000
 
 
 EXECUTOR_VERSION = 1
-"""Definitions of the primitives. Changes whenever one gives other bits, or comes or goes."""
+"""Version of the definitions of the primitives. It changes if one gives other bits, is added or is removed."""

@@ -1,4 +1,4 @@
-"""Durations, speeds, work and prices in words: the same in errors, logs, answers of the link, and commands."""
+"""Durations, speeds, work and prices as text, the same in errors, logs, answers of the link, and commands."""
 
 from domain.amount import ASSAY
 
@@ -14,7 +14,7 @@ _SPEEDS = (("TFLOP/s", 10**12), ("GFLOP/s", 10**9), ("MFLOP/s", 10**6))
 
 
 def duration(seconds: int) -> str:
-    """Write seconds for people: 90 s, 15.0 min, 5.5 h, 12.3 days."""
+    """Return seconds as text: 90 s, 15.0 min, 5.5 h, 12.3 days."""
     for unit, size in _DURATIONS:
         if seconds >= 2 * size:
             return f"{_tenths(seconds, size)} {unit}"
@@ -22,7 +22,7 @@ def duration(seconds: int) -> str:
 
 
 def speed(value: int) -> str:
-    """Write FLOP/s for people: 950,000 FLOP/s, 1.3 GFLOP/s, 20.0 TFLOP/s."""
+    """Return FLOP/s as text: 950,000 FLOP/s, 1.3 GFLOP/s, 20.0 TFLOP/s."""
     for unit, size in _SPEEDS:
         if value >= size:
             return f"{_tenths(value, size)} {unit}"
@@ -30,7 +30,7 @@ def speed(value: int) -> str:
 
 
 def work(value: int) -> str:
-    """Write FLOPs for people: 950,000 FLOP, 368.2 GFLOP, 1.0 PFLOP."""
+    """Return FLOPs as text: 950,000 FLOP, 368.2 GFLOP, 1.0 PFLOP."""
     for unit, size in _WORK:
         if value >= size:
             return f"{_tenths(value, size)} {unit}"
@@ -38,14 +38,14 @@ def work(value: int) -> str:
 
 
 def coins(value: int) -> str:
-    """Write uassay exactly for people: 2,500,000 is 2.5 ASSAY."""
+    """Return uassay as an exact amount of ASSAY: 2,500,000 is 2.5 ASSAY."""
     whole, rest = divmod(value, ASSAY)
     decimals = f".{rest:06}".rstrip("0").rstrip(".")
     return f"{whole:,}{decimals} ASSAY"
 
 
 def price(value: int) -> str:
-    """Write a price (uassay per PFLOP) in the unit that prices have everywhere: 900,000 ASSAY per PFLOP."""
+    """Return a price (uassay per PFLOP) as text in the unit of all outputs: 900,000 ASSAY per PFLOP."""
     return f"{coins(value)} per PFLOP"
 
 

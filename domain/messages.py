@@ -1,6 +1,6 @@
-"""Messages that change the state, as domain values; field names equal those of the protobuf messages.
+"""Messages that change the state, as domain values; their fields have the names of the protobuf messages' fields.
 
-``SIGNER`` names the field whose account must sign: the account whose money or duty the message touches.
+``SIGNER`` names the field with the account that must sign: the account whose money or duty the message affects.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
 
 
 class Message:
-    """What all messages say of themselves.
+    """The base class of all messages.
 
-    ``URL`` is the type url on the wire, ``SIGNER`` the field whose account must sign. Gas is counted in items: what
-    costs about as much as another signature. A message has ``GAS_EXTRA`` of them, and for each entry of a field in
-    ``GAS_ITEMS`` as many as stand there.
+    ``URL`` is the type url on the wire, and ``SIGNER`` the field with the account that must sign. Gas is counted in
+    items; an item costs about as much as another signature. A message has ``GAS_EXTRA`` items. In addition, each entry
+    of a field in ``GAS_ITEMS`` counts as the number of items given there.
     """
 
     __slots__ = ()

@@ -1,8 +1,8 @@
-"""Places where coins can be and the reasons why they move, as values that components declare.
+"""Places where coins can be and the reasons for which they move, as values that components declare.
 
-Each component that keeps a pot or causes a move declares it in its file ``moves.py`` and lists it in its words.
-:mod:`domain.vocabulary` folds them. A move that is not declared there does not happen: the ledger of the state machine
-checks each one.
+Each component that keeps a pot or causes a move declares it in its file ``moves.py`` and lists it in its vocabulary.
+:mod:`domain.vocabulary` collects them. The ledger of the state machine checks each move and refuses one that is not
+declared.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from enum import Enum, auto
 class Pot:
     """A part of the state that holds coins. The sum over all of them is the supply.
 
-    ``name`` is in the key of its count and never changes. ``address`` is what events show as the owner of its coins and
-    plain transfers must not use; it is empty where each owner's own address is shown.
+    ``name`` is part of the key of its count and never changes. ``address`` is the owner of its coins in events; plain
+    transfers must not use it. It is empty if events show each owner's own address.
     """
 
     name: str
@@ -22,20 +22,20 @@ class Pot:
 
 
 class Uses(Enum):
-    """What of an order's escrow a move uses up."""
+    """The part of an order's escrow that a move takes from."""
 
     DEPOSIT = auto()
-    # What an order withholds from its validator, which is part of the deposit.
+    # The coins withheld from the validator, which are part of the deposit.
     WITHHELD = auto()
     BOND = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Why coins move, and from where to where.
+    """A reason for which coins move, with the pots that they leave and reach.
 
-    ``name`` is the kind of a payment in the state and in events, and never changes. ``uses`` says what of an order's
-    escrow the move uses up, and is None for one that takes from another pot.
+    ``name`` is the kind of a payment in the state and in events, and never changes. ``uses`` is the part of an order's
+    escrow that the move takes from; it is None for a move from another pot.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Move:
 
     @property
     def from_deposit(self) -> bool:
-        """Whether it uses up a deposit, of which what is withheld is part."""
+        """True if the move takes from a deposit, which includes the withheld coins."""
         return self.uses in (Uses.DEPOSIT, Uses.WITHHELD)
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Coins that move for a reason; the reason says from which pot to which."""
+    """Coins that move for a reason. The reason names the pots that they leave and reach."""
 
     move: Move
-    source: str  # owner in the pot that the move takes from
-    target: str  # owner in the pot that it goes to
+    source: str  # owner in the pot that the coins leave
+    target: str  # owner in the pot that the coins reach
     amount: int  # uassay

@@ -1,4 +1,4 @@
-"""What an order keeps for life of the parameters of several components, and the bounds of those."""
+"""The parameters that an order keeps for its whole life, and the bounds of parameters of several components."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,13 +7,13 @@ from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
 from domain.limits import ANSWERS_MAX, DURATION_MAX, ROUNDS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
 
-# Every edge is safe, if not sensible.
+# Both ends of every range are safe, if not useful.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
-"""Seconds, or no time at all."""
+"""Seconds; 0 means not to wait."""
 Rate = Annotated[int, Range(1, 2**63 - 1)]
-"""Bytes/s, or FLOP/s."""
+"""Bytes/s or FLOP/s."""
 Take = Annotated[int, Range(0, BPS // 2)]
-"""Basis points of which two are never more than all."""
+"""Basis points, at most half of all, so that two of them never exceed all."""
 Legs = Annotated[int, Range(1, 100)]
 Rounds = Annotated[int, Range(1, ROUNDS_MAX)]
 Auditors = Annotated[int, Range(0, 100)]
@@ -21,14 +21,14 @@ AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
 AuditSegments = Annotated[int, Range(1, 16)]
 RoundsAhead = Annotated[int, Range(1, 256)]
 StageBase = Annotated[int, Range(4, DURATION_MAX)]
-"""Seconds in which a block takes an answer that is ready."""
+"""Seconds, enough for a block to include an answer that is ready."""
 SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
 NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class OrderParams:
-    """The parameters under which an order was submitted; it keeps them for life."""
+    """The parameters in force when an order was submitted; the order keeps them for its whole life."""
 
     accept_base: Wait
     accept_rate: Rate

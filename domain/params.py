@@ -1,4 +1,4 @@
-"""Parameters of the chain, in genesis (protocol section 9): a record for each component, under its name."""
+"""Parameters of the chain, set in genesis (protocol section 9): one record per component, under its name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass, replace
@@ -20,7 +20,7 @@ T = TypeVar("T")
 RECORDS: Mapping[str, type[Any]] = MappingProxyType(
     {words.name: words.params for words in COMPONENTS if words.params is not None}
 )
-"""The class of every component's parameters, by the component's name."""
+"""The class of each component's parameters, by the component's name."""
 _FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {name: frozenset(to_plain(cls())) for name, cls in RECORDS.items()}
 )
@@ -28,7 +28,7 @@ _NAMES: Mapping[type[Any], str] = MappingProxyType({cls: name for name, cls in R
 
 
 def _with_records(records: Mapping[str, type[Any]]) -> Callable[[type[P]], type[P]]:
-    """Return the decorator that gives a class a field for each record, named like its component."""
+    """Return a decorator that adds a field per record to a class, named like the record's component."""
 
     def extend(base: type[P]) -> type[P]:
         extended: type[P] = make_dataclass(
@@ -46,7 +46,7 @@ def _with_records(records: Mapping[str, type[Any]]) -> Callable[[type[P]], type[
 
 @_with_records(RECORDS)
 class Params(Readable):
-    """The parameters of all components, each record under its component's name, with the defaults of a public network.
+    """The parameters of all components: one record per component, with the defaults of a public network.
 
     Example::
 
@@ -57,14 +57,14 @@ class Params(Readable):
     __slots__ = ()
 
     def of(self, cls: type[T]) -> T:
-        """Return the record of one component, by its class."""
+        """Return the record of the component whose parameters have the class ``cls``."""
         record: T = getattr(self, _NAMES[cls])
         return record
 
     def replace(self, **values: int) -> "Params":
-        """Return these with other values, each put into the record that has a parameter of this name.
+        """Return the parameters with other values; each goes into the record that has a parameter of this name.
 
-        Raises TypeError for a name that no component has, or more than one.
+        Raises TypeError for a name that no component has, or that several components have.
         """
         changes: dict[str, dict[str, int]] = {}
         for name, value in values.items():
@@ -80,15 +80,16 @@ class Params(Readable):
         return changed
 
     def for_founders(self, count: int) -> "Params":
-        """Return these with auditors that a chain of so many validators has: nobody audits himself.
+        """Return the parameters with a number of auditors that ``count`` validators can provide.
 
-        Where there are fewer others than a round needs auditors, all of them audit.
+        No validator audits itself. If a round needs more auditors than there are other validators, all of those audit.
         """
         return self.replace(auditors=min(self.of(ProofParams).auditors, count - 1))
 
     def for_order(self) -> OrderParams:
-        """Return what an order keeps for life."""
-        legs, proof = self.of(LegsParams), self.of(ProofParams)
+        """Return the parameters that an order keeps for its whole life."""
+        legs = self.of(LegsParams)
+        proof = self.of(ProofParams)
         return OrderParams(
             accept_base=legs.accept_base,
             accept_rate=legs.accept_rate,
@@ -117,10 +118,10 @@ class Params(Readable):
 
 
 def make_params(records: Mapping[str, Any]) -> Params:
-    """Return parameters of records by the names of their components; one that is missing has its defaults."""
+    """Return parameters from records by component name; a component without a record has its defaults."""
     cls: Any = Params
-    made: Params = cls(**records)
-    return made
+    params: Params = cls(**records)
+    return params
 
 
 def local_params() -> Params:
@@ -128,8 +129,8 @@ def local_params() -> Params:
     return make_params({words.name: words.local_params for words in COMPONENTS if words.local_params is not None})
 
 
-def told_params(params: Params) -> ParamsResponse:
-    """Return parameters as the query answers them."""
+def params_response(params: Params) -> ParamsResponse:
+    """Return parameters in the form of the query's answer."""
     return ParamsResponse(
         tuple(
             ComponentParams(name, tuple(Parameter(*item) for item in values.items()))
@@ -139,13 +140,13 @@ def told_params(params: Params) -> ParamsResponse:
 
 
 def read_params(response: ParamsResponse) -> Params:
-    """Return the parameters in an answer, without those of components that this software does not know.
+    """Return the parameters in an answer, without those of components that this software lacks.
 
     Raises Refusal for a parameter that is missing, unknown, or out of its bounds.
     """
-    told = {
+    values = {
         part.component: {value.name: value.value for value in part.parameters}
         for part in response.components
         if part.component in RECORDS
     }
-    return read(Params, told, "params")
+    return read(Params, values, "params")

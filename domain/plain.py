@@ -1,7 +1,7 @@
-"""The strict reader of JSON from outside: values by their annotations, errors with the path of the field.
+"""The strict reader of JSON from outside: it reads values by their annotations, and errors name the field's path.
 
-The readers of files that strangers write (a job, a trace) are made of this. What the state wrote itself is read by
-:mod:`domain.codec`, which is faster and trusts the bounds. Both read what ``codec.to_plain`` writes.
+The readers of files from other parties (a job, a trace) use it. :mod:`domain.codec` reads what the state wrote itself;
+it is faster and does not check bounds. Both read what ``codec.to_plain`` writes.
 """
 
 import re
@@ -19,7 +19,7 @@ T = TypeVar("T")
 Reader = Callable[[Any], Any]
 
 KEY_SHOWN = 40
-"""Characters of a key from outside that an error repeats."""
+"""Number of characters of an unknown key that an error repeats."""
 
 _HEX = re.compile("[0-9a-f]*")
 _KINDS: Mapping[type, str] = MappingProxyType(
@@ -28,12 +28,12 @@ _KINDS: Mapping[type, str] = MappingProxyType(
 
 
 def read(cls: type[T], value: Any, field: str = "") -> T:
-    """Build a ``cls`` from JSON values: exactly its fields, each within the bounds that its annotation says.
+    """Build a ``cls`` from JSON values: exactly its fields, each within the bounds of its annotation.
 
-    What already is of the class that a field wants is taken as it is, so that a part may have been read before.
+    A value that already has a field's class is taken as it is, so a part of the value may have been read before.
 
-    Raises Refusal with the path of the first field that does not fit, which begins with ``field``, and Mismatch
-    when an annotation of ``cls`` bounds nothing.
+    Raises Refusal with the path of the first field that does not fit; the path begins with ``field``. Raises Mismatch
+    if an annotation of ``cls`` has no bounds.
     """
     hint: Any = cls
     try:
@@ -55,7 +55,7 @@ def _expect(kind: type[T], value: Any) -> T:
 
 @cache
 def _reader(hint: Any) -> Reader:
-    """Return the function that reads a value of the type ``hint``; it names fields relative to the value."""
+    """Return the function that reads a value of the type ``hint``; its errors name fields relative to the value."""
     kind, _ = split(hint)
     if kind is Any:
         return lambda value: value
@@ -78,9 +78,9 @@ def _reader(hint: Any) -> Reader:
 
 def _leaf_reader(kind: Any, test: Test) -> Reader:
     def read_leaf(value: Any) -> Any:
-        found = _bytes(value) if kind is bytes else _expect(kind, value)
-        test(found)
-        return found
+        leaf = _bytes(value) if kind is bytes else _expect(kind, value)
+        test(leaf)
+        return leaf
 
     return read_leaf
 
@@ -88,7 +88,7 @@ def _leaf_reader(kind: Any, test: Test) -> Reader:
 def _bytes(value: Any) -> bytes:
     text = _expect(str, value)
     if len(text) % 2 or _HEX.fullmatch(text) is None:
-        raise _refuse("is not bytes in lower-case hex")
+        raise _refuse("is not lower-case hex with two digits per byte")
     return bytes.fromhex(text)
 
 
@@ -102,8 +102,9 @@ def _enum(kind: type[IntEnum], value: Any) -> IntEnum:
 
 
 def _tuple_reader(hint: Any, kind: Any) -> Reader:
-    """Return the reader of a list; its length is tested before its items are read."""
-    item, test = _reader(item_of(kind)), own_checker(hint, "")
+    """Return the reader of a list; it tests the length before it reads the items."""
+    item = _reader(item_of(kind))
+    test = own_checker(hint, "")
     lengths = tuple(mark for mark in split(hint)[1] if isinstance(mark, Length))
     test_length = own_checker(Annotated[(kind, *lengths)], "")
 
@@ -147,10 +148,11 @@ def _record_reader(cls: Any) -> Reader:
     def read_record(value: Any) -> Any:
         if type(value) is cls:
             return value
-        record, readers = _expect(dict, value), _field_readers(cls)
+        record = _expect(dict, value)
+        readers = _field_readers(cls)
         for name in record:
             if name not in readers:
-                raise _refuse("there is no such field", "leave it out", name[:KEY_SHOWN])
+                raise _refuse("there is no such field", "remove it", name[:KEY_SHOWN])
         built = {}
         for name, reader in readers.items():
             if name not in record:

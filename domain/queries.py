@@ -1,8 +1,8 @@
-"""Queries as domain values: requests and responses; field names equal those of the protobuf messages.
+"""Queries as domain values: requests and responses; their fields have the names of the protobuf messages' fields.
 
-Every request names its response as ``Query[Response]`` and is answered by one pure function of the state
-(``chain.state_machine.queries``). Lists are in key order and cut at ``limit`` (0: the default of 100); ``after``
-continues behind the id or address that ended the page.
+Each request names its response as ``Query[Response]``. One pure function of the state answers it
+(``chain.state_machine.queries``). Lists are in the order of keys and have at most ``limit`` items (0: the default of
+100). The next page begins after the id or address in ``after``, which ended the page before.
 """
 
 from typing import Generic, TypeVar
@@ -11,6 +11,6 @@ R = TypeVar("R")
 
 
 class Query(Generic[R]):
-    """A question to which the chain answers with an ``R``."""
+    """A request that the chain answers with an ``R``."""
 
     __slots__ = ()

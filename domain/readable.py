@@ -1,8 +1,8 @@
-"""Records in one line, as a person reads them in a program or a notebook; nothing reads them back.
+"""Records as one line of text, for a program's output or a notebook; no code reads these lines back.
 
-A record that inherits :class:`Readable` shows its fields in order. Bytes are cut to the digits by which people name an
-id, long lists to their number, and records inside to their name. One that knows better what matters has a method
-``summary``, and with :class:`Shown` a notebook makes a table of it.
+A record that inherits :class:`Readable` shows its fields in order. Bytes are cut to the digits that people use to name
+an id, long lists are shown as their length, and long records as their class name. A record can choose its parts with a
+method ``summary``. A notebook shows a :class:`Shown` record as a table of these parts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 DIGITS = 12
-"""Hex digits of an id that are shown."""
+"""Number of hex digits of an id that are shown."""
 LINE_MAX = 200
 _TEXT_MAX = 48
 _ITEMS_MAX = 3
@@ -33,7 +33,7 @@ class Readable:
         return in_line(type(self).__name__, self.summary())
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return what is shown, by name; the fields, if a record does not know better."""
+        """Return the shown parts by name: the fields, unless a subclass chooses others."""
         record: Any = self
         return [
             (field.name, getattr(record, field.name))
@@ -43,7 +43,7 @@ class Readable:
 
 
 class Shown(Readable):
-    """A record that a notebook shows as a table of what :meth:`Readable.summary` returns."""
+    """A record that a notebook shows as a table of the parts that :meth:`Readable.summary` returns."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Shown(Readable):
 
 
 def in_line(name: str, parts: Iterable[tuple[str, object]]) -> str:
-    """Return a name with parts in parentheses, in one line of at most ``LINE_MAX`` characters.
+    """Return a name and its parts, in parentheses, as one line of at most ``LINE_MAX`` characters.
 
     >>> in_line("Bid", [("id", bytes(32)), ("price", "1 ASSAY per PFLOP"), ("tiers", ("exact",))])
     "Bid(id=000000000000…, price=1 ASSAY per PFLOP, tiers=('exact',))"
@@ -62,13 +62,13 @@ def in_line(name: str, parts: Iterable[tuple[str, object]]) -> str:
 
 
 def as_table(name: str, parts: Iterable[tuple[str, object]]) -> str:
-    """Return a name with parts as a table of HTML."""
+    """Return a name and its parts as an HTML table."""
     rows = "".join(f"<tr><th>{_escape(part)}</th><td>{_escape(shorten(value))}</td></tr>" for part, value in parts)
     return f"<table><caption>{_escape(name)}</caption>{rows}</table>"
 
 
 def shorten(value: object) -> str:
-    """Return a value in a few characters of one line.
+    """Return a short text of a value, without line breaks.
 
     >>> shorten(bytes([17]) * 32), shorten([1, 2]), shorten(range(9)), shorten("a" * 99)[-3:]
     ('111111111111…', '[1, 2]', '9 items', 'aa…')
@@ -95,14 +95,16 @@ def _shorten_parts(value: Any) -> str:
         line = repr(value)
         return line if len(line) <= _TEXT_MAX else f"{type(value).__name__}(…)"
     if len(value) > _ITEMS_MAX or isinstance(value, range | set | frozenset):
-        return f"{len(value)} item{'s' * (len(value) != 1)}"
+        return "1 item" if len(value) == 1 else f"{len(value)} items"
     if isinstance(value, Mapping):
         inside = ", ".join(f"{shorten(key)}: {shorten(item)}" for key, item in value.items())
         return f"{{{inside}}}"
     parts = [repr(item) if isinstance(item, str) and len(item) <= _TEXT_MAX else shorten(item) for item in value]
     if isinstance(value, list):
         return f"[{', '.join(parts)}]"
-    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    if len(parts) == 1:
+        return f"({parts[0]},)"
+    return f"({', '.join(parts)})"
 
 
 def _one_line(text: str) -> str:

@@ -11,7 +11,7 @@ _ACCOUNTS_REMEMBERED = 65_536
 
 @lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
-    """Return a number above -1 as protobuf writes it, in its shortest form."""
+    """Return a non-negative number as the shortest protobuf varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -23,7 +23,7 @@ def varint(value: int) -> bytes:
 def sign_doc(body: bytes, auth_info: bytes, chain_id: str, account_number: int) -> bytes:
     """Return the protobuf bytes of ``cosmos.tx.v1beta1.SignDoc``, the message of SIGN_MODE_DIRECT (fields 1 to 4)."""
     who = _who(chain_id, account_number)
-    if body and auth_info:  # as in all that anybody signs
+    if body and auth_info:  # always so in practice
         head, middle = varint(len(body)), varint(len(auth_info))
         return b"".join((b"\x0a", head, body, b"\x12", middle, auth_info, who))
     return _field(b"\x0a", body) + _field(b"\x12", auth_info) + who
@@ -41,10 +41,10 @@ def _field(tag: bytes, data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SignerInfo:
-    """One signer: the public key (empty if left out), its address and sequence, and the signature (64 bytes)."""
+    """One signer: the public key (may be empty), its address and sequence, and the signature (64 bytes)."""
 
     pub_key: bytes
-    address: str  # derived from pub_key; empty if pub_key is
+    address: str  # derived from pub_key; empty if pub_key is empty
     sequence: int
     signature: bytes
 
@@ -64,4 +64,4 @@ class Tx:
     fee: tuple[Coin, ...]
     gas_limit: int
     fee_payer: str  # empty: the first signer
-    is_bounded: bool = False  # the messages were read within their bounds, and are not looked at for that again
+    is_bounded: bool = False  # True if reading checked the bounds of the messages, so later checks can skip them

@@ -1,4 +1,4 @@
-"""The words of all components in one tuple; every table of messages, events and queries is folded from it."""
+"""The vocabularies of all components; every table of messages, events and queries is built from them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -31,7 +31,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType({cls.KIND: cls for words in
 
 
 def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
-    """Return the pots of components by their names; ValueError where two share a name or an address."""
+    """Return the pots of components by name; ValueError if two share a name or an address."""
     pots: dict[str, Pot] = {}
     addresses: set[str] = set()
     for words in components:
@@ -46,7 +46,7 @@ def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
 
 
 def fold_moves(components: Iterable[Words], pots: Mapping[str, Pot]) -> Mapping[str, Move]:
-    """Return the moves of components by their names; ValueError where two share one, or a pot is not declared."""
+    """Return the moves of components by name; ValueError if two share a name, or a pot is not declared."""
     moves: dict[str, Move] = {}
     for words in components:
         for move in words.moves:
@@ -54,20 +54,20 @@ def fold_moves(components: Iterable[Words], pots: Mapping[str, Pot]) -> Mapping[
                 raise ValueError(f"two components cause the move {move.name}")
             for pot in (move.source, move.target):
                 if pots.get(pot.name) is not pot:
-                    raise ValueError(f"the move {move.name} is of {pot.name}, which nobody keeps")
+                    raise ValueError(f"the move {move.name} names the pot {pot.name}, which no component declares")
             moves[move.name] = move
     return MappingProxyType(moves)
 
 
 POTS: Mapping[str, Pot] = fold_pots(COMPONENTS)
-"""Every place where coins can be, by its name."""
+"""Every place where coins can be, by name."""
 
 MOVES: Mapping[str, Move] = fold_moves(COMPONENTS, POTS)
-"""Every move of coins by its name, which is the kind of a payment; one that is not here does not happen."""
+"""Every move of coins by its name, which is also the kind of a payment. Other moves are refused."""
 
 
 def read_event(event: Attributed) -> Change | None:
-    """Return the change that an event tells of, or None for one of another kind (``transfer``).
+    """Return the change in an event, or None for an event of another kind (``transfer``).
 
     Raises ValueError for attributes that :func:`domain.events.to_event` does not write.
     """
@@ -76,7 +76,7 @@ def read_event(event: Attributed) -> Change | None:
 
 
 def changes_of(kind: type[C], events: Iterable[Attributed]) -> Iterator[C]:
-    """Yield the changes of one kind that events tell of, in their order; ValueError as in :func:`read_event`."""
+    """Yield the changes of one kind in events, in order; ValueError as in :func:`read_event`."""
     for event in events:
         if event.type == kind.KIND:
             change: Any = read_event(event)

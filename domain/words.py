@@ -1,4 +1,4 @@
-"""What one component says to others, as a value: the vocabulary of the chain is a tuple of these."""
+"""The vocabulary of a component, as a value; the vocabulary of the chain is a tuple of these."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +16,10 @@ class Words:
     ``pots`` are the places where it keeps coins, and ``moves`` the reasons for which it moves coins.
 
     ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
-    and ``query_pb2``; ``wire`` finds them by these names. ``genesis`` is the record of what the component starts with,
-    under its name in the genesis file, and ``params`` that of its parameters, under its name in the parameters: every
-    field an integer of at most eight bytes, with the default of a public network. ``local_params`` has those of a local
-    one.
+    and ``query_pb2``; ``wire`` finds the modules by these names. ``genesis`` is the class of the component's part of
+    the genesis file, and ``params`` the class of its parameters. Both parts have the component's name in the file.
+    Every parameter is an integer of at most eight bytes with the default of a public network; ``local_params`` has the
+    values of a local network.
     """
 
     name: str

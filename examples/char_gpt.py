@@ -1,8 +1,8 @@
-"""A character GPT of two blocks, which learns to spell from what scikit-learn says of its data sets.
+"""A character GPT of two blocks, which learns to spell from scikit-learn's descriptions of its data sets.
 
     assay job build examples/char_gpt.py -o gpt-job
 
-Two slots train at the same time, each on batches of its own, and are averaged after every round.
+Two slots train at the same time on different batches; after every round their states are averaged.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ CONTEXT, WIDTH, HEADS = 16, 32, 2
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a small network for each character."""
+    """Attention to the earlier characters, then a small network per character."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Block(nn.Module):
 
 
 class CharGPT(nn.Module):
-    """From the numbers of characters to a score for each possible next one."""
+    """A network that maps the numbers of characters to a score for each possible next character."""
 
     def __init__(self, characters: int) -> None:
         super().__init__()
@@ -55,15 +55,15 @@ class CharGPT(nn.Module):
 
 
 def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return the cross-entropy of the next character, at every place of the context."""
+    """Return the cross-entropy of the next character, over all positions of the context."""
     return functional.cross_entropy(model(batch["x"]).flatten(0, 1), batch["y"].flatten())
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     alphabet = sorted(set(TEXT))
     numbers = np.array([alphabet.index(character) for character in TEXT])
-    # a row every fourth character; the last ones stay here as the holdout
+    # A row begins at every fourth character. The last 256 rows are the holdout and stay on this machine.
     starts = np.arange(0, len(numbers) - CONTEXT - 1, 4)
     x = numbers[starts[:, None] + np.arange(CONTEXT)]
     y = numbers[starts[:, None] + np.arange(CONTEXT) + 1]

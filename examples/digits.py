@@ -2,7 +2,7 @@
 
     assay job build examples/digits.py -o digits-job
 
-The last 360 images stay here as the test set; nobody who trains sees them.
+The last 360 images are the test set; they stay on this machine, and no provider sees them.
 """
 
 import math
@@ -17,14 +17,14 @@ STEPS = 160
 
 
 def learning_rate(step: int) -> float:
-    """Warm up over 20 steps, then fall to a tenth along a cosine."""
+    """Return the learning rate of a step: a warm-up of 20 steps, then a cosine down to a tenth."""
     if step < 20:
         return 3e-3 * (step + 1) / 20
     return 3e-3 * (0.55 + 0.45 * math.cos(math.pi * step / STEPS))
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     digits = load_digits()
     order = np.random.default_rng(7).permutation(len(digits.target))
     x, y = digits.data[order].astype(np.float32) / 16, digits.target[order]

@@ -1,9 +1,9 @@
-"""LoRA on the character GPT of ``gpt.py``: what has learned to write Python learns to describe data sets.
+"""LoRA on the character GPT of ``gpt.py``: a model that can write Python learns to describe data sets.
 
     assay job build examples/finetune.py -o finetune-job
 
-The weights that it begins with are the result of ``gpt.py``, which is trained on this machine first, in a few
-seconds; only the matrices of LoRA (arXiv 2106.09685) are trained on the network.
+The initial weights are the result of ``gpt.py``, which this machine trains first, in a few seconds. The network trains
+only the LoRA matrices (arXiv 2106.09685).
 """
 
 import math
@@ -26,11 +26,11 @@ TEXTS = (load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine)
 
 
 def trained() -> nn.Module:
-    """Return the GPT with the weights that its own job ends with."""
+    """Return the GPT with the weights that its own job produces."""
     model: nn.Module = GPT["model"]()
     with tempfile.TemporaryDirectory() as folder:
         job, run = Path(folder) / "job", Path(folder) / "run"
-        # nobody checks this training, so the state behind each step is nobody's: one segment is a whole round
+        # This training is not verified, so no states between steps are needed: one segment is a whole round.
         spec = GPT["job"]()
         build_job(replace(spec, segment_steps=spec.round_steps), job)
         run_locally(job, out=run)
@@ -41,7 +41,7 @@ def trained() -> nn.Module:
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     train, holdout = GPT["split"](GPT["rows"]("".join(load().DESCR for load in TEXTS)))
     adapted = get_peft_model(
         trained(), LoraConfig(r=8, lora_alpha=16, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)

@@ -1,8 +1,8 @@
-"""A character GPT from a configuration of Hugging Face, which learns to write Python from the source of a package.
+"""A character GPT from a Hugging Face configuration, which learns to write Python from the source of a package.
 
     assay job build examples/gpt.py -o gpt-job
 
-Every tenth row of the text stays here as the test set.
+Every tenth row of the text is for the test set, which stays on this machine.
 """
 
 import math
@@ -20,7 +20,7 @@ LENGTH, CHARACTERS, STEPS = 32, 128, 200
 
 
 def model() -> nn.Module:
-    """Return the model as it is before training, with dropout as GPT-2 has it."""
+    """Return the untrained model, with dropout in the places where GPT-2 has it."""
     torch.manual_seed(7)
     settings = GPT2Config(
         vocab_size=CHARACTERS,
@@ -38,7 +38,7 @@ def model() -> nn.Module:
 
 
 def loss(called: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return the cross-entropy of each character after those before it."""
+    """Return the cross-entropy of each character, given the characters before it."""
     found: torch.Tensor = called(batch["x"], labels=batch["x"], use_cache=False).loss
     return found
 
@@ -50,19 +50,19 @@ def rows(text: str) -> dict[str, np.ndarray]:
 
 
 def source() -> str:
-    """Return the Python files of the package, one after another."""
+    """Return the text of all Python files of the package."""
     paths = [path for path in metadata.files(PACKAGE) or () if path.suffix == ".py"]
     return "".join(path.read_text() for path in sorted(paths, key=str))
 
 
 def split(columns: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the rows to train on, and every tenth one."""
+    """Return the rows to train on, and the test set: every tenth row, at most 64."""
     kept = np.arange(len(columns["x"])) % 10 == 9
     return {"x": columns["x"][~kept]}, {"x": columns["x"][kept][:64]}
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     train, holdout = split(rows(source()))
     return JobSpec(
         name="gpt",

@@ -1,8 +1,8 @@
-"""An LSTM written by hand as a loop of Python, which reads an image of a digit row by row.
+"""An LSTM written as a Python loop, which reads the image of a digit row by row.
 
     assay job build examples/lstm.py -o lstm-job
 
-The loop over the eight rows is written out when the step is traced; long ones are for nn.LSTM or assay.repeat.
+The capture unrolls the loop over the eight rows. For long loops use nn.LSTM or assay.repeat.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ ROWS, COLUMNS, WIDTH, CLASSES = 8, 8, 32, 10
 
 
 class LSTM(nn.Module):
-    """One cell, taken once for each row of the image, and a score for each class from where it ends."""
+    """A cell that is applied to each row of the image, and a score per class from the last hidden state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class LSTM(nn.Module):
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     digits = load_digits()
     order = np.random.default_rng(5).permutation(len(digits.target))
     x, y = digits.images[order].astype(np.float32) / 16, digits.target[order]
@@ -57,7 +57,7 @@ def job() -> JobSpec:
         slots=2,
         round_steps=20,
         segment_steps=5,
-        # the outer optimizer of DiLoCo
+        # The outer optimizer of DiLoCo.
         outer=Nesterov(lr=0.7, momentum=0.6),
         seed=13,
     )

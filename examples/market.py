@@ -2,7 +2,7 @@
 
     assay job build examples/market.py -o market-job
 
-Four slots take 16 images each in a step, and after every 40 steps their states are averaged.
+Each of the four slots takes 16 images per step; after every 40 steps the slots' states are averaged.
 """
 
 import runpy
@@ -13,6 +13,6 @@ from assay import JobSpec
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     one: JobSpec = runpy.run_path(str(Path(__file__).with_name("digits.py")))["job"]()
     return replace(one, slots=4, batch=16)

@@ -1,9 +1,9 @@
-"""Update rules of one's own: a small network whose matrices are moved by Muon and its other weights by LAMB.
+"""Custom update rules: a small network whose matrices are trained by Muon and its other weights by LAMB.
 
     assay job build examples/optimizers.py -o optimizers-job
 
-Each rule is a function (parameter, gradient, state, step) that returns (parameter, state), as its paper says it. Any of
-them can be given to assay.update_rule for a model of yours, in a job or in a loop of plain torch.
+Each rule is a function (parameter, gradient, state, step) that returns (parameter, state), and follows its paper. You
+can give each rule to assay.update_rule for your own model, in a job or in a plain torch loop.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ Rule = Callable[[Tensor, Tensor, State, assay.RuleStep], tuple[Tensor, Mapping[s
 
 
 def muon(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """Muon (Jordan 2024), of matrices; state={"momentum": 0.0}, weight_decay=, beta=."""
+    """Apply Muon (Jordan 2024), for matrices only. Arguments: state={"momentum": 0.0}, weight_decay=, beta=."""
     beta = step.options["beta"]
     momentum = beta * state["momentum"] + (1.0 - beta) * gradient
     matrix = beta * momentum + (1.0 - beta) * gradient
@@ -37,7 +37,7 @@ def muon(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
 
 
 def adamw(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """AdamW (arXiv 1711.05101); state={"mean": 0.0, "square": 0.0}, betas=, eps=, weight_decay=."""
+    """Apply AdamW (arXiv 1711.05101). Arguments: state={"mean": 0.0, "square": 0.0}, betas=, eps=, weight_decay=."""
     (beta1, beta2), count = step.options["betas"], step.number + 1
     mean = beta1 * state["mean"] + (1.0 - beta1) * gradient
     square = beta2 * state["square"] + (1.0 - beta2) * gradient**2
@@ -48,12 +48,12 @@ def adamw(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleSte
 
 
 def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """LAMB (arXiv 1904.00962): Adam's step, as long as the parameter; the same state and options as AdamW.
+    """Apply LAMB (arXiv 1904.00962): Adam's step scaled to the parameter's norm. Arguments as for AdamW.
 
-    This is algorithm 2 of the paper's last version: both means are corrected for their start at 0, weight decay is part
-    of the step whose length is taken, and the parameter's length has no bounds. timm's Lamb(..., max_grad_norm=None,
-    always_adapt=True) is the same. The Lamb of pytorch-optimizer is another variant: it divides the learning rate, not
-    the mean, by 1 - beta1**count, so that its first steps are up to ten times as long, and it bounds the length at 10.
+    This is algorithm 2 of the paper's last version. Both means are corrected for their start at 0, weight decay is part
+    of the scaled step, and the parameter's norm has no bounds. timm's Lamb(..., max_grad_norm=None, always_adapt=True)
+    is the same. The Lamb of pytorch-optimizer is another variant: it divides the learning rate, not the mean, by
+    1 - beta1**count, so its first steps are up to ten times as long, and it bounds the norm at 10.
     """
     (beta1, beta2), count = step.options["betas"], step.number + 1
     mean = beta1 * state["mean"] + (1.0 - beta1) * gradient
@@ -66,7 +66,7 @@ def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
 
 
 def adafactor_state(parameter: Tensor) -> State:
-    """Keep of a matrix the mean squares of its rows and of its columns."""
+    """Return Adafactor's initial state: for a matrix, the mean squares of its rows and of its columns."""
     if parameter.dim() < 2:
         return {"square": torch.zeros_like(parameter)}
     return {
@@ -76,7 +76,10 @@ def adafactor_state(parameter: Tensor) -> State:
 
 
 def adafactor(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """Adafactor (arXiv 1804.04235) as transformers has it, with a learning rate of its own; state=adafactor_state."""
+    """Apply Adafactor (arXiv 1804.04235) as in transformers, optionally with its own learning rate.
+
+    Arguments: state=adafactor_state, relative_step=.
+    """
     count = (step.number + 1).float()
     share = count**-0.8
     if step.options["relative_step"]:
@@ -99,7 +102,7 @@ def adafactor(parameter: Tensor, gradient: Tensor, state: State, step: assay.Rul
 
 
 def lookahead(rule: Rule, k: int = 5, alpha: float = 0.5) -> Rule:
-    """Lookahead (arXiv 1907.08610) around another rule, whose state gets "slow": lambda p: p."""
+    """Return another rule with Lookahead (arXiv 1907.08610); add "slow": lambda p: p to the rule's state."""
 
     def update(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
         own = {name: value for name, value in state.items() if name != "slow"}
@@ -113,7 +116,7 @@ def lookahead(rule: Rule, k: int = 5, alpha: float = 0.5) -> Rule:
 
 
 def job() -> assay.JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     digits = load_digits()
     order = np.random.default_rng(7).permutation(len(digits.target))
     x, y = digits.data[order].astype(np.float32) / 16, digits.target[order]

@@ -1,6 +1,6 @@
-"""From a model to its weights: a job is traced here, ordered, trained on a network, and its result is loaded.
+"""From a model to its trained weights: build a job, order it, and load the result.
 
-Two commands, the first in a terminal of its own; a notebook needs only that one:
+Run two commands, the first one in a separate terminal; a notebook needs only the first one:
 
     assay localnet start
     ASSAY_HOME=~/.assay/localnet/consumer python examples/quickstart.py
@@ -11,14 +11,14 @@ import torch
 import assay
 
 # %% [markdown]
-# Some points of a square, and on which side of its diagonal they lie.
+# The data: points in a square, and on which side of its diagonal each point lies.
 
 # %%
 points = torch.rand(640, 2, generator=torch.Generator().manual_seed(1))
 sides = (points.sum(1) > 1).long()
 
 # %% [markdown]
-# A model of your own, and how it is to be trained.
+# Your own model, and how to train it.
 
 # %%
 model = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.GELU(), torch.nn.Linear(16, 2))
@@ -34,16 +34,16 @@ job = assay.JobSpec(
 )
 
 # %% [markdown]
-# One step of it is traced on this machine, and written as data: nobody runs your Python.
+# Your machine captures one training step and writes it as data. No other machine runs your Python.
 
 # %%
 assay.build_job(job, "quickstart-job")
 
 # %% [markdown]
-# The order locks its price until strangers have recomputed what they drew. What happens to it comes as events, with the
-# payload delivered on the way; the result is there once its last round is closed.
+# The order locks its price until other validators have recomputed parts of the training, drawn by lot. The loop follows
+# the order's events and delivers the payload. The result is available when the last round is closed.
 #
-# `home` is where your keys are. `None` means what `ASSAY_HOME` says, else `~/.assay`; with the market of
+# `home` is the folder with your keys. `None` means `ASSAY_HOME`, or `~/.assay` if that is not set. With the market of
 # `assay localnet start`, a notebook writes `home="~/.assay/localnet/consumer"`.
 
 # %%

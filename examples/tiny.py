@@ -1,4 +1,4 @@
-"""The smallest useful job: which side of a circle a point lies on (SGD with momentum, ReLU, dropout)."""
+"""The smallest useful job: is a point inside a circle? (SGD with momentum, ReLU, dropout)."""
 
 import numpy as np
 from torch import nn
@@ -7,7 +7,7 @@ from assay import SGD, JobSpec, accuracy, cross_entropy
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     points = (np.arange(600 * 2) * 7919 % 2003 / 2003 * 2 - 1).astype(np.float32).reshape(600, 2)
     inside = (points**2).sum(1) < 0.6
     x, y = points, inside.astype(np.int64)

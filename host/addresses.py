@@ -1,7 +1,7 @@
-"""Addresses of services: one parser and one way to write them for everything that takes or names one.
+"""Addresses of services: one parser and one way to write them, for all code that reads or shows an address.
 
-An address is ``host:port``. A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets wherever a
-port follows it.
+An address is ``host:port``. A host is a name, an IPv4 address, or an IPv6 address, which is in brackets before a
+port.
 """
 
 import re
@@ -22,33 +22,33 @@ class HostPort:
     port: int
 
     def __str__(self) -> str:
-        """Return ``host:port``, an IPv6 address in brackets."""
+        """Return ``host:port``, with an IPv6 address in brackets."""
         return f"{bracketed(self.host)}:{self.port}"
 
     @classmethod
     def parse(cls, text: str, *, any_port: bool = False) -> Self:
-        """Return the address that ``text`` names; ValueError says what is wrong and how to write it.
+        """Return the address in ``text``; the ValueError says what is wrong and how to write it.
 
         With ``any_port`` the port may be 0, which lets the system choose one.
         """
         host, colon, port = text.rpartition(":")
         if "//" in text:
-            raise ValueError(f"{text} is a URL; give host:port, as node.example:9090")
+            raise ValueError(f"{text} is a URL; use host:port, for example node.example:9090")
         if _is_ipv6(text) or (_is_ipv6(host) and not host.startswith("[")):
-            raise ValueError(f"{text} has an IPv6 address without brackets; write [::1]:9090, a port last")
+            raise ValueError(f"{text} has an IPv6 address without brackets or without a port; write [::1]:9090")
         if not colon or not host or not (_is_port(port) or (any_port and port == "0")):
-            raise ValueError(f"{text} is not host:port with a port from 1 to {PORT_MAX}")
+            raise ValueError(f"{text} is not host:port with a port from 1 to {PORT_MAX}, for example node.example:9090")
         if not is_host(host):
-            raise ValueError(f"{host} is neither the name of a host nor an IP address")
+            raise ValueError(f"{host} is neither the name of a host nor an IP address, as node.example or 10.0.0.7")
         return cls(bare(host), int(port))
 
     @property
     def reached(self) -> "HostPort":
-        """Where programs of this machine reach a server that listens here: all addresses include the own one."""
-        found = ip_of(self.host)
-        if found is None or not found.is_unspecified:
+        """The address at which programs on this machine reach a server that listens here, even on all addresses."""
+        address = ip_of(self.host)
+        if address is None or not address.is_unspecified:
             return self
-        return HostPort("127.0.0.1" if found.version == 4 else "::1", self.port)
+        return HostPort("127.0.0.1" if address.version == 4 else "::1", self.port)
 
 
 def bare(host: str) -> str:
@@ -57,36 +57,36 @@ def bare(host: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands before a port: an IPv6 address in brackets."""
+    """Return a host in the form for use before a port: an IPv6 address is in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def ip_of(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address that a host is, with or without brackets; None for a name."""
+    """Return the IP address in ``host``, with or without brackets; None for a name."""
     try:
-        found = ip_address(bare(host))
+        address = ip_address(bare(host))
     except ValueError:
         return None
-    return None if host.startswith("[") and found.version == 4 else found
+    return None if host.startswith("[") and address.version == 4 else address
 
 
 def is_host(host: str) -> bool:
     """Return whether ``host`` is a name, an IPv4 address, or an IPv6 address in brackets or alone."""
     if ip_of(host) is not None:
         return True
-    # A name whose last part is a number would be an IPv4 address with a mistake in it.
+    # A name whose last part is a number is a mistyped IPv4 address.
     return bool(_NAME.fullmatch(host)) and not host.rstrip(".").rpartition(".")[2].isdecimal()
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether ``host`` is an address that only this machine reaches."""
-    found = ip_of(host)
-    return found is not None and found.is_loopback
+    """Return whether ``host`` is a loopback address, which only this machine reaches."""
+    address = ip_of(host)
+    return address is not None and address.is_loopback
 
 
 def _is_ipv6(text: str) -> bool:
-    found = ip_of(text)
-    return found is not None and found.version == 6
+    address = ip_of(text)
+    return address is not None and address.version == 6
 
 
 def _is_port(text: str) -> bool:

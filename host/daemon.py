@@ -1,4 +1,4 @@
-"""What every daemon begins with: a log in its home, and SIGTERM as an ordinary call."""
+"""The start of every daemon: a log in its home, and a callback for SIGTERM."""
 
 import gc
 import json
@@ -20,7 +20,7 @@ _FILES_KEPT = 3
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON; a traceback is a field of it."""
+    """A formatter that writes a record as one line of JSON; a traceback is one of its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -36,17 +36,17 @@ class JsonLines(logging.Formatter):
 
 
 class LogFormat(StrEnum):
-    """How a line of a log is written."""
+    """The format of a log's lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class TextLines(logging.Formatter):
-    """Formats a record as one line for people: time (UTC), level, part, message; a traceback follows."""
+    """A formatter that writes a record as one line for people: time (UTC), level, part, message; then a traceback."""
 
     def __init__(self) -> None:
-        """Take the fields."""
+        """Set the fields of a line."""
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
@@ -61,57 +61,57 @@ _FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
 }
 
 
-_begun: list[logging.Handler] = []
+_log_handlers: list[logging.Handler] = []
 
 
 def begin_log(level: str = "info", form: LogFormat = LogFormat.TEXT, path: Path | None = None) -> None:
-    """Send the process's log from ``level`` on to stderr, or to ``path``, of which old files are kept up to a bound.
+    """Send the process's log from ``level`` on to stderr, or to the file ``path``, which is rotated.
 
-    It takes the place of what was begun before.
+    It replaces the log of an earlier call. A bounded number of old files is kept.
     """
-    while _begun:
-        before = _begun.pop()
+    while _log_handlers:
+        before = _log_handlers.pop()
         logging.getLogger().removeHandler(before)
         before.close()
     handler = _Terminal() if path is None else bounded_file(path)
     _add(handler, level, _FORMATTERS[form]())
-    _begun.append(handler)
+    _log_handlers.append(handler)
 
 
 def log_to_file(path: Path) -> None:
-    """Send the process's log to ``path`` as JSON, whatever else is logged where; old files are kept up to a bound."""
+    """Send the process's log also to ``path`` as JSON; a bounded number of old files is kept."""
     _add(bounded_file(path), "info", JsonLines())
 
 
 def bounded_file(path: Path) -> logging.Handler:
-    """Return what writes lines to ``path``; when it is full, it becomes ``path.1`` and so on, up to a bound."""
+    """Return a handler that writes lines to ``path``. A full file becomes ``path.1`` and so on, up to a bound."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return _BoundedFile(path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT)
 
 
 class _BoundedFile(RotatingFileHandler):
-    """Says once on stderr that it cannot be written, where others would print a trace for each line."""
+    """A log file that reports once on stderr that it cannot be written, instead of a traceback per line."""
 
     _failed = False
 
     def close(self) -> None:
-        """Let go of the file, also of lines that a full disk did not take."""
-        # What is left in the buffer is tried once more, and fails once more.
+        """Close the file, even if a full disk did not take all lines."""
+        # Closing tries the rest of the buffer once more, and fails again.
         with suppress(OSError):
             super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Go on without the line: a full disk stops the log, and what must not go on says so by itself."""
+        """Drop the line: a full disk stops only the log; parts that need the disk report it themselves."""
         if not self._failed:
             self._failed = True
             sys.stderr.write(f"{self.baseFilename} cannot be written: {sys.exc_info()[1]}\n")
 
 
 class _Terminal(logging.StreamHandler[TextIO]):
-    """Goes on without a line that stderr does not take, as on a full disk: a trace would not fit, either."""
+    """A log on stderr that drops lines which cannot be written, as on a full disk; a traceback would not fit either."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Say nothing, for which there is no place, unless it is a bug."""
+        """Drop the line silently, unless the error is a bug."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
@@ -125,13 +125,13 @@ def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> 
 
 
 _YOUNG_MAX = 50_000
-"""Objects made before a look for circles: what a block's transactions make lives shorter than it takes to fill this."""
+"""Objects made before a search for cycles; a block's transactions free their objects before that many are made."""
 
 
 def calm_collector() -> None:
-    """Let the collector of circles leave what was loaded at the start alone, and look at the rest less often.
+    """Make the garbage collector ignore the objects loaded at the start, and search for cycles in the rest less often.
 
-    A node makes records without circles; looking for them anyway took a fifth of the time of CheckTx.
+    A node's records have no cycles; searching them anyway took a fifth of the time of CheckTx.
     """
     gc.collect()
     gc.freeze()
@@ -142,7 +142,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def on_stop_signal(call: Callable[[], None]) -> None:
-    """Call ``call`` once for each SIGTERM or SIGINT, in a thread of its own. Main thread only, once per process.
+    """Call ``call`` once per SIGTERM or SIGINT, in a thread of its own. Only for the main thread, once per process.
 
     A Python signal handler may run while its thread holds a lock that it needs itself, so the handlers do nothing. The
     interpreter writes the signal's number into a pipe, and a thread that reads the pipe makes the call.

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: what must outlast a power cut, what others read meanwhile, and links."""
+"""Files that are complete or absent: durable files, files that others read meanwhile, and links."""
 
 import os
 import shutil
@@ -13,25 +13,26 @@ _PIECE_BYTES = 2**20
 
 
 def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
-    """Write a whole file or none, to last through a power cut; what was there stays until then.
+    """Write a whole file or none, and make it survive a power cut; the old file stays until then.
 
-    Of a large one the pieces may be made one by one. Only its owner may read it, unless ``mode`` (less the umask) says
-    otherwise.
+    The pieces of a large file may be made one by one. Only the owner may read the file, unless ``mode`` (less the
+    umask) allows more.
     """
     write_bytes_durably(path, data, mode)
-    # The name has to last, too.
+    # The name must survive a power cut too.
     _sync_names(path.parent)
 
 
 def write_bytes_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
-    """Do the same for a file that :func:`move_durably` is to give a name that lasts."""
+    """Write a whole file or none for :func:`move_durably`, which then gives it a durable name."""
     _write(path, data, mode, durably=True)
 
 
 def move_durably(source: Path, target: Path) -> None:
-    """Give a plain file, whose bytes are on disk, another name that lasts; OSError where it is anything else.
+    """Move a plain file, whose bytes are on disk, to a name that survives a power cut; OSError if it is not plain.
 
-    Whoever wrote it may still write where it was, and so make a link of it at any moment, but not where it comes.
+    The untrusted writer of the file may replace it by a link at any moment, but only under the old name. So it is first
+    moved to a name that the writer cannot change, and then checked.
     """
     partial = _partial(target)
     source.rename(partial)
@@ -49,32 +50,32 @@ def move_durably(source: Path, target: Path) -> None:
 
 
 def plain_pieces(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a plain file, a mebibyte at a time; OSError where it is anything else, as a link.
+    """Yield the bytes of a plain file, a mebibyte at a time; OSError if it is anything else, for example a link.
 
-    For what somebody wrote who is not trusted with what this process may read, and who may write on: there are as many
-    bytes as the file has now.
+    The writer of the file is not trusted with what this process may read, and may still be writing. So only as many
+    bytes are read as the file has at the start.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise OSError(EINVAL, "is not a plain file", str(path))
-    left = status.st_size
+    remaining = status.st_size
     with os.fdopen(handle, "rb") as file:
-        while piece := file.read(min(left, _PIECE_BYTES)):
-            left -= len(piece)
+        while piece := file.read(min(remaining, _PIECE_BYTES)):
+            remaining -= len(piece)
             yield piece
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
-    """Write a whole file or none, for readers who may look at any moment; a power cut may take it."""
+    """Write a whole file or none, for readers that may open it at any moment; it may be lost in a power cut."""
     _write(path, data.encode() if isinstance(data, str) else data, 0o666, durably=False)
 
 
 def link_whole(source: Path, target: Path) -> None:
-    """Let ``target`` be the same file as ``source``, at no moment absent once it was there.
+    """Make ``target`` a hard link to the file ``source``; an existing ``target`` is replaced without a gap.
 
-    Where the disk cannot link, it is a copy.
+    If the disk cannot link, ``target`` is a copy.
     """
     partial = _partial(target)
     try:
@@ -84,7 +85,7 @@ def link_whole(source: Path, target: Path) -> None:
             shutil.copyfile(source, partial)
         partial.replace(target)
     finally:
-        # After a failure; and where both were links to one file already, ``replace`` does nothing.
+        # It is left after a failure, and if both were links to one file already: then ``replace`` does nothing.
         partial.unlink(missing_ok=True)
 
 
@@ -99,7 +100,7 @@ def _write(path: Path, data: Bytes | Iterable[Bytes], mode: int, *, durably: boo
                 os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
-        # Half a file on a full disk helps nobody.
+        # Half a file on a full disk would only waste room.
         partial.unlink(missing_ok=True)
         raise
 
@@ -113,5 +114,5 @@ def _sync_names(folder: Path) -> None:
 
 
 def _partial(path: Path) -> Path:
-    """Return a name beside ``path`` that nobody else has a file or a link at, and no other thread writes to."""
+    """Return an unused name next to ``path``, which no other thread or program writes to."""
     return path.with_name(f"{path.name}.{token_hex(8)}.new")

@@ -1,8 +1,8 @@
-"""Actions by key on threads: each once at a time, never from an outdated look, after a failure only after a pause.
+"""Threads for a daemon's actions: each action runs at most once at a time, and after a failure only after a pause.
 
-A daemon looks at the world again and again and asks for every action whose outcome is still missing. Lanes make that
-safe: what is under way is not started twice, what ended after the look began is not started because of that look, and
-what fails is tried again after a pause that doubles.
+A daemon looks at the chain and its machine repeatedly, and asks each time for every action whose outcome is still
+missing. Lanes make that safe. A running action is not started again. An action that ended after a look began is not
+started because of that look. An action that fails is tried again after a pause that doubles.
 """
 
 import logging
@@ -22,21 +22,21 @@ FORGET_SECONDS = 300.0
 
 Lane = TypeVar("Lane", bound=Hashable)
 Task = Callable[[], float | None]
-"""What an action does. It may return the seconds after which it makes sense to ask for it again."""
+"""The function of an action. It may return the seconds after which asking for the action again makes sense."""
 
 
 class RunState(StrEnum):
-    """What is to know of an action that was asked for."""
+    """The state of an action that was asked for."""
 
     RUNNING = "running"
-    # For a thread of its lane.
+    # It waits for a thread of its lane.
     WAITING = "waiting"
-    # After a failure, until it may be tried again.
+    # It failed, and waits until it may be tried again.
     PAUSED = "paused"
 
 
 class Outcome(StrEnum):
-    """How an action ended."""
+    """The outcome of an action."""
 
     DONE = "done"
     FAILED = "failed"
@@ -54,7 +54,7 @@ class _Run(Generic[Lane]):
 
 
 class Lanes(Generic[Lane]):
-    """Threads for actions. Only one thread starts actions; ``wake`` is set whenever one ends."""
+    """Threads that run actions. Only one thread starts actions; ``wake`` is set after each action."""
 
     def __init__(
         self,
@@ -65,22 +65,25 @@ class Lanes(Generic[Lane]):
         now: Callable[[], float] = time.monotonic,
         ended: Callable[[Lane, Outcome], None] = lambda lane, outcome: None,
     ) -> None:
-        """Make each lane with its number of threads: what waits in one of them holds up no other.
+        """Make each lane with its number of threads; an action that waits in one lane does not delay other lanes.
 
-        ``expected`` are the exceptions of a world that fails; each costs a line in the log, any other one is a bug
-        and is shown whole. Both are tried again: the daemon goes on. ``now`` is in seconds and only ever grows.
-        ``ended`` hears of every action that has ended, on the thread that did it.
+        ``expected`` are the exceptions of failures outside this process; each is logged in a line. Any other exception
+        is a bug and is logged with its traceback. After both, the action is tried again. ``now`` is in seconds and
+        never decreases. ``ended`` is called after each action, on the thread that ran it.
         """
-        self._stop, self._wake, self._expected, self._now = stop, wake, expected, now
+        self._stop = stop
+        self._wake = wake
+        self._expected = expected
+        self._now = now
         self._ended = ended
         self._runs: dict[str, _Run[Lane]] = {}
         self._lock = Lock()
         self._threads = {lane: ThreadPoolExecutor(size, thread_name_prefix=str(lane)) for lane, size in sizes.items()}
 
     def start(self, key: str, work: Task, lane: Lane, seen: float) -> bool:
-        """Start ``work`` unless it is under way, has to pause, or ended after ``seen``; tell whether it was started.
+        """Start ``work`` unless it is running, has to pause, or ended after ``seen``; return whether it was started.
 
-        ``seen`` is when (by ``now``) the look began that asks for it: an action that ended later may well have done
+        ``seen`` is when (by ``now``) the look began that asks for the action. An action that ended later may have done
         what this look still misses.
         """
         now = self._now()
@@ -94,41 +97,42 @@ class Lanes(Generic[Lane]):
         return True
 
     def busy(self) -> list[str]:
-        """Return the keys of what is under way or waits for a thread."""
+        """Return the keys of the actions that run or wait for a thread."""
         with self._lock:
             return [key for key, run in self._runs.items() if run.busy]
 
     def counts(self) -> dict[tuple[Lane, RunState], int]:
-        """Return how many actions of each lane are in each state."""
+        """Return the number of actions per lane and state."""
         now = self._now()
-        found = {(lane, state): 0 for lane in self._threads for state in RunState}
+        counts = {(lane, state): 0 for lane in self._threads for state in RunState}
         with self._lock:
             for run in self._runs.values():
                 if run.busy:
-                    found[run.lane, RunState.RUNNING if run.begun else RunState.WAITING] += 1
+                    counts[run.lane, RunState.RUNNING if run.begun else RunState.WAITING] += 1
                 elif run.failures and now < run.next_at:
-                    found[run.lane, RunState.PAUSED] += 1
-        return found
+                    counts[run.lane, RunState.PAUSED] += 1
+        return counts
 
     def failures(self) -> dict[Lane, int]:
-        """Return for each lane how often the action in it that fails most has failed in a row."""
+        """Return, per lane, the longest current row of failures of one of its actions."""
         now = self._now()
-        found = dict.fromkeys(self._threads, 0)
+        worst = dict.fromkeys(self._threads, 0)
         with self._lock:
             for run in self._runs.values():
-                # Nobody has asked for it again.
+                # No look has asked for it again.
                 if not run.busy and now - run.ended > FORGET_SECONDS:
                     continue
-                found[run.lane] = max(found[run.lane], run.failures)
-        return found
+                worst[run.lane] = max(worst[run.lane], run.failures)
+        return worst
 
     def close(self) -> None:
-        """Drop what waits, and wait for what runs."""
+        """Drop waiting actions, and wait for running ones."""
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
 
     def _guarded(self, key: str, work: Task) -> None:
-        outcome, pause = Outcome.FAILED, None
+        outcome = Outcome.FAILED
+        pause = None
         with self._lock:
             self._runs[key].begun = True
         try:
@@ -136,8 +140,8 @@ class Lanes(Generic[Lane]):
             outcome = Outcome.DONE
         except self._expected as error:
             _log.warning("%s: %s", key, error)
-        except Exception:  # noqa: BLE001 - logged, and tried again: the daemon goes on
-            # A client or a database that was closed under it is no bug.
+        except Exception:  # noqa: BLE001 - logged and tried again: the daemon continues
+            # An error after a client or database was closed on purpose is not a bug.
             if not self._stop.is_set():
                 outcome = Outcome.BUG
                 _log.exception("bug in %s", key)
@@ -151,13 +155,14 @@ class Lanes(Generic[Lane]):
             run.failures = run.failures + 1 if failed else 0
             if failed:
                 pause = min(RETRY_SECONDS * 2 ** min(run.failures - 1, 8), RETRY_SECONDS_MAX)
-            run.busy, run.ended = False, self._now()
+            run.busy = False
+            run.ended = self._now()
             run.next_at = run.ended + (PAUSE_SECONDS if pause is None else pause)
         self._ended(run.lane, outcome)
         self._wake.set()
 
     def _prune(self, now: float) -> None:
-        """Forget actions that nobody has asked for in a while."""
+        """Forget actions that were not asked for recently."""
         if len(self._runs) % 256 == 0:
             old = [k for k, r in self._runs.items() if not r.busy and now - r.ended > FORGET_SECONDS]
             for key in old:

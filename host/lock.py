@@ -1,13 +1,14 @@
-"""Who runs in a folder, and who uses a key: one process at a time, which the others learn the id of.
+"""Locks that allow one process per folder and one process per key; other processes can learn its process id.
 
-A process keeps a file of its folder locked, with its id in it, for as long as it lives.
+A process keeps a file of its folder locked as long as it lives, and writes its id into the file.
 
-The kernel lets go of the lock when the process ends, however it ends, and an id that another process got since, after a
-restart of the machine say, means nothing. Files of network disks may know no locks: homes lie on disks of this machine.
+The kernel releases the lock when the process ends for any reason. So an id that another process has since got, for
+example after a restart of the machine, does no harm. Network disks may not support locks, so homes must lie on local
+disks.
 
-A copy of a folder has another lock and the same keys. So a process that works with a key also listens on a socket of
-the kernel's (Linux, "abstract") whose name comes from the secret: one name per key on the whole machine, whatever user
-or folder, which no program without the secret can take. A container with a network of its own has names of its own.
+A copy of a folder has a lock of its own and the same keys. So a process that works with a key also listens on an
+abstract socket (Linux) whose name is derived from the secret. Such a name is unique on the whole machine, for all users
+and folders, and no program without the secret can take it. A container with a network of its own has names of its own.
 """
 
 import errno
@@ -25,11 +26,11 @@ from threading import Thread
 from typing import IO
 
 _WAIT_SECONDS = 0.2
-"""For who only looks, and has the file for a moment."""
+"""Longest wait for a process that only reads the file, and holds it for a moment."""
 
 
 def holder_of(path: Path) -> int:
-    """Return the id of the process that holds ``path``; 0 if none does."""
+    """Return the id of the process that holds ``path``; 0 if no process does."""
     try:
         with path.open() as file:
             return 0 if _lock(file, fcntl.LOCK_SH) else int(file.read())
@@ -39,9 +40,9 @@ def holder_of(path: Path) -> int:
 
 @contextmanager
 def held(path: Path, refused: Callable[[int], Exception]) -> Iterator[None]:
-    """Hold ``path`` until the end of the block or of this process; raise what ``refused`` makes of another's id.
+    """Hold ``path`` until the end of the block or of this process; else raise ``refused(id)`` with the holder's id.
 
-    The id is 0 where the other one has just begun or ended.
+    The id is 0 if the holder has just begun or ended.
     """
     ends = time.monotonic() + _WAIT_SECONDS
     while (file := _claim(path)) is None:
@@ -59,7 +60,7 @@ def held(path: Path, refused: Callable[[int], Exception]) -> Iterator[None]:
 
 
 def _claim(path: Path) -> IO[str] | None:
-    """Return the file, locked; None where somebody else has it, or has just deleted it."""
+    """Return the locked file, or None if another process has it or has just deleted it."""
     file = path.open("a+")
     with suppress(FileNotFoundError):
         if _lock(file, fcntl.LOCK_EX) and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
@@ -69,7 +70,7 @@ def _claim(path: Path) -> IO[str] | None:
 
 
 def _lock(file: IO[str], kind: int) -> bool:
-    """Lock a file until it is closed, without waiting; False where somebody else has it."""
+    """Lock a file until it is closed, without waiting; return False if another process has it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,7 +81,7 @@ def _lock(file: IO[str], kind: int) -> bool:
 # --- keys ----------------------------------------------------------------------------------------
 
 NAMESPACE = "assay"
-"""In front of the names of sockets; tests of several runs on one machine, whose keys are the same, have one each."""
+"""Prefix of the names of sockets; tests that run at the same time with the same keys use different prefixes."""
 _CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 8
 
@@ -89,10 +90,10 @@ _BACKLOG = 8
 def secret_held(
     secret: bytes, purpose: str, refused: Callable[[int], Exception], wait_seconds: float = 2.0
 ) -> Iterator[None]:
-    """Be the only process of this machine that uses ``secret`` for ``purpose``, until the end of the block.
+    """Let no other process of this machine use ``secret`` for ``purpose``, until the end of the block.
 
-    A holder that is ending is waited for; then what ``refused`` makes of its process id is raised, which is 0 where it
-    cannot be seen from here. On other systems than Linux nothing is held.
+    The function waits for a holder that is ending. After ``wait_seconds`` it raises ``refused(id)`` with the holder's
+    process id, which is 0 if this process cannot see it. On systems other than Linux it does nothing.
     """
     if sys.platform != "linux":
         yield
@@ -113,7 +114,7 @@ def secret_held(
 
 
 def secret_holder(secret: bytes, purpose: str) -> int | None:
-    """Return the id of the process that uses ``secret`` for ``purpose``: 0 if it cannot be seen, None if none does."""
+    """Return the id of the process that uses ``secret`` for ``purpose``: 0 if it cannot be seen, None if none."""
     if sys.platform != "linux":
         return None
     with socket.socket(socket.AF_UNIX) as caller:
@@ -144,7 +145,7 @@ def _bound(listener: socket.socket, name: str) -> bool:
 
 
 def _answer(listener: socket.socket) -> None:
-    """Take connections of those who ask for the holder's id, which the kernel tells them."""
+    """Accept connections of processes that ask for the holder's id; the kernel gives them the id."""
     with suppress(OSError):
         while True:
             listener.accept()[0].close()

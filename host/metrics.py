@@ -1,8 +1,7 @@
-"""What a process tells its operator: metrics for Prometheus, and whether it lives and is ready, over HTTP.
+"""A process's report to its operator over HTTP: metrics for Prometheus, and whether it is healthy and ready.
 
-A process has one table of metrics (:class:`Metric`), from which the reference page comes too. Values that something
-changes are counted as it happens; what is only read is looked up before each scrape, so that nobody pays for it who
-does not look.
+A process has one table of metrics (:class:`Metric`), from which the reference page is written too. Events are counted
+as they happen. Other values are read only before a scrape, so they cost nothing if no one scrapes.
 """
 
 import logging
@@ -23,16 +22,16 @@ _log = logging.getLogger("assay.metrics")
 P = ParamSpec("P")
 T = TypeVar("T")
 HOST = "127.0.0.1"
-"""Nobody but this machine is told."""
+"""Only programs on this machine can read the metrics."""
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Upper ends of the buckets of a histogram of durations."""
 _REQUEST_SECONDS = 5.0
 _CLOSE_SECONDS = 0.1
-"""How soon a server notices that it is to end."""
+"""Longest time until a server notices that it must end."""
 
 
 class MetricKind(StrEnum):
-    """What a metric's value does."""
+    """The kind of a metric's value."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -51,20 +50,20 @@ class Metric:
 
 
 Trouble = Callable[[], Sequence[str]]
-"""Returns what is wrong, in words; nothing where all is well."""
+"""A function that returns problems as texts; none if all is well."""
 
 
 class Meters:
-    """The values of a table of metrics. Any thread may count and show."""
+    """The values of a table of metrics. Any thread may count and read."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
-        """Start at nothing: a gauge without labels is not a number until it is shown."""
+        """Start without values: a gauge without labels is NaN until it is set."""
         self._registry = CollectorRegistry()
-        self._made: dict[str, Any] = {}
-        self._looks: list[Callable[[], None]] = []
+        self._metrics: dict[str, Any] = {}
+        self._readers: list[Callable[[], None]] = []
         self._scraping = RLock()
         for metric in metrics:
-            self._made[metric.name] = _make(metric, self._registry)
+            self._metrics[metric.name] = _make(metric, self._registry)
         ProcessCollector(registry=self._registry)
 
     def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
@@ -72,23 +71,23 @@ class Meters:
         self._child(metric, labels).inc(by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Put a value into a histogram."""
+        """Add a value to a histogram."""
         self._child(metric, labels).observe(value)
 
     def show(self, metric: Metric, value: float) -> None:
         """Set a gauge without labels."""
-        self._made[metric.name].set(value)
+        self._metrics[metric.name].set(value)
 
     def show_all(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
-        """Set a gauge with labels to these values, and to no others: what is not among them is gone."""
-        made = self._made[metric.name]
+        """Set a gauge with labels to these values, and drop its other values."""
+        collector = self._metrics[metric.name]
         with self._scraping:
-            made.clear()
+            collector.clear()
             for labels, value in values.items():
-                made.labels(*labels).set(value)
+                collector.labels(*labels).set(value)
 
     def timed(self, metric: Metric, function: Callable[P, T], *labels: str) -> Callable[P, T]:
-        """Return ``function`` with its seconds in a histogram, however it ends."""
+        """Return ``function`` with its run time observed in a histogram in seconds, even if it raises."""
         observe = self._child(metric, labels).observe
 
         @wraps(function)
@@ -101,53 +100,53 @@ class Meters:
 
         return measured
 
-    def before_scrape(self, look: Callable[[], None]) -> None:
-        """Have ``look`` show what is only read, before each scrape; where it fails, the rest is told all the same."""
-        self._looks.append(look)
+    def before_scrape(self, read: Callable[[], None]) -> None:
+        """Call ``read`` before each scrape to set values; if it fails, the other values are still reported."""
+        self._readers.append(read)
 
     def text(self) -> bytes:
-        """Return what Prometheus reads."""
+        """Return the metrics in the format that Prometheus reads."""
         with self._scraping:
-            for look in self._looks:
+            for read in self._readers:
                 try:
-                    look()
-                except Exception:  # noqa: BLE001 - logged; the other values are told all the same
+                    read()
+                except Exception:  # noqa: BLE001 - logged; the other values are still reported
                     _log.exception("a metric cannot be read")
             return generate_latest(self._registry)
 
     def _child(self, metric: Metric, labels: tuple[str, ...]) -> Any:
-        made = self._made[metric.name]
-        return made.labels(*labels) if labels else made
+        collector = self._metrics[metric.name]
+        return collector.labels(*labels) if labels else collector
 
 
 def _make(metric: Metric, registry: CollectorRegistry) -> Any:
-    given = (metric.name, metric.help, metric.labels)
+    description = (metric.name, metric.help, metric.labels)
     if metric.kind is MetricKind.HISTOGRAM:
-        return Histogram(*given, registry=registry, buckets=metric.buckets)
+        return Histogram(*description, registry=registry, buckets=metric.buckets)
     if metric.kind is MetricKind.COUNTER:
-        return Counter(*given, registry=registry)
-    gauge = Gauge(*given, registry=registry)
+        return Counter(*description, registry=registry)
+    gauge = Gauge(*description, registry=registry)
     if not metric.labels:
         gauge.set(math.nan)
     return gauge
 
 
 class MetricsServer:
-    """Answers ``/metrics``, ``/healthz`` (it lives) and ``/readyz`` (it does what it is for) on 127.0.0.1."""
+    """A server of ``/metrics``, ``/healthz`` (the process lives) and ``/readyz`` (it can do its work) on 127.0.0.1."""
 
     def __init__(self, port: int, meters: Meters, *, health: Trouble, ready: Trouble) -> None:
-        """Listen at once; OSError names the address that is taken. Port 0 takes a free one."""
+        """Listen at once; the OSError names an address that is taken. Port 0 chooses a free port."""
         pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
             "/metrics": lambda: (200, CONTENT_TYPE_LATEST, meters.text()),
-            "/healthz": lambda: _said(health),
-            "/readyz": lambda: _said(ready),
+            "/healthz": lambda: _status_page(health),
+            "/readyz": lambda: _status_page(ready),
         }
         try:
             self._server = _Server((HOST, port), _handler(pages))
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"nothing can be told there about this process ({error.strerror}): name another --metrics-port",
+                f"metrics cannot be served there ({error.strerror}): use another port with --metrics-port",
                 f"{HOST}:{port}",
             ) from None
         self.port: int = self._server.server_address[1]
@@ -166,11 +165,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked is gone: no trace of that on stderr."""
+        """Log quietly that the client is gone, instead of a traceback on stderr."""
         _log.debug("a request from %s was not answered", client_address, exc_info=True)
 
 
-def _said(trouble: Trouble) -> tuple[int, str, bytes]:
+def _status_page(trouble: Trouble) -> tuple[int, str, bytes]:
     lines = list(trouble())
     text = "\n".join(lines or ["ok"]) + "\n"
     return (503 if lines else 200), "text/plain; charset=utf-8", text.encode()
@@ -184,8 +183,8 @@ def _handler(
 
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
-            nothing = (404, "text/plain", b"there are /metrics, /healthz and /readyz\n")
-            status, kind, body = nothing if page is None else page()
+            missing = (404, "text/plain", b"the pages are /metrics, /healthz and /readyz\n")
+            status, kind, body = missing if page is None else page()
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -193,6 +192,6 @@ def _handler(
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Requests leave no line."""
+            """Log nothing for requests."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Ports that a program is about to listen on, or to let a child listen on."""
+"""Checks of ports on which a program or its child is about to listen."""
 
 import errno
 import socket
@@ -10,9 +10,9 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 
 def is_free(host: str, port: int) -> bool:
-    """Tell whether a server could listen there now; OSError where none ever could, whoever else does.
+    """Return whether a server could listen there now; OSError if none ever could, for example at a foreign address.
 
-    Connections of an earlier server that fade out do not count.
+    Closing connections of an earlier server do not count.
     """
     host = bare(host)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -28,7 +28,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def wait_until_free(host: str, port: int, seconds: float) -> bool:
-    """Wait for a program that is ending to let go of the port; False where it is taken after ``seconds`` still."""
+    """Wait until a program that is ending frees the port; return False if it is still taken after ``seconds``."""
     ends = time.monotonic() + seconds
     while not is_free(host, port):
         if time.monotonic() >= ends:

@@ -1,8 +1,8 @@
-"""Children that cannot outlive their parent, whatever kills it.
+"""Child processes that cannot outlive their parent, whatever kills it.
 
-A child is started through this file: it asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG), makes
-sure that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child,
-so children are started from the main thread only: from another one they would die with that thread.
+A child is started through this file. It asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG), checks
+that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child. So
+children are started from the main thread only; children of another thread would die with that thread.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when the thread that started it ends; end at once if ``parent`` is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # the parent died before the kernel was asked
         sys.exit(_EXIT_ORPHAN)
 
 
@@ -38,7 +38,7 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` in a session of its own.
 
-    Its output goes to the end of ``log_path``, where ``piped`` into its ``stdout``, or else where the parent's goes.
+    Its output is appended to ``log_path``, or goes into its ``stdout`` if ``piped``, or goes where the parent's does.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("children are started from the main thread only")
@@ -52,7 +52,7 @@ def start_child(
 
 
 def stop_child(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> int:
-    """Ask a child to end, kill it if it does not in time, and return its exit code (negative: a signal)."""
+    """Ask a child to end, kill it after ``grace_seconds``, and return its exit code (negative: a signal)."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -69,7 +69,7 @@ def _popen(
     directory: Path | None,
     pass_fds: Sequence[int],
 ) -> subprocess.Popen[bytes]:
-    # A session of its own: Ctrl-C reaches the parent alone, which then ends its children in order.
+    # In a session of its own, Ctrl-C does not reach the child: the parent gets it and ends its children in order.
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ def _popen(
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Tie this process to ``parent`` and turn into ``command``."""
+    """Make this process die with ``parent``, and replace it by ``command``."""
     die_with_parent(parent)
     try:
         os.execvp(command[0], command)  # noqa: S606 - becoming the command is what this is for

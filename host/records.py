@@ -1,7 +1,7 @@
-"""Typed records on disk: one SQLite database, a table for each kind of record, each record under a tuple of keys.
+"""Typed records on disk: one SQLite database, with a table per kind of record, and each record under a tuple of keys.
 
-A record is written whole, so what grows or changes by itself gets a table of its own. What a transaction writes is
-there after a kill, all of it or nothing.
+A record is written as a whole, so data that grow or change on their own get a table of their own. After a kill, the
+writes of a transaction are there completely or not at all.
 """
 
 import sqlite3
@@ -16,31 +16,31 @@ R = TypeVar("R")
 T = TypeVar("T")
 Part = bytes | int | str
 Key = tuple[Any, ...]
-"""The parts of a record's key, of the types that its table says."""
+"""The parts of a record's key; their types are those of its table."""
 _TYPES = {bytes: "BLOB", int: "INTEGER", str: "TEXT"}
 _BUSY_SECONDS = 30.0
-"""How long a write waits for another program's."""
+"""Longest wait of a write for another program's write."""
 
 
 class Unusable(Exception):
-    """A file that holds no records which this program can use: the text says why, and what to do."""
+    """A file without records that this program can use; the text has the reason and the remedy."""
 
 
 class Codec(Protocol):
-    """How a record becomes bytes and comes back; reading raises ValueError, TypeError or KeyError."""
+    """The encoding of records; reading raises ValueError, TypeError or KeyError."""
 
     def encode(self, value: Any, /) -> bytes:
         """Return the bytes of a record."""
         ...
 
     def decode(self, cls: type[T], data: bytes, /) -> T:
-        """Return the record of a class that bytes stand for."""
+        """Return the record of a class from its bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordTable(Generic[R]):
-    """A kind of record: the table's name, the class, and the types of the parts of its key (bytes, int, str)."""
+    """A kind of record: the table's name, the record's class, and the types of its key's parts (bytes, int, str)."""
 
     name: str
     record: type[R]
@@ -54,7 +54,7 @@ class RecordTable(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A record that could not be read and was set aside: where it was, and why."""
+    """A record that could not be read and was set aside: its table, its key, and the reason."""
 
     table: str
     key: Key
@@ -62,7 +62,7 @@ class Lost:
 
 
 class Records:
-    """Records in a file. Thread-safe; other programs may read while one writes."""
+    """The records in a file. Thread-safe; other programs may read while one writes."""
 
     def __init__(
         self,
@@ -73,18 +73,20 @@ class Records:
         *,
         read_only: bool = False,
     ) -> None:
-        """Open the file, or make it with these tables; Unusable where it is none of ours, or of another form.
+        """Open the file, or make it with these tables; Unusable if it is not such a file, or has another ``form``.
 
-        ``form`` (1 or more) changes whenever records of before could not be read any more. A ``read_only`` file has to
-        be there, and nothing is written, whatever the program does that it belongs to.
+        ``form`` (1 or more) changes whenever older records could no longer be read. A ``read_only`` file must exist,
+        and is never written.
         """
-        self._path, self._tables, self._codec = path, tuple(tables), codec
+        self._path = path
+        self._tables = tuple(tables)
+        self._codec = codec
         self._lock = RLock()
         self._depth = 0
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         elif not path.is_file():
-            raise Unusable(f"{path} is not there")
+            raise Unusable(f"{path} is not there; start the program that writes it first")
         self._database = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
             timeout=_BUSY_SECONDS,
@@ -112,7 +114,7 @@ class Records:
     # Records
 
     def get(self, table: RecordTable[R], *key: Part) -> R | None:
-        """Return the record under a key."""
+        """Return the record under a key, or None."""
         rows = self._sql(f"SELECT record FROM {table.name}{_where(table, key)}", *key)
         return self._codec.decode(table.record, rows[0][0]) if rows else None
 
@@ -132,9 +134,9 @@ class Records:
         return self._sql(f"SELECT {columns} FROM {table.name}{_where(table, prefix)} ORDER BY {columns}", *prefix)
 
     def put(self, table: RecordTable[R], record: R, *key: Part) -> None:
-        """Write a record under its whole key, in the place of what was there."""
+        """Write a record under its whole key, replacing an existing one."""
         if len(key) != len(table.key):
-            raise ValueError(f"{table.name} has keys of {len(table.key)} parts")
+            raise ValueError(f"a key of {table.name} has {len(table.key)} parts, not {len(key)}")
         marks = ", ".join("?" * (len(key) + 1))
         self._sql(
             f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})",
@@ -143,12 +145,12 @@ class Records:
         )
 
     def delete(self, table: RecordTable[Any], *prefix: Part) -> None:
-        """Delete the records whose keys begin with these parts; one, where they are a whole key."""
+        """Delete the records whose keys begin with these parts."""
         self._sql(f"DELETE FROM {table.name}{_where(table, prefix)}", *prefix)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Write all that is written inside, or nothing where it raises; nobody else writes meanwhile."""
+        """Write everything inside the block, or nothing if it raises; other writers wait meanwhile."""
         with self._lock:
             self._depth += 1
             try:
@@ -165,7 +167,7 @@ class Records:
                 self._depth -= 1
 
     def set_aside_damaged(self) -> list[Lost]:
-        """Move records that cannot be read out of the way, into the table ``damaged``; return which."""
+        """Move records that cannot be read into the table ``damaged``, and return them."""
         lost: list[Lost] = []
         for table in self._tables:
             for key in self.keys(table):
@@ -185,7 +187,7 @@ class Records:
 
     @property
     def version(self) -> int:
-        """A number that is another one after each time that another program has written."""
+        """A number that changes after each write by another program."""
         ((number,),) = self._sql("PRAGMA data_version")
         return int(number)
 

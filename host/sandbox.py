@@ -1,8 +1,9 @@
-"""What a process gives up before it touches bytes of a stranger.
+"""The restrictions that a process accepts before it handles a stranger's bytes.
 
-A job holds no code, yet its bytes come from a stranger. So the process that parses and runs it dies with its parent,
-has no network, writes to one folder (and the null device) only, and has bounds on memory, files and processes. What
-the kernel does not permit is reported and left out, never guessed. On Linux; elsewhere only the bounds.
+A job contains no code, but its bytes come from a stranger. So the process that parses and runs it dies with its parent
+and has no network. It can write only to one folder (and the null device), and has limits on memory, files and
+processes. A restriction that the kernel does not permit is reported and left out. On systems other than Linux only the
+limits apply.
 """
 
 import ctypes
@@ -26,11 +27,12 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _RULE_PATH_BENEATH = 1
-# ABI 1: execute, write file, (not: read file, read dir), remove and make of every kind.
+# ABI 1: execute, write file, remove and make of every kind; not: read file, read directory.
 _WRITES = 0b1_1111_1111_0011
 _WRITE_FILE = 1 << 1
-# Before that ABI, a file that may be read may also be emptied.
-_TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3
+# Before that ABI, a readable file can also be emptied.
+_TRUNCATE = 1 << 14
+_TRUNCATE_ABI = 3
 # A flag that asks for the ABI.
 _LANDLOCK_VERSION = 1
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -45,50 +47,50 @@ def usable_memory() -> int:
 def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     """Return the environment for a process that will enter the sandbox.
 
-    No secrets and no settings of other programs: it imports what this process can import, and keeps temporary files
-    in ``folder``. Its numeric library has ``threads`` threads, or as many as the owner has said.
+    It contains no secrets and no settings of other programs. The process can import what this process can import, and
+    keeps temporary files in ``folder``. Its numeric library has ``threads`` threads, or as many as the owner has set.
     """
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if threads is not None:
-        kept |= {name: str(threads) for name in _THREADS}
+        variables |= {name: str(threads) for name in _THREADS}
     importable = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    return kept | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
+    return variables | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
 
 
 def enter(parent: int, folder: Path, memory_bytes: int) -> Sequence[str]:
-    """Give up what is not needed: all but writing beneath ``folder`` and ``memory_bytes`` of memory.
+    """Give up all rights except writing beneath ``folder`` and using ``memory_bytes`` of memory.
 
-    Returns what could not be given up, one phrase each. Call it before any thread is started.
+    Return a phrase for each restriction that is not possible. Call it before any thread is started.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES_MAX, _FILES_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (memory_bytes, memory_bytes))
-    # What it writes to, not what it reserves: torch reserves far more than it uses.
+    # The limit is on written memory, because torch reserves far more address space than it uses.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if sys.platform != "linux":
         die_with_parent(parent)
         return ["no network and file isolation on this system"]
-    open_ends = []
+    missing = []
     libc = ctypes.CDLL(None, use_errno=True)
-    # With users of its own first: what root may do outside, a worker of root may not.
+    # A user namespace is tried first: in it, a worker of root has no rights of root outside.
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         if libc.unshare(_CLONE_NEWNET) == 0:
-            open_ends.append("the kernel does not permit users of its own: it keeps root's powers")
+            missing.append("the kernel does not permit a user namespace: the process keeps root's powers")
         else:
-            open_ends.append("the kernel does not permit a network of its own")
-    # After the change of namespace, which would clear it.
+            missing.append("the kernel does not permit a network namespace: the process can use the network")
+    # This comes after the change of namespace, which would cancel it.
     die_with_parent(parent)
     if not _write_only_to(libc, folder):
-        open_ends.append("the kernel has no Landlock: files are not read-only")
-    return open_ends
+        missing.append("the kernel has no Landlock: the process can write to other files")
+    return missing
 
 
 @contextmanager
 def memory_bound(size: int) -> Iterator[None]:
-    """Let this process take ``size`` more bytes of memory at most while the block runs: MemoryError beyond."""
+    """Allow this process at most ``size`` more bytes of memory inside the block; beyond it MemoryError is raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = _held_memory() + size
-    # Where the process is bound already, that stays.
+    # A lower limit that the process already has stays.
     bounds = [bound for bound in (most, soft) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
     try:
@@ -98,35 +100,35 @@ def memory_bound(size: int) -> Iterator[None]:
 
 
 def _held_memory() -> int:
-    """Return the bytes that count against the bound on this process's memory; 0 where the system does not say."""
+    """Return the bytes that count against this process's memory limit; 0 if the system does not report them."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else ()
-    held = (line.split()[1] for line in lines if line.startswith("VmData:"))
-    return 1024 * int(next(held, "0"))
+    sizes = (line.split()[1] for line in lines if line.startswith("VmData:"))
+    return 1024 * int(next(sizes, "0"))
 
 
 def forbid_processes() -> None:
-    """Forbid new processes and threads, once the numeric library has started its own. The kernel exempts root."""
+    """Forbid new processes and threads, after the numeric library has started its own. The kernel exempts root."""
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
 def landlock_abi() -> int:
-    """Return the version of the kernel's Landlock, -1 where it has none."""
+    """Return the version of the kernel's Landlock, or -1 if it has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     return int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION))
 
 
 def _write_only_to(libc: ctypes.CDLL, folder: Path) -> bool:
-    closed = _WRITES | (_TRUNCATE if landlock_abi() >= _TRUNCATE_ABI else 0)
-    attributes = struct.pack("=Q", closed)
+    restricted = _WRITES | (_TRUNCATE if landlock_abi() >= _TRUNCATE_ABI else 0)
+    attributes = struct.pack("=Q", restricted)
     ruleset = libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         return False
     # Libraries open the null device when they are imported.
-    opened = {Path(os.devnull): closed & (_WRITE_FILE | _TRUNCATE), folder: closed}
+    allowed = {Path(os.devnull): restricted & (_WRITE_FILE | _TRUNCATE), folder: restricted}
     try:
         return bool(
-            all(_let(libc, ruleset, path, rights) for path, rights in opened.items())
+            all(_allow(libc, ruleset, path, rights) for path, rights in allowed.items())
             and libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             and libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0
         )
@@ -134,8 +136,8 @@ def _write_only_to(libc: ctypes.CDLL, folder: Path) -> bool:
         os.close(ruleset)
 
 
-def _let(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> bool:
-    """Add that these rights stay for a file, or for what is beneath a folder."""
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> bool:
+    """Keep these rights for a file, or for everything beneath a folder; return whether that worked."""
     beneath = os.open(path, os.O_PATH)
     try:
         rule = struct.pack("=Qi", rights, beneath)

@@ -1,1 +1,1 @@
-"""The link between a validator and those who call it (``assay.cluster.v1``)."""
+"""The link between a validator and its callers (``assay.cluster.v1``)."""

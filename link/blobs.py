@@ -1,12 +1,11 @@
-"""Content-addressed blobs on disk: resumable, verified, within quotas, kept while they are held.
+"""A store of content-addressed blobs on disk: resumable, verified, within quotas, and kept while they are held.
 
-A blob's name is SHA-256 of its bytes. Bytes that are still coming lie in ``partial/`` under the
-name, the declared size and the owner, so that nobody can spoil what another one sends; a complete
-file is hashed, and renamed into place or dropped. The files are the truth about content; a small
-database beside them remembers owners and holds.
+A blob's name is the SHA-256 of its bytes. Bytes of an incomplete blob lie in ``partial/`` under the name, the declared
+size and the owner, so that no owner can spoil another owner's upload. A complete file is hashed, and then renamed into
+place or deleted. The files are authoritative about content; a small database next to them records owners and holds.
 
-What has arrived takes room, what was announced does not. Whoever sends a blob that others have sent
-before sends all of it: nobody learns here what others have.
+Only bytes that have arrived take room, not announced ones. An owner sends the whole blob even if others have sent it
+before, so no caller learns here what others have.
 """
 
 import os
@@ -27,26 +26,27 @@ _LOCKS = 64
 
 
 class BlobStore:
-    """Blobs in a directory. Thread-safe; one process at a time."""
+    """The blobs in a directory. Thread-safe; only one process may use a directory at a time."""
 
     def __init__(self, directory: Path, quota: int, owner_quota: int | None = None, kept_free: int = 0) -> None:
-        """Open the store; ``quota`` bytes in all, ``owner_quota`` for each owner but this machine itself.
+        """Open the store, with ``quota`` bytes in all and ``owner_quota`` for each owner except this machine.
 
-        ``kept_free`` bytes are for what is made here (owner ""): others can fill the rest only.
+        ``kept_free`` bytes are reserved for blobs made here (owner ""); other owners can fill only the rest.
         """
         self._complete = directory / "complete"
         self._partial = directory / "partial"
         for folder in (self._complete, self._partial):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._quota, self._kept_free = quota, kept_free
+        self._quota = quota
+        self._kept_free = kept_free
         self.owner_quota = quota if owner_quota is None else owner_quota
         self._locks = [RLock() for _ in range(_LOCKS)]
         self._database_lock = Lock()
-        # Nothing gets a hold between the last look at its holds and its end. Taken before the locks of names.
+        # Taken before the locks of names: a blob gets no new hold between the check for holds and its deletion.
         self._hold_lock = Lock()
-        # Of blobs that are still coming, by name: owner and bytes. Under the database's lock, as the next one.
+        # Owner and received bytes of each incomplete blob, by name; guarded by the database's lock, as is the next one.
         self._arrived: dict[str, tuple[str, int]] = {}
-        # Bytes of whole blobs by owner, and under None of all, each once; None where it has to be counted anew.
+        # Bytes of whole blobs by owner. The key None counts each blob once. None if the bytes must be counted again.
         self._whole: Counter[str | None] | None = None
         self._database = sqlite3.connect(directory / "blobs.db", check_same_thread=False, isolation_level=None)
         self._database.executescript(
@@ -69,68 +69,68 @@ class BlobStore:
     # Reading
 
     def has(self, digest: bytes) -> bool:
-        """Tell whether the blob is here, whole."""
+        """Return whether the whole blob is here."""
         return self.path(digest).exists()
 
     def path(self, digest: bytes) -> Path:
-        """Return where the blob is when it is whole; callers must not write there."""
+        """Return the path of the whole blob; callers must not write there."""
         name = _name_of(digest)
         return self._complete / name[:2] / name
 
     def size(self, digest: bytes) -> int:
-        """Return the size of a whole blob; ClusterError NOT_FOUND."""
+        """Return the size of a whole blob; ClusterError NOT_FOUND if it is not here."""
         try:
             return self.path(digest).stat().st_size
         except FileNotFoundError:
             raise _absent(digest) from None
 
     def open(self, digest: bytes) -> BinaryIO:
-        """Open a whole blob for reading; ClusterError NOT_FOUND."""
+        """Return a whole blob as a file open for reading; ClusterError NOT_FOUND if it is not here."""
         try:
             return self.path(digest).open("rb")
         except FileNotFoundError:
             raise _absent(digest) from None
 
     def read(self, digest: bytes, offset: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``offset`` on; ClusterError NOT_FOUND."""
+        """Return up to ``length`` bytes of a whole blob from ``offset`` on; NOT_FOUND if it is not here."""
         with self.open(digest) as file:
             file.seek(offset)
             return file.read(length)
 
     def sent(self, blob: BlobRef, owner: str = "") -> bool:
-        """Tell whether the blob is here, whole, with that size, and was sent by ``owner`` (""; by anybody)."""
+        """Return whether the whole blob is here with that size and was sent by ``owner`` (""; by any owner)."""
         if not self.has(blob.sha256) or self.size(blob.sha256) != blob.size:
             return False
         name = _partial_name(blob, owner)
         return not owner or bool(self._sql("SELECT 1 FROM blobs WHERE name = ? AND complete", name))
 
     def status(self, blob: BlobRef, owner: str = "") -> BlobStatus:
-        """Return how much of the blob is here of what its owner sent: where it has to go on."""
+        """Return how many bytes of the blob its owner has sent, which is the offset at which it continues."""
         name = _partial_name(blob, owner)
-        with self._locks[hash(name) % _LOCKS]:  # not while its last byte is being checked
+        with self._locks[hash(name) % _LOCKS]:  # not while another thread checks its last byte
             if self.sent(blob, owner):
                 return BlobStatus(blob.size, True)
             partial = self._partial / name
-            held = partial.stat().st_size if partial.exists() else 0
-            if held < blob.size:
-                return BlobStatus(held, False)
-            try:  # the last byte came, and whoever took it was killed before it was checked
+            received = partial.stat().st_size if partial.exists() else 0
+            if received < blob.size:
+                return BlobStatus(received, False)
+            try:  # the last byte arrived, and the process was killed before it checked the blob
                 return self._finish(partial, name, blob)
             except ClusterError:
                 return BlobStatus(0, False)
 
     def total(self, owner: str | None = None) -> int:
-        """Return the bytes that are here, whole or not, of one owner if given."""
+        """Return the stored bytes of all blobs, whole or not, or of those of one owner."""
         with self._database_lock:
             return self._used(owner)
 
     def room(self, owner: str) -> int:
-        """Return how many bytes more an owner may send now."""
+        """Return the number of bytes that an owner may still send now."""
         with self._database_lock:
             return max(0, min(self._free(owner), self.owner_quota - self._used(owner)))
 
     def unclaimed(self, owner: str, besides: BlobRef) -> tuple[int, int]:
-        """Return how many blobs of an owner nobody holds, and their bytes as announced, all but one of them."""
+        """Return the count of an owner's blobs without a hold, and their announced bytes, leaving out one blob."""
         ((count, size),) = self._sql(
             "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM blobs WHERE owner = ? AND name != ? AND NOT EXISTS"
             " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
@@ -142,16 +142,15 @@ class BlobStore:
     # Writing
 
     def put(self, blob: BlobRef, offset: int, data: bytes, owner: str = "") -> BlobStatus:
-        """Take bytes at ``offset``; what is already here is skipped, a gap is refused.
+        """Store bytes from ``offset`` on. Bytes that are already here are skipped; a gap is refused.
 
-        With the last byte the blob is hashed: it is whole from then on, or it is dropped and the
-        call ends with WRONG_CONTENT.
+        The blob is hashed after its last byte. Then it is whole, or it is deleted and the call raises WRONG_CONTENT.
         """
         if offset + len(data) > blob.size:
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
                 f"goes beyond the size {blob.size}",
-                "send the rest only",
+                "send only the remaining bytes",
                 field="data",
             )
         name = _partial_name(blob, owner)
@@ -159,44 +158,44 @@ class BlobStore:
             if self.sent(blob, owner):
                 return BlobStatus(blob.size, True)
             partial = self._partial / name
-            begun = partial.exists()
-            held = partial.stat().st_size if begun else 0
-            if offset > held:
+            exists = partial.exists()
+            received = partial.stat().st_size if exists else 0
+            if offset > received:
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
-                    f"{held} bytes are here",
-                    f"go on at {held}",
+                    f"{received} bytes have arrived",
+                    f"continue at {received}",
                     field="offset",
                 )
-            new = data[held - offset :]
-            self._reserve(name, blob, owner, held, len(new))
-            if not begun:
+            new = data[received - offset :]
+            self._reserve(name, blob, owner, received, len(new))
+            if not exists:
                 partial.touch(mode=0o600)
             try:
                 with partial.open("ab") as file:
                     file.write(new)
-                    held = file.tell()
-            except OSError:  # a full disk: what did arrive counts
+                    received = file.tell()
+            except OSError:  # a full disk: the bytes that did arrive are counted
                 self._note(name, owner, partial.stat().st_size)
                 raise
-            if held < blob.size:
-                return BlobStatus(held, False)
+            if received < blob.size:
+                return BlobStatus(received, False)
             return self._finish(partial, name, blob)
 
     def add(self, data: bytes, owner: str = "") -> BlobRef:
-        """Put a whole blob that was made here."""
+        """Store a whole blob that was made here, and return its reference."""
         blob = BlobRef(sha256(data).digest(), len(data))
         self.put(blob, 0, data, owner)
         return blob
 
     def gather(self, pieces: Iterable[bytes]) -> BlobRef:
-        """Put a whole blob that is made here piece by piece, so that it is never in memory."""
-        # of another name than blobs have: after a crash it goes
-        made = self._partial / token_hex(16)
-        made.touch(mode=0o600)
+        """Store a whole blob that is made here piece by piece, so that it is never in memory as a whole."""
+        # Its name is not a blob's name, so it is deleted at the next start after a crash.
+        scratch = self._partial / token_hex(16)
+        scratch.touch(mode=0o600)
         try:
             digest = sha256()
-            with made.open("wb") as file:
+            with scratch.open("wb") as file:
                 for piece in pieces:
                     digest.update(piece)
                     file.write(piece)
@@ -205,29 +204,29 @@ class BlobStore:
             with self._locks[hash(name) % _LOCKS]:
                 if not self.sent(blob):
                     self._reserve(name, blob, "", 0, blob.size)
-                    made.replace(self._partial / name)
+                    scratch.replace(self._partial / name)
                     self._finish(self._partial / name, name, blob)
         finally:
-            made.unlink(missing_ok=True)
+            scratch.unlink(missing_ok=True)
         return blob
 
     # Holding
 
     def hold(self, digest: bytes, holder: str) -> None:
-        """Keep the blob (here or still to come) until ``holder`` releases it."""
+        """Keep the blob, even if it is still to come, until ``holder`` releases it."""
         _name_of(digest)
         with self._hold_lock:
             self._sql("INSERT OR IGNORE INTO holds VALUES (?, ?)", digest, holder)
 
     def release(self, holder: str) -> None:
-        """End all holds of ``holder``; blobs that nobody holds any more are deleted."""
+        """End all holds of ``holder``, and delete the blobs that no other holder holds."""
         with self._database_lock:
             rows = self._database.execute("DELETE FROM holds WHERE holder = ? RETURNING sha256", (holder,)).fetchall()
         for (digest,) in rows:
             self._delete_unless_held(digest)
 
     def keep_only(self, holder: str, digests: Collection[bytes]) -> None:
-        """End the holds of ``holder`` on all other blobs; those that nobody holds any more are deleted."""
+        """End the holds of ``holder`` on all other blobs, and delete those that no other holder holds."""
         for (digest,) in self._sql("SELECT sha256 FROM holds WHERE holder = ?", holder):
             if digest not in digests:
                 self._sql("DELETE FROM holds WHERE sha256 = ? AND holder = ?", digest, holder)
@@ -239,11 +238,11 @@ class BlobStore:
                 self.delete(digest)
 
     def is_held(self, digest: bytes) -> bool:
-        """Tell whether anybody holds the blob."""
+        """Return whether any holder holds the blob."""
         return bool(self._sql("SELECT 1 FROM holds WHERE sha256 = ? LIMIT 1", digest))
 
     def delete(self, digest: bytes) -> None:
-        """Delete a blob, whole or partial, whoever sent it."""
+        """Delete a blob, whole or partial, of all owners."""
         self.path(digest).unlink(missing_ok=True)
         for (name,) in self._sql("SELECT name FROM blobs WHERE sha256 = ?", digest):
             with self._locks[hash(name) % _LOCKS]:
@@ -251,9 +250,10 @@ class BlobStore:
                 self._forget(name)
 
     def collect(self, older_than: float) -> int:
-        """Delete what nobody wrote since ``older_than`` (Unix time), and nobody holds or nobody ever finished; count.
+        """Delete old blobs that are incomplete or not held, and return their number.
 
-        A hold keeps a blob that is here. One that stopped half-way takes room from others, and may be sent anew.
+        A blob is old if it was last written before ``older_than`` (Unix time). A hold keeps only a whole blob; an
+        incomplete one takes room from others and can be sent again.
         """
         deleted = 0
         for name, digest, complete in self._sql("SELECT name, sha256, complete FROM blobs"):
@@ -262,7 +262,7 @@ class BlobStore:
                 try:
                     written = path.stat().st_mtime
                 except FileNotFoundError:
-                    self._forget(name)  # it went with another owner's
+                    self._forget(name)  # its file was deleted with another owner's entry
                     continue
                 if written < older_than and not (complete and self.is_held(digest)):
                     path.unlink(missing_ok=True)
@@ -279,7 +279,7 @@ class BlobStore:
             raise ClusterError(
                 ClusterErrorKind.WRONG_CONTENT,
                 "the bytes do not hash to the name",
-                "send it anew",
+                "send the blob again",
                 field="sha256",
             )
         with partial.open("ab") as file:
@@ -294,22 +294,22 @@ class BlobStore:
             self._whole = None
         return BlobStatus(blob.size, True)
 
-    def _reserve(self, name: str, blob: BlobRef, owner: str, held: int, more: int) -> None:
-        """Count ``more`` bytes of a blob of which ``held`` are here, before they are written; OVER_QUOTA."""
+    def _reserve(self, name: str, blob: BlobRef, owner: str, received: int, more: int) -> None:
+        """Reserve room for ``more`` bytes of a blob with ``received`` bytes before they are written; OVER_QUOTA."""
         with self._database_lock:
             if more > self._free(owner):
                 raise ClusterError(
                     ClusterErrorKind.OVER_QUOTA,
                     "this store is full",
-                    "try again when orders have closed",
+                    "try again after an order has closed",
                     field="size",
                 )
             mine = self._used(owner)
             if owner and mine + more > self.owner_quota:
                 raise ClusterError(
                     ClusterErrorKind.OVER_QUOTA,
-                    f"{self.owner_quota} bytes for each caller, {mine} are used",
-                    "wait until earlier blobs are released",
+                    f"a caller may store {self.owner_quota} bytes, and {mine} are used",
+                    "try again after earlier blobs are released",
                     field="size",
                 )
             if name not in self._arrived:
@@ -318,11 +318,11 @@ class BlobStore:
                     (name, blob.sha256, blob.size, owner),
                 )
                 self._whole = None
-            self._arrived[name] = (owner, held + more)
+            self._arrived[name] = (owner, received + more)
 
-    def _note(self, name: str, owner: str, held: int) -> None:
+    def _note(self, name: str, owner: str, received: int) -> None:
         with self._database_lock:
-            self._arrived[name] = (owner, held)
+            self._arrived[name] = (owner, received)
 
     def _forget(self, name: str) -> None:
         with self._database_lock:
@@ -331,24 +331,24 @@ class BlobStore:
             self._whole = None
 
     def _used(self, owner: str | None) -> int:
-        """Return the bytes that are here of one owner, of all where it is None; with the database's lock."""
+        """Return the stored bytes of one owner, or of all if it is None; the caller holds the database's lock."""
         if self._whole is None:
             by_owner = "SELECT owner, SUM(size) FROM blobs WHERE complete GROUP BY owner"
             self._whole = Counter(dict(self._database.execute(by_owner)))
-            # Two owners may have sent the same blob: it is stored once, and both pay for it.
+            # Two owners may have sent the same blob: it is stored once, and counts for both.
             ((self._whole[None],),) = self._database.execute(
                 "SELECT COALESCE(SUM(size), 0) FROM (SELECT DISTINCT sha256, size FROM blobs WHERE complete)"
             )
-        coming = sum(held for who, held in self._arrived.values() if owner in (None, who))
+        coming = sum(received for sender, received in self._arrived.values() if owner in (None, sender))
         return self._whole[owner] + coming
 
     def _free(self, owner: str) -> int:
-        """Return the bytes that are free for an owner, whatever it has used; with the database's lock."""
-        kept = max(0, self._kept_free - self._used("")) if owner else 0
-        return self._quota - kept - self._used(None)
+        """Return the bytes that are free for an owner, without its own quota; the caller holds the database's lock."""
+        reserved = max(0, self._kept_free - self._used("")) if owner else 0
+        return self._quota - reserved - self._used(None)
 
     def _reconcile(self) -> None:
-        """Make the database agree with the files after a crash between the two."""
+        """Make the database agree with the files after a crash that came between writing the two."""
         rows = self._sql("SELECT name, sha256, owner, complete FROM blobs")
         for name, digest, owner, complete in rows:
             partial = self._partial / name
@@ -369,9 +369,10 @@ class BlobStore:
 
 
 def _name_of(digest: bytes) -> str:
-    # File names are made from 32 bytes and nothing else, so no name from outside becomes a path.
+    # Only 32 bytes make a file name, so no name from outside can become another path.
     if len(digest) != 32:
-        raise ClusterError(ClusterErrorKind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", field="sha256")
+        reason, remedy = "is not 32 bytes", "send the SHA-256 of the blob"
+        raise ClusterError(ClusterErrorKind.BAD_REQUEST, reason, remedy, field="sha256")
     return digest.hex()
 
 
@@ -396,4 +397,5 @@ def _sync_directory(path: Path) -> None:
 
 
 def _absent(digest: bytes) -> ClusterError:
-    return ClusterError(ClusterErrorKind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", field="sha256")
+    reason = f"there is no blob {digest.hex()[:16]}…"
+    return ClusterError(ClusterErrorKind.NOT_FOUND, reason, "send the blob first", field="sha256")

@@ -1,7 +1,7 @@
-"""The calls between owners: what is asked, what is answered, who may ask, and the way to bytes and back.
+"""The calls between owners: their requests, their replies, the roles that may make them, and their encoding.
 
-Types have the names of their messages in ``assay.cluster.v1`` and go over the wire by :mod:`wire.convert`. Whoever
-reads what somebody else sent gets a value within its bounds or a ClusterError that names the field.
+Types have the names of their messages in ``assay.cluster.v1`` and are converted by :mod:`wire.convert`. A receiver gets
+either a value within its bounds or a ClusterError that names the field.
 """
 
 import re
@@ -29,9 +29,9 @@ _METHODS = pb.DESCRIPTOR.services_by_name["Cluster"].methods_by_name
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
-    """A call by the name that it has in the protobuf service; ``roles`` may make it (none: anybody who signs).
+    """A call with its name in the protobuf service; callers with one of ``roles`` may make it (none: any signer).
 
-    A request of more than ``size`` bytes is refused before anything of it is looked at.
+    A request of more than ``size`` bytes is refused before it is parsed.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Call(Generic[Q, R]):
     size: int = 1_024
 
     def __post_init__(self) -> None:
-        """Compile the ways to bytes; Mismatch where the types do not fit the protobuf messages."""
+        """Compile the converters; Mismatch if the types do not fit the protobuf messages."""
         if _METHODS[self.name].output_type.name != self.reply.__name__:
             raise Mismatch(f"{self.name} does not answer with a {self.reply.__name__}")
         types: tuple[Any, ...] = (self.request, self.reply)
@@ -50,25 +50,25 @@ class Call(Generic[Q, R]):
 
     @property
     def handler(self) -> str:
-        """Which attribute of :class:`link.types.Handlers` answers."""
+        """The name of the method of :class:`link.types.Handlers` that answers the call."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
 
 def encode(value: object) -> bytes:
-    """Return the bytes of a value of the link; a Refusal (a bug of ours) names a field out of its bounds."""
+    """Return the bytes of a value of the link. A value out of its bounds is a bug and raises a Refusal."""
     cls: Any = type(value)
     data: bytes = writer(cls, _proto(cls).DESCRIPTOR)(value).SerializeToString()
     return data
 
 
 def decode(cls: type[T], data: bytes) -> T:
-    """Return the ``cls`` in ``data``; ClusterError(BAD_REQUEST) names the field, also one that is not known."""
+    """Return the ``cls`` in ``data``; ClusterError(BAD_REQUEST) names the field at fault, including unknown ones."""
     value: T = _read(cls, lambda: parse(_proto(cls), data, ""))
     return value
 
 
 def decode_newer(cls: type[T], data: bytes) -> T:
-    """Do as :func:`decode`, but let fields pass that are not known: who sent them may be newer."""
+    """Return the ``cls`` in ``data`` as :func:`decode` does, but ignore unknown fields: the sender may be newer."""
     value: T = _read(cls, lambda: _proto(cls).FromString(data))
     return value
 
@@ -77,7 +77,7 @@ def _read(cls: Any, parsed: Callable[[], Any]) -> Any:
     try:
         return reader(cls, _proto(cls).DESCRIPTOR)(parsed())
     except DecodeError:
-        reason, remedy = f"not a {cls.__name__}", "send protobuf of that message"
+        reason, remedy = f"is not a {cls.__name__}", f"encode a {cls.__name__} as protobuf"
         raise ClusterError(ClusterErrorKind.BAD_REQUEST, reason, remedy) from None
     except Refusal as refusal:
         raise ClusterError(ClusterErrorKind.BAD_REQUEST, refusal.reason, refusal.remedy, field=refusal.field) from None

@@ -1,4 +1,4 @@
-"""The caller's end of the link: one method for all calls, blobs in chunks, and connections that are kept."""
+"""The caller's end of the link: one method for all calls, blobs in chunks, and a cache of connections."""
 
 import random
 from collections.abc import Callable
@@ -24,17 +24,17 @@ from link.tls import SERVER_NAME, pem_of
 
 Q = TypeVar("Q")
 R = TypeVar("R")
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Progress = Callable[[int, int], None]  # called with the bytes done and the total
 
 _FAILURE_KEY = "assay-failure-bin"
 _READ_BYTES = 1 << 20
 
 
 class ClusterClient:
-    """Calls one validator. Every call has a deadline; a call that did not get through is repeated.
+    """A client of one validator. Each call has a deadline; a call that did not get through is repeated.
 
-    Only UNAVAILABLE is repeated (all calls are idempotent), with a new envelope each time, after a
-    wait that doubles and is drawn at random below its bound. Safe for several threads.
+    Only UNAVAILABLE is repeated (all calls are idempotent), each time with a new envelope. The wait before a repetition
+    is random, and its bound doubles each time. Safe for several threads.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ClusterClient:
         *,
         tries: int = 4,
     ) -> None:
-        """Trust nothing but ``certificate_der``, the certificate that the chain has."""
+        """Trust only ``certificate_der``, the certificate on chain."""
         self._key = key
         self._chain_id = chain_id
         self._timeout = timeout
@@ -71,12 +71,12 @@ class ClusterClient:
         }
 
     def close(self) -> None:
-        """Close the connection; calls that wait to be repeated end."""
+        """Close the connection; calls that wait for their repetition end."""
         self._closed.set()
         self._channel.close()
 
     def __enter__(self) -> Self:
-        """Return the client, to be closed at the end."""
+        """Return the client; leaving the block closes it."""
         return self
 
     def __exit__(
@@ -89,7 +89,7 @@ class ClusterClient:
         self.close()
 
     def call(self, call: Call[Q, R], request: Q) -> R:
-        """Make a call and return its answer; ClusterError says by its kind what went wrong, and names the field."""
+        """Make a call and return its answer; a ClusterError has the kind of failure and the field at fault."""
         body = encode(request)
         for number in range(self._tries):
             try:
@@ -98,18 +98,16 @@ class ClusterClient:
                 failure = _failure(error)
                 if failure.kind is not ClusterErrorKind.UNREACHABLE or number + 1 == self._tries:
                     raise failure from None
-                # Full jitter, so that callers whose server came back do not come all at once.
+                # Full jitter: after a server's restart its callers do not come all at once.
                 if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
                     raise failure from None
                 continue
-            except ValueError:  # grpc's word for a closed channel
-                raise ClusterError(
-                    ClusterErrorKind.UNREACHABLE, "the connection was closed", "open a new one"
-                ) from None
+            except ValueError:  # grpc raises it for a closed channel
+                raise ClusterError(ClusterErrorKind.UNREACHABLE, "the connection is closed", "open a new one") from None
             try:
                 return decode_newer(call.reply, raw)
             except ClusterError as error:
-                raise ClusterError(ClusterErrorKind.BAD_REPLY, f"the validator's answer: {error}") from None
+                raise ClusterError(ClusterErrorKind.BAD_REPLY, f"the validator's answer is wrong: {error}") from None
         raise AssertionError("the last try returns or raises")
 
     def _signed(self, name: str, body: bytes) -> bytes:
@@ -118,9 +116,9 @@ class ClusterClient:
     # Results
 
     def whole_result(self, order_id: bytes, round: int, count: int | None = None) -> t.ResultManifest:
-        """Return the manifest of a round with all leaves, page after page; BAD_REPLY where they are not ``count``.
+        """Return the manifest of a round with the leaves of all pages; BAD_REPLY if their number is not ``count``.
 
-        Whoever knows the number says it: a hostile validator may claim any.
+        A caller that knows the number passes it, because a hostile validator may claim any number.
         """
         manifest = self.call(
             t.GET_RESULT,
@@ -129,7 +127,7 @@ class ClusterClient:
         if count not in (None, manifest.count):
             raise ClusterError(
                 ClusterErrorKind.BAD_REPLY,
-                f"a result of {manifest.count} leaves instead of {count}",
+                f"the result has {manifest.count} leaves instead of {count}",
             )
         leaves = list(manifest.leaves)
         while len(leaves) < manifest.count:
@@ -139,15 +137,15 @@ class ClusterClient:
             )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):
-                raise ClusterError(ClusterErrorKind.BAD_REPLY, "the result's pages do not fit together")
+                raise ClusterError(ClusterErrorKind.BAD_REPLY, "the pages of the result do not belong together")
             leaves += page.leaves
-        # Not a message any more, so the bound on its leaves does not hold here.
+        # The joined manifest is no message, so the bound on the number of leaves does not apply.
         return replace(manifest, leaves=tuple(leaves))
 
     # Blobs
 
     def put_blob(self, source: Path | bytes, progress: Progress | None = None) -> t.BlobRef:
-        """Send a blob, from where an earlier try stopped; return its name."""
+        """Send a blob, continuing an earlier try, and return its reference."""
         with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
             blob = _ref_of(file)
             status = self.call(t.STAT_BLOB, t.StatBlobRequest(blob))
@@ -156,28 +154,29 @@ class ClusterClient:
                     progress(status.held, blob.size)
                 file.seek(status.held)
                 data = file.read(t.CHUNK_BYTES_MAX)
-                if not data:  # all was sent and the blob is not complete: sent from two places
-                    raise ClusterError(ClusterErrorKind.BAD_REPLY, "the validator has all and lacks some")
+                if not data:  # two callers sent the same blob, so all bytes are sent and it is not complete
+                    reason = "the validator has all bytes of the blob, but reports it incomplete"
+                    raise ClusterError(ClusterErrorKind.BAD_REPLY, reason)
                 status = self.call(t.PUT_CHUNK, t.PutChunkRequest(blob, status.held, data))
         if progress:
             progress(blob.size, blob.size)
         return blob
 
     def get_blob(self, blob: t.BlobRef, path: Path, progress: Progress | None = None) -> None:
-        """Fetch a blob into ``path``, from where an earlier try stopped; verified, then renamed."""
+        """Fetch a blob into ``path``, continuing an earlier try; it is verified and then renamed."""
         partial = path.with_name(path.name + ".part")
         with partial.open("ab") as file:
-            while (held := file.tell()) < blob.size:
+            while (received := file.tell()) < blob.size:
                 if progress:
-                    progress(held, blob.size)
-                file.write(self._next(blob, held))
+                    progress(received, blob.size)
+                file.write(self._next(blob, received))
             file.flush()
         with partial.open("rb") as file:
             if _ref_of(file) != blob:
                 partial.unlink()
                 raise ClusterError(
                     ClusterErrorKind.WRONG_CONTENT,
-                    "the validator's bytes do not hash to the name",
+                    "the bytes from the validator do not have the blob's hash",
                     "try again",
                 )
         partial.replace(path)
@@ -185,7 +184,7 @@ class ClusterClient:
             progress(blob.size, blob.size)
 
     def fetch(self, blob: t.BlobRef, store: BlobStore, progress: Progress | None = None) -> None:
-        """Fetch a blob into a store of this machine, from where an earlier try stopped."""
+        """Fetch a blob into a store of this machine, continuing an earlier try."""
         status = store.status(blob)
         while not status.complete:
             if progress:
@@ -196,7 +195,7 @@ class ClusterClient:
         length = min(t.CHUNK_BYTES_MAX, blob.size - offset)
         chunk = self.call(t.GET_CHUNK, t.GetChunkRequest(blob.sha256, offset, length))
         if not 0 < len(chunk.data) <= length or chunk.size != blob.size:
-            raise ClusterError(ClusterErrorKind.BAD_REPLY, "a chunk is empty, too long or of another size")
+            raise ClusterError(ClusterErrorKind.BAD_REPLY, "a chunk is empty, too long, or of a blob of another size")
         return chunk.data
 
 
@@ -205,9 +204,10 @@ def _failure(error: grpc.RpcError) -> ClusterError:
     for key, value in call.trailing_metadata() or ():
         if key == _FAILURE_KEY and isinstance(value, bytes):
             return _typed(value)
-    code, details = call.code(), call.details() or ""
+    code = call.code()
+    details = call.details() or ""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        # Cancelled: the connection was closed here, or the server had to give the call's place to somebody else.
+        # Cancelled: the connection was closed here, or the server gave the call's slot to another caller.
         return ClusterError(ClusterErrorKind.UNREACHABLE, f"no connection ({details[:200]})", "try again later")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return ClusterError(ClusterErrorKind.TIMED_OUT, "no answer in time", "try again")
@@ -223,11 +223,12 @@ def _typed(value: bytes) -> ClusterError:
         failure.ParseFromString(value)
         return ClusterError(ClusterErrorKind(failure.kind), failure.reason, failure.remedy, field=failure.field)
     except (DecodeError, ValueError):
-        return ClusterError(ClusterErrorKind.BAD_REPLY, "a failure that does not parse")
+        return ClusterError(ClusterErrorKind.BAD_REPLY, "the validator's answer is an error that cannot be parsed")
 
 
 def _ref_of(file: BinaryIO) -> t.BlobRef:
-    digest, size = sha256(), 0
+    digest = sha256()
+    size = 0
     file.seek(0)
     while part := file.read(_READ_BYTES):
         digest.update(part)
@@ -235,47 +236,47 @@ def _ref_of(file: BinaryIO) -> t.BlobRef:
     return t.BlobRef(digest.digest(), size)
 
 
-# --- connections to validators, to where the chain says they are now -----------------------------
+# --- connections to validators, at their current endpoints on chain -----------------------------
 
 
 def connect(validator: Validator, key: Signer, chain_id: str) -> ClusterClient:
-    """Return a client that trusts exactly the certificate on chain; ClusterError where nothing is published there."""
+    """Return a client that trusts only the certificate on chain; ClusterError if the validator published none."""
     if not validator.endpoint or not validator.certificate:
         raise ClusterError(
             ClusterErrorKind.UNREACHABLE,
             f"validator {validator.moniker or validator.operator} has published no endpoint",
-            "try again when its daemon runs",
+            "try again after its operator has started its daemon",
         )
     return ClusterClient(validator.endpoint, validator.certificate, key, chain_id)
 
 
 class Connections:
-    """One connection to each validator; one that has moved gets a new one. Thread-safe."""
+    """One connection per validator, replaced if the validator's endpoint or certificate changed. Thread-safe."""
 
     def __init__(self, key: Signer) -> None:
-        """Call others as ``key``."""
+        """Sign calls with ``key``."""
         self._key = key
         self._lock = Lock()
         self._clients: dict[str, tuple[str, bytes, ClusterClient]] = {}
         self._closed = False
 
     def client(self, validator: Validator, chain_id: str) -> ClusterClient:
-        """Return the kept client, or a new one; ClusterError where no endpoint is published or all is closed."""
-        where = (validator.endpoint, validator.certificate)
+        """Return the cached client, or a new one; ClusterError if no endpoint is published or all is closed."""
+        address = (validator.endpoint, validator.certificate)
         with self._lock:
             if self._closed:
                 raise ClusterError(ClusterErrorKind.UNREACHABLE, "the connections are closed")
             known = self._clients.get(validator.operator)
-            if known is not None and known[:2] == where:
+            if known is not None and known[:2] == address:
                 return known[2]
             client = connect(validator, self._key, chain_id)
             if known is not None:
                 known[2].close()
-            self._clients[validator.operator] = (*where, client)
+            self._clients[validator.operator] = (*address, client)
             return client
 
     def close(self) -> None:
-        """Close all connections for good; calls under way end."""
+        """Close all connections for good; running calls end."""
         with self._lock:
             self._closed = True
             for _, _, client in self._clients.values():

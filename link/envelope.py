@@ -1,7 +1,7 @@
-"""The signed envelope of every request: who asks what, of whom, when, once.
+"""The signed envelope of each request: caller, audience, method, time, and a nonce that is used once.
 
-TLS says that the caller talks to the validator; the envelope says to the validator who the caller
-is. It names the certificate dialled, so that a validator cannot pass a request on to another one.
+TLS proves to the caller that it talks to the validator; the envelope proves to the validator who the caller is. The
+envelope names the certificate that the caller dialled, so a validator cannot pass a request on to another validator.
 """
 
 import time
@@ -22,15 +22,15 @@ from link.types import MESSAGE_BYTES_MAX, Caller
 from wire.address import address_of
 from wire.keys import verify
 
-TIME_TOLERANCE = 60  # seconds either way
+TIME_TOLERANCE = 60  # seconds of difference in either direction
 NONCE_SIZE = 16
-# A nonce is remembered for as long as its envelope could be sent again and pass the check of time.
+# Seconds for which a nonce is remembered: as long as its envelope could be repeated and pass the check of its time.
 _REMEMBER = 2 * TIME_TOLERANCE + 1
 _TAG = "assay/cluster/request"
 
 
 class Signer(Protocol):
-    """What signs: a key of the chain (``wire.keys.Key``)."""
+    """A signer: a key of the chain (``wire.keys.Key``)."""
 
     @property
     def address(self) -> str:
@@ -43,7 +43,7 @@ class Signer(Protocol):
         ...
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes, low s, over SHA-256 of the message."""
+        """Return the signature of SHA-256 of the message: 64 bytes, low s."""
         ...
 
 
@@ -63,7 +63,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request as it travels: the envelope, and the bytes of the call's message that it is about."""
+    """A request on the wire: the envelope, and the bytes of the call's message that it signs."""
 
     envelope: Envelope
     body: Annotated[bytes, Size(0, MESSAGE_BYTES_MAX)]
@@ -93,10 +93,10 @@ def seal(
     *,
     now: int | None = None,
 ) -> Envelope:
-    """Sign a request; every try needs an envelope of its own."""
+    """Return a signed envelope of a request; each try needs an envelope of its own."""
     moment = int(time.time()) if now is None else now
     nonce = urandom(NONCE_SIZE)
-    open_ = Envelope(
+    unsigned = Envelope(
         chain_id=chain_id,
         audience=audience,
         caller=signer.address,
@@ -106,7 +106,7 @@ def seal(
         nonce=nonce,
         signature=bytes(64),
     )
-    signature = signer.sign(sign_bytes(open_, body))
+    signature = signer.sign(sign_bytes(unsigned, body))
     return Envelope(
         chain_id=chain_id,
         audience=audience,
@@ -120,7 +120,7 @@ def seal(
 
 
 class NonceMemory:
-    """Which nonces were used lately; bounded in all and for each caller, never forgetting early."""
+    """The recently used nonces, bounded in total and per caller; none is forgotten too early."""
 
     def __init__(self, capacity: int, per_caller: int) -> None:
         """Remember at most ``capacity`` nonces, at most ``per_caller`` of one caller."""
@@ -132,22 +132,22 @@ class NonceMemory:
         self._lock = Lock()
 
     def use(self, caller: str, nonce: bytes, now: int) -> None:
-        """Take a nonce; ClusterError REPLAYED if it was taken, BUSY if there is no room for it."""
+        """Use a nonce; ClusterError REPLAYED if it was used before, BUSY if there is no room for it."""
         with self._lock:
             self._forget(now)
             if (caller, nonce) in self._used:
                 raise ClusterError(
                     ClusterErrorKind.REPLAYED,
                     "was used before",
-                    "sign every request anew",
+                    "sign each request again, with a new nonce",
                     field="envelope.nonce",
                 )
-            # Dropping an old nonce to make room would let its request be replayed; refuse instead.
+            # Dropping an old nonce to make room would allow its request to be replayed, so the new one is refused.
             if len(self._used) >= self._capacity or self._counts[caller] >= self._per_caller:
                 raise ClusterError(
                     ClusterErrorKind.BUSY,
                     "too many requests within two minutes",
-                    "slow down",
+                    "wait two minutes, and make fewer requests",
                     field="envelope",
                 )
             self._used.add((caller, nonce))
@@ -164,7 +164,7 @@ class NonceMemory:
 
 
 class Gate:
-    """Checks envelopes at the server."""
+    """The server's check of envelopes."""
 
     def __init__(
         self,
@@ -172,38 +172,38 @@ class Gate:
         audience: bytes,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Let in what is signed for this chain and the certificate with the hash ``audience``."""
+        """Accept requests signed for this chain and for the certificate with the hash ``audience``."""
         self._chain_id = chain_id
         self._audience = audience
         self._clock = clock
         self._known = NonceMemory(capacity=400_000, per_caller=100_000)
-        # Keys cost nothing: callers without a role share a small memory, and cannot fill the other.
+        # Keys cost nothing, so callers without a role share a small memory and cannot fill the other one.
         self._strangers = NonceMemory(capacity=4_096, per_caller=1_024)
 
     def check(self, envelope: Envelope, method: str, body: bytes) -> Caller:
-        """Return who signed; ClusterError with a kind for each thing that does not hold."""
+        """Return the signer; the ClusterError has a kind for each check that fails."""
         if envelope.chain_id != self._chain_id:
-            raise _refused("chain_id", "another chain", f"sign for {self._chain_id}")
+            raise _refused("chain_id", "is of another chain", f"sign for {self._chain_id}")
         if envelope.audience != self._audience:
-            raise _refused("audience", "signed for another certificate", "read the validator's from the chain")
+            raise _refused("audience", "is another certificate", "use the validator's certificate on chain")
         if envelope.method != method:
-            raise _refused("method", f"signed for {envelope.method}", f"sign for {method}")
+            raise _refused("method", f"is {envelope.method}", f"sign for {method}")
         skew = envelope.unix_time - int(self._clock())
         if abs(skew) > TIME_TOLERANCE:
-            # The words are for the caller, who reads them far from here.
+            # The caller reads this text on another machine, so "your" is the caller's.
             raise ClusterError(
                 ClusterErrorKind.STALE,
                 f"your clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the validator's",
-                "set yours (as root: timedatectl set-ntp true); if it is right, tell the validator's operator",
+                "set it (as root: timedatectl set-ntp true); if it is right, tell the validator's operator",
             )
         if _address_of(envelope.pub_key) != envelope.caller:
-            raise _refused("pub_key", "not the caller's", "send the key of the address")
+            raise _refused("pub_key", "is not the caller's", "send the public key of the caller's address")
         if not verify(envelope.pub_key, sign_bytes(envelope, body), envelope.signature):
-            raise _refused("signature", "does not hold", "sign envelope and body as they are sent")
+            raise _refused("signature", "is not valid", "sign the envelope and the body exactly as they are sent")
         return Caller(envelope.caller, envelope.pub_key)
 
     def use_nonce(self, envelope: Envelope, known: bool) -> None:
-        """Take the nonce of a checked envelope; ``known``: the caller has a role here."""
+        """Use the nonce of a checked envelope; ``known`` is true if the caller has a role here."""
         memory = self._known if known else self._strangers
         memory.use(envelope.caller, envelope.nonce, int(self._clock()))
 

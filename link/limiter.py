@@ -1,7 +1,7 @@
-"""Connections at the server: those of strangers are few, and shared fairly.
+"""Limits of connections at the server: strangers get only some of them, and share those fairly.
 
-grpc bounds their number, and neither tells whose they are nor closes one. So they are found among the sockets of this
-process (Linux), and where there are too many, who holds the most loses its oldest.
+grpc bounds the number of connections, but it neither names their owners nor closes one. So this module finds them among
+the sockets of this process (Linux). If there are too many, the group with the most connections loses its oldest.
 """
 
 import os
@@ -23,35 +23,38 @@ T = TypeVar("T")
 
 
 class ConnectionLimiter:
-    """Looks at the connections to a port again and again, from :meth:`start` to :meth:`stop`."""
+    """A thread that checks the connections to a port periodically, from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, port: int, peers: KnownPeers, limits: ServerLimits) -> None:
-        """Tell strangers from those that ``peers`` knows."""
-        self._port, self._peers, self._limits = port, peers, limits
+        """Treat connections as strangers' unless ``peers`` knows their callers."""
+        self._port = port
+        self._peers = peers
+        self._limits = limits
         self._seen: dict[str, None] = {}  # the oldest first
         self._stop = Event()
         self._thread = Thread(target=self._run, name="connection-limiter", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread that checks the connections."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            # Out of descriptors, say; there may be some at the next look.
+            # For example, the process has no free descriptor; there may be some at the next check.
             with suppress(OSError):
                 self.look()
 
     def look(self) -> None:
-        """Close what is too much."""
-        limits, found = self._limits, connected(self._port)
-        self._seen = {peer: None for peer in (*self._seen, *found) if peer in found}
+        """Close the connections above the limits."""
+        limits = self._limits
+        sockets = connected(self._port)
+        self._seen = {peer: None for peer in (*self._seen, *sockets) if peer in sockets}
         known: list[tuple[str, str]] = []
         strangers: list[tuple[str, str]] = []
         for peer in self._seen:
@@ -63,16 +66,16 @@ class ConnectionLimiter:
         losers = too_many(strangers, limits.stranger_connections, limits.stranger_connections_per_network)
         losers += too_many(known, limits.known_connections, limits.connections_per_caller)
         for peer in losers:
-            with _socket(found[peer]) as one:
+            with _socket(sockets[peer]) as one:
                 if one is not None and _peer_of(one, self._port) == peer:
-                    with suppress(OSError):  # it has ended
+                    with suppress(OSError):  # the connection has ended
                         one.shutdown(socket.SHUT_RDWR)
 
 
 def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
-    """Return which of ``held``, items with their groups, the oldest first, have to go.
+    """Return the items of ``held`` that must go; ``held`` has items with their groups, the oldest first.
 
-    No group keeps more than ``share``, and beyond ``count`` in all those go whose group has the most.
+    No group keeps more than ``share`` items. If more than ``count`` are left, the largest groups lose their oldest.
     """
     groups: dict[str, deque[T]] = {}
     for item, group in held:
@@ -87,22 +90,22 @@ def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
 
 
 def connected(port: int) -> dict[str, Path]:
-    """Return the sockets of this process that are connected to ``port``, by grpc's names of their other ends."""
-    found: dict[str, Path] = {}
+    """Return the sockets of this process that are connected to ``port``, by grpc's names of the remote ends."""
+    sockets: dict[str, Path] = {}
     for descriptor in _DESCRIPTORS.iterdir():
         with _socket(descriptor) as one:
             peer = _peer_of(one, port) if one is not None else None
             if peer is not None:
-                found[peer] = descriptor
-    return found
+                sockets[peer] = descriptor
+    return sockets
 
 
 @contextmanager
 def _socket(descriptor: Path) -> Iterator[socket.socket | None]:
-    """Give what a descriptor stands for, if it is a socket, under one of its own: the other may end any time."""
+    """Give the socket of a descriptor, if it is one, under a copied descriptor: the original may be closed any time."""
     with ExitStack() as stack:
         one = None
-        with suppress(OSError):  # it ended, or is something else by now
+        with suppress(OSError):  # the socket has ended, or the descriptor is something else by now
             if str(descriptor.readlink()).startswith("socket:"):
                 copy = os.dup(int(descriptor.name))
                 stack.callback(os.close, copy)
@@ -119,7 +122,7 @@ def _peer_of(one: socket.socket, port: int) -> str | None:
         if one.getsockname()[1] != port:
             return None
         host, far = one.getpeername()[:2]
-    except OSError:  # it listens, or has ended
+    except OSError:  # the socket listens, or has ended
         return None
     mapped = host.removeprefix("::ffff:")
     return f"ipv6:%5B{host}%5D:{far}" if ":" in mapped else f"ipv4:{mapped}:{far}"

@@ -1,4 +1,4 @@
-"""How much one caller may ask: token buckets for calls and bytes, bounded in number."""
+"""Limits per caller: token buckets for calls and bytes, in a bounded number."""
 
 import time
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from link.errors import ClusterError, ClusterErrorKind
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``per_second`` on average, ``burst`` at once."""
+    """A rate: ``per_second`` on average, and up to ``burst`` at once."""
 
     per_second: float
     burst: float
@@ -21,15 +21,16 @@ class Rate:
 class ServerLimits:
     """Limits of a server; the defaults suit a machine with a few cores."""
 
-    # A connection that has carried a signed call of somebody with a role is that caller's; all others are strangers'.
-    threads: int = 8  # calls that are worked on at a time
-    concurrent: int = 64  # calls at a time
-    concurrent_per_caller: int = 16  # also on one connection
+    # A connection belongs to a caller once it has carried a signed call by it, if the caller has a role. All other
+    # connections are strangers'.
+    threads: int = 8  # calls that are processed at the same time
+    concurrent: int = 64  # open calls
+    concurrent_per_caller: int = 16  # also the limit per connection
     stranger_threads: int = 2
     strangers: int = 32
     strangers_per_network: int = 8  # /24 of IPv4, /64 of IPv6
-    # Each connection takes a file handle, which the rest of the daemon needs too. The difference is for those that
-    # come between two looks at who is too many.
+    # Each connection takes a file descriptor, which the rest of the daemon needs too. ``connections`` is above the sum
+    # of the two other limits, because connections may come between two checks of the limiter.
     connections: int = 512
     known_connections: int = 256
     connections_per_caller: int = 16
@@ -37,35 +38,35 @@ class ServerLimits:
     stranger_connections_per_network: int = 32
     handshake_seconds: float = 10.0
     idle_seconds: float = 300.0  # until a connection without calls is closed
-    receive_seconds: float = 10.0  # for a request to arrive: as long as callers wait for an answer
+    receive_seconds: float = 10.0  # for a request to arrive; equals the time for which callers wait for an answer
     calls: Rate = Rate(200, 2_000)
     bytes: Rate = Rate(256 << 20, 2 << 30)
-    # Bytes of all but chunks: reading 1 MiB takes about 1 s.
+    # Bytes of all calls except PutChunk, because parsing 1 MiB of other messages takes about 1 s.
     messages: Rate = Rate(256 << 10, 8 << 20)
-    stranger_calls: Rate = Rate(20, 200)  # all callers without a role together
+    stranger_calls: Rate = Rate(20, 200)  # of all callers without a role together
     stranger_bytes: Rate = Rate(16 << 20, 64 << 20)
 
 
 class Buckets:
-    """One token bucket for each caller, the least recent ones forgotten."""
+    """One token bucket per caller; the least recently used buckets are dropped."""
 
     def __init__(self, rate: Rate, capacity: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with full buckets."""
         self._rate = rate
         self._capacity = capacity
         self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, at
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens and their time
         self._lock = Lock()
 
     def take(self, caller: str, amount: float, what: str) -> None:
-        """Take ``amount`` tokens; ClusterError BUSY says when there will be enough."""
+        """Take ``amount`` tokens; ClusterError BUSY says after how many seconds there will be enough."""
         with self._lock:
             now = self._clock()
             tokens, at = self._left.pop(caller, (self._rate.burst, now))
             tokens = min(self._rate.burst, tokens + (now - at) * self._rate.per_second)
             granted = amount <= tokens
             self._left[caller] = (tokens - amount if granted else tokens, now)
-            # A caller that was forgotten starts with a full bucket, so only long quiet ones may go.
+            # A caller whose bucket was dropped starts with a full one, so the longest unused buckets are dropped.
             while len(self._left) > self._capacity:
                 self._left.popitem(last=False)
         if not granted:

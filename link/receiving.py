@@ -1,6 +1,6 @@
-"""Requests as they come in: each in a bounded time, in a place of its caller's own.
+"""The receipt of requests: each within a bounded time, in a server slot of its caller.
 
-A stream that was opened costs a place at the server before anybody has signed anything.
+An open stream takes a slot at the server before the caller has proven who it is.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from link.server_slots import KnownPeers, ServerSlot, ServerSlots, network_of
 
 
 class Receiver:
-    """Takes the one message of each call. Thread-safe."""
+    """The receiver of the one message of each call. Thread-safe."""
 
     def __init__(self, limits: ServerLimits) -> None:
-        """Keep places for callers that have proven who they are apart from those for strangers."""
+        """Keep server slots for callers that have proven who they are apart from those for strangers."""
         self._seconds = limits.receive_seconds
         self.peers = KnownPeers(limits.idle_seconds)
         self.known = ServerSlots(limits.concurrent, limits.concurrent_per_caller, limits.threads)
@@ -26,21 +26,23 @@ class Receiver:
 
     @contextmanager
     def call(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[tuple[bytes, ServerSlot]]:
-        """Give the message and the place that the call keeps until it is answered.
+        """Give the message and the server slot that the call keeps until it is answered.
 
-        ClusterError where there is no message or no place, grpc.RpcError where the call has ended or took too long.
+        ClusterError if there is no message or no free slot; grpc.RpcError if the call has ended or took too long.
         """
         peer = context.peer()
         caller = self.peers.caller(peer)
-        places = self.strangers if caller is None else self.known
-        with places.take(caller or network_of(peer), context.cancel) as place:
+        slots = self.strangers if caller is None else self.known
+        with slots.take(caller or network_of(peer), context.cancel) as slot:
             late = Timer(self._seconds, context.cancel)
             late.daemon = True
             late.start()
             try:
                 message = next(messages)
             except StopIteration:
-                raise ClusterError(ClusterErrorKind.BAD_REQUEST, "no message", "send one") from None
+                raise ClusterError(
+                    ClusterErrorKind.BAD_REQUEST, "the request has no message", "send exactly one message"
+                ) from None
             finally:
                 late.cancel()
-            yield message, place
+            yield message, slot

@@ -35,7 +35,7 @@ from link.types import (
 _log = logging.getLogger("assay.cluster")
 FAILURE_KEY = "assay-failure-bin"
 _SPARE_THREADS = 8
-_ENVELOPE_BYTES = 1_024  # about twice what one has
+_ENVELOPE_BYTES = 1_024  # about twice the size of an envelope
 
 _STATUS = {
     ClusterErrorKind.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
@@ -55,7 +55,7 @@ _STATUS = {
 
 
 class ClusterServer:
-    """Serves :class:`~link.types.Handlers` on ``address`` (port 0: any free one)."""
+    """A server that answers calls by :class:`~link.types.Handlers` on ``address`` (port 0: any free port)."""
 
     def __init__(
         self,
@@ -67,16 +67,17 @@ class ClusterServer:
         limits: ServerLimits | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """Bind; calls are answered from :meth:`start` on. ListenError if the port is taken."""
+        """Bind the address; calls are answered after :meth:`start`. ListenError if the port is taken."""
         self._handlers = handlers
         limits = limits or ServerLimits()
         self._gate = gate or Gate(chain_id, sha256(certificate.der).digest())
-        self._calls, self._bytes = Buckets(limits.calls), Buckets(limits.bytes)
+        self._calls = Buckets(limits.calls)
+        self._bytes = Buckets(limits.bytes)
         self._messages = Buckets(limits.messages)
         self._stranger_calls = Buckets(limits.stranger_calls)
         self._stranger_bytes = Buckets(limits.stranger_bytes)
-        # Each call has a thread while it comes in, and few of them work at a time. Some threads more, for those
-        # that just lost their place: a call is never refused by grpc itself, which knows no strangers.
+        # Each call has a thread while it arrives, and few calls are processed at a time. Some spare threads are for
+        # calls that just lost their slot. So grpc itself, which cannot tell strangers apart, never refuses a call.
         self._pool = ThreadPoolExecutor(
             limits.concurrent + limits.strangers + _SPARE_THREADS, thread_name_prefix="cluster"
         )
@@ -91,21 +92,21 @@ class ClusterServer:
                 ("grpc.max_allowed_incoming_connections", limits.connections),
                 ("grpc.server_handshake_timeout_ms", int(1e3 * limits.handshake_seconds)),
                 ("grpc.max_connection_idle_ms", int(1e3 * limits.idle_seconds)),
-                ("grpc.so_reuseport", 0),  # two daemons on one port would each get half the calls
+                ("grpc.so_reuseport", 0),  # otherwise two daemons on one port would each get half of the calls
             ],
         )
-        # Requests stay bytes until the envelope is checked: the body is hashed as it came.
+        # Requests stay bytes until the envelope is checked, because the signature covers the hash of the body's bytes.
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {call.name: self._handler(call) for call in CALLS}),)
         )
         credentials = grpc.ssl_server_credentials([(certificate.key_pem, certificate.cert_pem)])
         try:
-            _check_free(address)  # gRPC would write lines of its own to stderr
+            _check_free(address)  # because gRPC would write lines of its own to stderr
             self.port: int = self._server.add_secure_port(address, credentials)
         except (OSError, RuntimeError):
             self._pool.shutdown()
             raise ListenError(
-                f"{address} is taken by another program, or is not of this machine",
+                f"{address} is taken by another program, or is not an address of this machine",
                 "end that program, or choose another port (--listen)",
             ) from None
         self._limiter = ConnectionLimiter(self.port, self._receiver.peers, limits)
@@ -124,11 +125,11 @@ class ClusterServer:
     def _handler(self, call: Call[Any, Any]) -> "grpc.RpcMethodHandler[bytes, bytes]":
         def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             try:
-                with self._receiver.call(messages, context) as (raw, place), place.work():
+                with self._receiver.call(messages, context) as (raw, slot), slot.work():
                     return self._answer(call, raw, context.peer())
             except ClusterError as error:
                 _fail(context, error)
-            except grpc.RpcError:  # the caller has gone, or took too long
+            except grpc.RpcError:  # the caller is gone, or took too long
                 raise
             except Exception:  # noqa: BLE001 - a bug becomes a typed status and a log line
                 ticket = urandom(4).hex()
@@ -138,25 +139,25 @@ class ClusterServer:
                     ClusterError(
                         ClusterErrorKind.INTERNAL,
                         f"internal error {ticket}",
-                        "the validator's log has more",
+                        "ask the validator's operator: its log has the details",
                     ),
                 )
 
-        # The same on the wire as a unary call, but the handler sees the call before its message is here.
+        # On the wire this equals a unary call, but the handler sees the call before its message has arrived.
         return grpc.stream_unary_rpc_method_handler(answer)
 
     def _answer(self, call: Call[Any, Any], raw: bytes, peer: str) -> bytes:
         if len(raw) > call.size + _ENVELOPE_BYTES:
             raise ClusterError(
                 ClusterErrorKind.TOO_LARGE,
-                f"{len(raw)} bytes, and a {call.name} has at most {call.size}",
-                "send less at a time",
+                f"the request has {len(raw)} bytes, and {call.name} takes at most {call.size}",
+                "split the request into smaller ones",
             )
         request = decode_newer(SignedRequest, raw)
         envelope = request.envelope
         caller = self._gate.check(envelope, call.name, request.body)
         roles = self._handlers.roles(caller)
-        # First the rate, which bounds how many nonces one caller can have remembered.
+        # The rate is checked before the nonce, because it bounds the number of remembered nonces per caller.
         self._charge(caller, bool(roles), len(raw))
         if call.request is not PutChunkRequest:
             self._messages.take(caller.address if roles else "", len(raw), "bytes of messages")
@@ -190,8 +191,8 @@ def _check_role(call: Call[Any, Any], roles: frozenset[Role]) -> None:
         wanted = " or ".join(sorted(role.name.lower() for role in call.roles))
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            f"{call.name} is for who is {wanted} of this validator",
-            "register on the chain first, with this validator",
+            f"{call.name} needs the role {wanted} at this validator",
+            "register at this validator on the chain first",
             field="envelope.caller",
         )
 
@@ -204,10 +205,10 @@ def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
 
 
 def _check_free(address: str) -> None:
-    """Raise OSError where nothing can listen at host:port."""
+    """Raise OSError if no server can listen at host:port."""
     try:
-        found = HostPort.parse(address, any_port=True)
+        parsed = HostPort.parse(address, any_port=True)
     except ValueError as error:
         raise OSError(str(error)) from None
-    if not is_free(found.host, found.port):
+    if not is_free(parsed.host, parsed.port):
         raise OSError(EADDRINUSE, address)

@@ -1,7 +1,7 @@
-"""Places for calls at the server: so many at a time, shared fairly, and those of strangers apart from all others.
+"""Server slots for calls: a limited number, shared fairly, with a separate number for strangers.
 
-Whoever opens a call takes a place before anybody has signed anything. So nobody is refused because others came first:
-where places are short, who holds the most of them loses the one that it has had longest without being worked on.
+An open call takes a slot before its caller has proven who it is. So a call is not refused just because others came
+first. If slots are short, the group with the most slots loses the oldest one whose call is not being processed.
 """
 
 import time
@@ -18,108 +18,112 @@ PEERS_MAX = 4_096
 
 
 class ServerSlot:
-    """A call's place, as long as nobody who has fewer needs it more."""
+    """The slot of one call; the call loses it if a group with fewer slots needs it."""
 
-    def __init__(self, places: "ServerSlots", group: str, cancel: Callable[[], object]) -> None:
-        """Belong to ``group``; ``cancel`` ends a call whose message is not here yet."""
-        self.group, self.cancel = group, cancel
+    def __init__(self, slots: "ServerSlots", group: str, cancel: Callable[[], object]) -> None:
+        """Count for ``group``; ``cancel`` ends the call if its message has not arrived."""
+        self.group = group
+        self.cancel = cancel
         self.arrived = self.worked_on = self.lost = False
-        self._places = places
+        self._slots = slots
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Wait for a turn, now that the message is here; ClusterError BUSY where the place went to somebody else."""
-        self._places.begin(self)
+        """Wait until the call, whose message has arrived, may be processed; ClusterError BUSY if it lost the slot."""
+        self._slots.begin(self)
         try:
             yield
         finally:
-            self._places.end(self)
+            self._slots.end(self)
 
 
 class ServerSlots:
-    """``count`` places, at most ``share`` of them for one group, ``working`` worked on at a time. Thread-safe."""
+    """``count`` slots: at most ``share`` for one group, and ``working`` calls processed at a time. Thread-safe."""
 
     def __init__(self, count: int, share: int, working: int) -> None:
-        """Start with all places free."""
-        self._count, self._share, self._working = count, share, working
+        """Start with all slots free."""
+        self._count = count
+        self._share = share
+        self._working = working
         self._held: dict[ServerSlot, None] = {}  # the oldest first
         self._changed = Condition()
 
     def __len__(self) -> int:
-        """Return how many places are taken."""
+        """Return the number of taken slots."""
         return len(self._held)
 
     @property
     def coming(self) -> int:
-        """How many calls hold a place and have no message yet."""
+        """The number of calls that hold a slot and whose message has not arrived."""
         with self._changed:
-            return sum(not place.arrived for place in self._held)
+            return sum(not slot.arrived for slot in self._held)
 
     @contextmanager
     def take(self, group: str, cancel: Callable[[], object]) -> Iterator[ServerSlot]:
-        """Hold a place for a call of ``group``; ClusterError BUSY where all that it could get are being worked on."""
-        place = ServerSlot(self, group, cancel)
+        """Hold a slot for a call of ``group``; ClusterError BUSY if all slots it could get are being processed."""
+        slot = ServerSlot(self, group, cancel)
         with self._changed:
             loser = self._loser(group)
             if loser is not None:
                 loser.lost = True
                 del self._held[loser]
                 self._changed.notify_all()
-            self._held[place] = None
+            self._held[slot] = None
         if loser is not None and not loser.arrived:
             loser.cancel()
         try:
-            yield place
+            yield slot
         finally:
             with self._changed:
-                self._held.pop(place, None)
+                self._held.pop(slot, None)
 
-    def begin(self, place: ServerSlot) -> None:
-        """Wait until a call may be worked on; ClusterError BUSY where it lost its place."""
+    def begin(self, slot: ServerSlot) -> None:
+        """Wait until a call may be processed; ClusterError BUSY if it lost its slot."""
         with self._changed:
-            place.arrived = True
-            self._changed.wait_for(lambda: place.lost or self._busy() < self._working)
-            if place.lost:
+            slot.arrived = True
+            self._changed.wait_for(lambda: slot.lost or self._busy() < self._working)
+            if slot.lost:
                 raise _busy()
-            place.worked_on = True
+            slot.worked_on = True
 
-    def end(self, place: ServerSlot) -> None:
-        """Let another call be worked on."""
+    def end(self, slot: ServerSlot) -> None:
+        """Free the slot, so that another call may be processed."""
         with self._changed:
-            place.worked_on = False
-            self._held.pop(place, None)
+            slot.worked_on = False
+            self._held.pop(slot, None)
             self._changed.notify_all()
 
     def _busy(self) -> int:
-        return sum(place.worked_on for place in self._held)
+        return sum(slot.worked_on for slot in self._held)
 
     def _loser(self, group: str) -> ServerSlot | None:
-        """Return who has to make room for a call of ``group``, None where there is room."""
-        held = Counter(place.group for place in self._held)
-        if held[group] < self._share and len(self._held) < self._count:
+        """Return the slot that must make room for a call of ``group``; None if there is room."""
+        counts = Counter(slot.group for slot in self._held)
+        if counts[group] < self._share and len(self._held) < self._count:
             return None
-        waiting = [place for place in self._held if not place.worked_on]
-        if held[group] < self._share and waiting:
-            held[group] += 1  # with the one that comes
-            most = max(held[place.group] for place in waiting)
-            return next(place for place in waiting if held[place.group] == most)
-        own = next((place for place in waiting if place.group == group), None)
+        waiting = [slot for slot in self._held if not slot.worked_on]
+        if counts[group] < self._share and waiting:
+            counts[group] += 1  # count the new call too
+            most = max(counts[slot.group] for slot in waiting)
+            return next(slot for slot in waiting if counts[slot.group] == most)
+        own = next((slot for slot in waiting if slot.group == group), None)
         if own is None:
             raise _busy()
         return own
 
 
 class KnownPeers:
-    """Which connections have carried a signed call of somebody with a role, lately. Thread-safe."""
+    """The connections that recently carried a signed call by a caller with a role. Thread-safe."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Remember a connection for ``seconds`` after its last such call."""
-        self._seconds, self._clock = seconds, clock
+        self._seconds = seconds
+        self._clock = clock
         self._callers: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._lock = Lock()
 
     def prove(self, peer: str, address: str) -> None:
-        """Take note of who signs on a connection."""
+        """Record the address that signs on a connection."""
         with self._lock:
             self._callers[peer] = (address, self._clock() + self._seconds)
             self._callers.move_to_end(peer)
@@ -127,16 +131,16 @@ class KnownPeers:
                 self._callers.popitem(last=False)
 
     def caller(self, peer: str) -> str | None:
-        """Return who signs on a connection, None for a stranger's."""
+        """Return the address that signs on a connection; None for a stranger's connection."""
         with self._lock:
             address, until = self._callers.get(peer, (None, 0.0))
             return address if until > self._clock() else None
 
 
 def network_of(peer: str) -> str:
-    """Return the network that one owner commonly has all addresses of, from grpc's name of a connection.
+    """Return the network of a connection, given grpc's name of it; one owner commonly has all addresses of a network.
 
-    ``ipv4:10.1.2.3:5000`` is of 10.1.2.0/24; an IPv6 address is of its /64, unless it stands for an IPv4 address.
+    ``ipv4:10.1.2.3:5000`` is in 10.1.2.0/24. An IPv6 address is in its /64, unless it maps an IPv4 address.
     """
     host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]").partition("%")[0]
     try:
@@ -149,4 +153,4 @@ def network_of(peer: str) -> str:
 
 
 def _busy() -> ClusterError:
-    return ClusterError(ClusterErrorKind.BUSY, "too many calls at a time", "try again a little later")
+    return ClusterError(ClusterErrorKind.BUSY, "too many calls at the same time", "try again after a few seconds")

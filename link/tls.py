@@ -1,7 +1,7 @@
-"""The validator's certificate: self-signed P-256, kept in two files, published whole on the chain.
+"""The validator's certificate: self-signed P-256, stored in two files, and published in full on the chain.
 
-Callers trust exactly the certificate that the chain names, as their only root, under a fixed name;
-so no authority and no name service takes part. (Ed25519 certificates fail in grpcio; P-256 works.)
+Callers trust only the certificate that the chain names, as their only root, under a fixed name. So no certificate
+authority and no name service takes part. (Ed25519 certificates fail in grpcio; P-256 works.)
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _KEY_FILE, _CERTIFICATE_FILE = "cluster-key.pem", "cluster-cert.pem"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate with its key; ``der`` is what goes on the chain."""
+    """A certificate with its private key; ``der`` is the part that is published on the chain."""
 
     key_pem: bytes
     cert_pem: bytes
@@ -26,7 +26,7 @@ class Certificate:
 
 
 def make_certificate(directory: Path) -> Certificate:
-    """Read the certificate in ``directory``, or make one there; only the owner can read it."""
+    """Return the certificate in ``directory``, after making one if there is none; only its owner can read the files."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -34,7 +34,7 @@ def make_certificate(directory: Path) -> Certificate:
     if not (key_path.exists() and cert_path.exists()):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         key_pem, cert_pem = new_certificate()
-        # The certificate last: both files together mean that both are whole.
+        # The certificate is written last, so that both files are complete if both exist.
         write_durably(key_path, key_pem)
         write_durably(cert_path, cert_pem)
     key_pem, cert_pem = key_path.read_bytes(), cert_path.read_bytes()
@@ -56,7 +56,7 @@ def new_certificate(name: str = SERVER_NAME) -> tuple[bytes, bytes]:
 
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    # A day back, for callers whose clock is behind; the envelope checks the time much closer.
+    # The start is a day in the past, for callers whose clock is behind; the envelope checks the time more closely.
     start = datetime.now(UTC) - timedelta(days=1)
     certificate = (
         x509.CertificateBuilder()
@@ -67,8 +67,8 @@ def new_certificate(name: str = SERVER_NAME) -> tuple[bytes, bytes]:
         .not_valid_before(start)
         .not_valid_after(start + _LIFETIME)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        # Not an authority: whatever it signs is not trusted by those who trust it.
-        # grpcio accepted a child of this one until the key usage said so too.
+        # It is not an authority, so callers that trust it do not trust certificates that it signs. grpcio accepted such
+        # a certificate until the key usage below forbade it too.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(
@@ -91,5 +91,5 @@ def new_certificate(name: str = SERVER_NAME) -> tuple[bytes, bytes]:
 
 
 def pem_of(der: bytes) -> bytes:
-    """Return the PEM form of a certificate from the chain."""
+    """Return the PEM form of a certificate on chain."""
     return DER_cert_to_PEM_cert(der).encode()

@@ -1,7 +1,8 @@
-"""What goes over the link, as domain values, and the calls that a server has to answer.
+"""The messages of the link as domain values, and the calls that a server has to answer.
 
-Types and fields are called as in ``assay.cluster.v1``. Bounds stand beside the fields (:mod:`domain.bounds`) and are
-checked on the way in and on the way out, so behind this link nobody meets a value out of its bounds.
+Types and fields have the names of ``assay.cluster.v1``. Bounds are stated in the types of the fields
+(:mod:`domain.bounds`). They are checked both on sending and on receiving, so no code behind this link sees a value out
+of its bounds.
 """
 
 from dataclasses import dataclass
@@ -39,24 +40,24 @@ from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MAX = 4 << 20
-BOUNDARIES_MAX = SHARE_SEGMENTS_MAX  # what fits a message
+BOUNDARIES_MAX = SHARE_SEGMENTS_MAX  # as many as fit into one message
 PAYLOAD_FILES_MAX = 4_096
 TASKS_MAX = 64
 INDICES_MAX = 4_096
-RESULT_LEAVES_MAX = 16_384  # in one answer; the client asks for page after page
+RESULT_LEAVES_MAX = 16_384  # in one answer; the client asks for further pages
 UPDATES_MAX = SLOTS_MAX
-NAN_BITS = 0x7FC00000  # a loss that is not known yet
+NAN_BITS = 0x7FC00000  # means a loss that is not known yet
 
 Amount = Annotated[int, Range(0, 2**63 - 1)]
-"""Bytes, FLOP/s, steps."""
+"""An amount of bytes, FLOP/s or steps."""
 Point = Annotated[bytes, Size(33, 33)]
 SENTENCE_MAX = 512
 Sentence = Annotated[str, Size(0, SENTENCE_MAX)]
 Session = Annotated[bytes, Size(0, 16)]
-"""Drawn by each process of a provider: two processes with one key have two."""
+"""A random id per process of a provider, which tells apart two processes with one key."""
 Millis = Annotated[int, Range(0, 3_600_000)]
 Metrics = Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
-# Plain names, at most two folders deep, none of them hidden: no path can leave the job directory.
+# Plain names, at most two folders deep, and none of them hidden: no path can leave the job's folder.
 _NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
 Path = Annotated[
     str,
@@ -65,21 +66,21 @@ Path = Annotated[
 ]
 
 
-# Who and what
+# Callers and files
 
 
 class Role(IntEnum):
-    """What a caller is to this validator; one caller may have several roles."""
+    """The relation of a caller to this validator; one caller may have several roles."""
 
-    PROVIDER = 1  # admitted to this cluster
-    CONSUMER = 2  # of an order with a leg of this validator
+    PROVIDER = 1  # a provider admitted to this cluster
+    CONSUMER = 2  # the consumer of an order with a leg of this validator
     AUDITOR = 3  # another validator with a seat in a panel about a round of this one
-    APPLICANT = 4  # asked on chain to be in this cluster
+    APPLICANT = 4  # a provider that applied to this cluster on chain
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who signed the request: proven by the envelope."""
+    """The signer of a request, proven by the envelope."""
 
     address: Address
     pub_key: PublicKey
@@ -103,7 +104,7 @@ class StateRef:
 
 @dataclass(frozen=True, slots=True)
 class PayloadFile:
-    """A file of the job directory."""
+    """A file of the job's folder."""
 
     path: Path
     blob: BlobRef
@@ -114,14 +115,14 @@ class PayloadFile:
 
 @dataclass(frozen=True, slots=True)
 class StatBlobRequest:
-    """How much of a blob is there?"""
+    """A request for the number of a blob's bytes that have arrived."""
 
     blob: BlobRef
 
 
 @dataclass(frozen=True, slots=True)
 class PutChunkRequest:
-    """Bytes of a blob at an offset; repeating it changes nothing."""
+    """Bytes of a blob to store at an offset; a repetition changes nothing."""
 
     blob: BlobRef
     offset: Amount
@@ -130,7 +131,7 @@ class PutChunkRequest:
 
 @dataclass(frozen=True, slots=True)
 class GetChunkRequest:
-    """Bytes of a blob from an offset on."""
+    """A request for bytes of a blob from an offset on."""
 
     sha256: Hash
     offset: Amount
@@ -139,7 +140,7 @@ class GetChunkRequest:
 
 @dataclass(frozen=True, slots=True)
 class BlobStatus:
-    """``held`` bytes from the start are there: where to go on."""
+    """The state of a blob: ``held`` bytes from its start have arrived, so the sender continues there."""
 
     held: Amount
     complete: bool
@@ -147,7 +148,7 @@ class BlobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes of a blob, and the size of the whole."""
+    """Bytes of a blob, and the size of the whole blob."""
 
     data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)]
     size: Amount
@@ -155,14 +156,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthRequest:
-    """Send me ``length`` bytes, so that I can measure the way."""
+    """A request for ``length`` bytes, to measure the bandwidth."""
 
     length: Annotated[int, Range(1, CHUNK_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthReply:
-    """Bytes that do not compress."""
+    """Random bytes, which do not compress."""
 
     data: Annotated[bytes, Size(1, CHUNK_BYTES_MAX)]
 
@@ -172,7 +173,7 @@ class BandwidthReply:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a provider says of its machine; how fast it is, the validator measures."""
+    """A provider's description of its machine; the validator measures the speed itself."""
 
     device_class: Name
     memory: Amount  # bytes
@@ -180,7 +181,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """I am in your cluster on the chain, or asked to be; this is my machine."""
+    """A provider's message that it has applied to the cluster or belongs to it, with its machine."""
 
     version: Name
     machine: Machine
@@ -190,7 +191,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinLimits:
-    """What the validator grants: slots at a time, and how often to poll."""
+    """The limits that a validator grants: slots at the same time, and the interval of polls."""
 
     slots: Annotated[int, Range(0, SLOTS_MAX)]
     poll_ms: Millis
@@ -198,9 +199,9 @@ class JoinLimits:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """Whether the validator takes the provider, with which limits, and else what that waits for.
+    """The answer to a join: whether the validator accepts the provider, with which limits, or what it waits for.
 
-    ``probe``: it may be measured now, and asks again when it was.
+    If ``probe`` is true, the provider may be measured now; it asks again after the measurement.
     """
 
     accepted: bool
@@ -211,16 +212,16 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What came of the task before; nothing begins a measurement."""
+    """The result of the last task of a measurement; an empty one begins a measurement."""
 
     digests: Annotated[tuple[Hash, ...], Length(0, PROBE_PIECES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTask:
-    """What to do next, against the clock: ``data`` to hash, or ``pieces`` of ``seed`` to work out.
+    """A timed task of a measurement: hash ``data``, or compute ``pieces`` of ``seed`` (see :mod:`pol.work.probe`).
 
-    Neither: the measurement has ended, early for the reason in ``text``. What pieces are says :mod:`pol.work.probe`.
+    With neither, the measurement has ended; ``text`` has the reason if it ended early.
     """
 
     data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)] = b""
@@ -230,12 +231,12 @@ class ProbeTask:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is no task, so the measurement has ended."""
         return not (self.data or self.pieces)
 
 
 class Phase(IntEnum):
-    """What a provider is doing with a share."""
+    """The phase of a provider's work on a share."""
 
     FETCHING = 1
     TRAINING = 2
@@ -246,7 +247,7 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """Progress with a share; ``loss`` is FP32 bits (:data:`NAN_BITS` before the first step)."""
+    """The progress of a share; ``loss`` is FP32 bits (:data:`NAN_BITS` before the first step)."""
 
     key: ShareKey
     phase: Phase
@@ -257,9 +258,9 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """What I am doing; what is there to do?
+    """A provider's report of its work, and its request for tasks.
 
-    ``speed`` is what the provider measured itself in FLOP/s, 0 where it did not.
+    ``speed`` is the provider's own measurement in FLOP/s, 0 if it has none.
     """
 
     version: Name
@@ -270,7 +271,7 @@ class PollRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrainTask:
-    """Train a slot of a round, which the key names, from these two states; the local one is the slot's."""
+    """A task to train the share ``key`` from these two states; the local one is its slot's."""
 
     key: ShareKey
     global_in: StateRef
@@ -281,7 +282,7 @@ class TrainTask:
 
 @dataclass(frozen=True, slots=True)
 class OpenTask:
-    """Upload the states at these boundaries."""
+    """A task to upload the states at these boundaries."""
 
     key: ShareKey
     indices: Annotated[tuple[Segment, ...], Length(1, INDICES_MAX)]
@@ -289,10 +290,10 @@ class OpenTask:
 
 @dataclass(frozen=True, slots=True)
 class PollReply:
-    """Everything that is to be done now: what is not listed is not wanted any more.
+    """The complete list of tasks for now; the provider drops tasks that are not listed.
 
-    ``probe``: it may be measured now, since it has nothing to train and its certificate ends soon. ``idle`` says why
-    there is nothing to train, ``warning`` what the provider's operator has to know.
+    ``probe`` is true if the provider may be measured now, because it has nothing to train and its certificate ends
+    soon. ``idle`` says why there is nothing to train. ``warning`` is a text for the provider's operator.
     """
 
     train: Annotated[tuple[TrainTask, ...], Length(0, TASKS_MAX)]
@@ -305,7 +306,7 @@ class PollReply:
 
 @dataclass(frozen=True, slots=True)
 class ShareSubmission:
-    """A signed commitment to a share; nothing of the share itself."""
+    """A signed commitment to a share, without any part of the share itself."""
 
     claim: ShareClaim
     signature: Signature
@@ -313,7 +314,7 @@ class ShareSubmission:
 
 @dataclass(frozen=True, slots=True)
 class TraceBoundary:
-    """Boundary 1..n of a trace; its root covers ``metrics``, FP32 bit patterns."""
+    """Boundary 1..n of a trace; its root covers ``metrics``, which are FP32 bit patterns."""
 
     step: Number
     boundary_root: Hash
@@ -322,9 +323,9 @@ class TraceBoundary:
 
 @dataclass(frozen=True, slots=True)
 class ShareDelivery:
-    """What the commitment of a share hides, with all its boundaries; update and local_out were put as blobs before.
+    """The roots that a share's commitment hides, all its boundaries, and the blobs of update and local state.
 
-    There is neither where the share ends because the job stopped.
+    Both are None if the share ends where the job stopped.
     """
 
     key: ShareKey
@@ -335,13 +336,13 @@ class ShareDelivery:
 
     @property
     def blobs(self) -> tuple[BlobRef, ...]:
-        """The blobs that were put."""
+        """The blobs that were put before."""
         return tuple(blob for blob in (self.update, self.local_out) if blob is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningSubmission:
-    """The states at one boundary, put as blobs before."""
+    """The states at one boundary, as blobs that were put before."""
 
     key: ShareKey
     index: Segment
@@ -351,7 +352,7 @@ class OpeningSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Accepted, or why not: a ``ShareReason`` number and one sentence."""
+    """A verdict: accepted, or rejected with a ``ShareReason`` number and a sentence."""
 
     accepted: bool
     reason: Annotated[int, Range(0, 2**31 - 1)] = 0
@@ -363,7 +364,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PayloadOffer:
-    """The files of an order's job; their job.json must hash to the order's job id."""
+    """The files of an order's job; the hash of their job.json must be the order's job id."""
 
     order_id: Hash
     files: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
@@ -371,21 +372,21 @@ class PayloadOffer:
 
 @dataclass(frozen=True, slots=True)
 class PayloadWanted:
-    """The blobs that the validator lacks."""
+    """The blobs of a payload that the validator lacks."""
 
     missing: Annotated[tuple[BlobRef, ...], Length(0, PAYLOAD_FILES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadStatusRequest:
-    """Is my payload there, and does it load?"""
+    """A request for the state of an order's payload."""
 
     order_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadState:
-    """All blobs are there; the job loads; and what is wrong if it does not."""
+    """The state of a payload: all blobs have arrived, the job loads, or the reason why it does not."""
 
     complete: bool
     loaded: bool
@@ -394,7 +395,7 @@ class PayloadState:
 
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
-    """Leaves of what a hand-over round left, from ``first`` on."""
+    """A request for leaves of the states after a hand-over round, from ``first`` on."""
 
     order_id: Hash
     round: Bits
@@ -404,7 +405,7 @@ class ResultRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResultLeaf:
-    """One encrypted chunk: its point R_i, the ciphertext's length and hash."""
+    """One encrypted chunk: its point R_i, and the length and hash of its ciphertext."""
 
     point: Point
     length: Bits
@@ -413,7 +414,7 @@ class ResultLeaf:
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
-    """What the consumer needs to fetch, check and decrypt the result; ``count`` leaves in all."""
+    """The data to fetch, check and decrypt a result; it has ``count`` leaves in all."""
 
     order_id: Hash
     leg: Bits
@@ -428,7 +429,7 @@ class ResultManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpeningRequest:
-    """What is needed to replay a place of a panel (``place_index``: its number there)."""
+    """A request for the values that the recomputation of a panel's place needs (``place_index``: its number)."""
 
     order_id: Hash
     leg: Bits
@@ -438,7 +439,7 @@ class OpeningRequest:
 
 @dataclass(frozen=True, slots=True)
 class OpenedState:
-    """The two states at a boundary, with its metrics: none at boundary 0."""
+    """The two states at a boundary, with the boundary's metrics (none at boundary 0)."""
 
     index: Segment
     global_state: BlobRef
@@ -448,7 +449,7 @@ class OpenedState:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRef:
-    """An accepted update, for the aggregation."""
+    """An accepted update, for the recomputation of an aggregation."""
 
     slot: Slot
     update: StateRef
@@ -456,10 +457,11 @@ class UpdateRef:
 
 @dataclass(frozen=True, slots=True)
 class AuditOpening:
-    """Segment i: leaves i (none at 0) and i+1, states at i. Update: leaf n, states 0 and n, local_out.
+    """The values that a seat needs to recompute a place.
 
-    Aggregation: the round's opening global state as ``states[0]`` (its local state is the order's
-    initial one), and the updates in slot order. Until ``ready``, ask again later.
+    Segment i: leaves i (none at 0) and i+1, and the states at i. Update: leaf n, the states 0 and n, and ``local_out``.
+    Aggregation: the round's initial global state as ``states[0]`` (its local state is the order's initial one), and the
+    updates in slot order. While ``ready`` is false, the seat asks again later.
     """
 
     ready: bool
@@ -488,68 +490,67 @@ def not_ready(retry_after_ms: int) -> AuditOpening:
 
 
 class Handlers(Protocol):
-    """What a validator answers; a call may raise ClusterError, anything else is a bug.
+    """The methods by which a validator answers calls. A method may raise ClusterError; any other exception is a bug.
 
-    They run on the server's threads, many at once, and must not block: what takes time is answered
-    "ask again". ``roles`` is asked before each call, which is refused unless the caller has a role
-    that may make it; whether the caller is *the* provider, consumer or auditor concerned is the
-    handler's to check.
+    They run on the server's threads, many at once, and must not block. If an answer takes time, they return "ask again
+    later". The server calls ``roles`` before each call, and refuses a caller that has no role for it. The method itself
+    checks whether the caller is *the* provider, consumer or auditor concerned.
     """
 
     def roles(self, caller: Caller) -> frozenset[Role]:
-        """What the caller is to this validator, from the chain; answered from memory."""
+        """Return the caller's roles at this validator, according to the chain; answered from memory."""
         ...
 
     def stat_blob(self, caller: Caller, request: StatBlobRequest) -> BlobStatus:
-        """How much is here of a blob that the caller sends."""
+        """Return how many bytes of the caller's blob have arrived."""
         ...
 
     def put_chunk(self, caller: Caller, request: PutChunkRequest) -> BlobStatus:
-        """Take bytes of a blob."""
+        """Store bytes of a blob."""
         ...
 
     def get_chunk(self, caller: Caller, request: GetChunkRequest) -> Chunk:
-        """Give bytes of a blob to somebody who may read it."""
+        """Return bytes of a blob that the caller may read."""
         ...
 
     def join(self, caller: Caller, request: JoinRequest) -> JoinReply:
-        """Take a provider into work, or say what that waits for."""
+        """Accept a provider for work, or return what that waits for."""
         ...
 
     def probe(self, caller: Caller, request: ProbeRequest) -> ProbeTask:
-        """Go on with a measurement."""
+        """Return the next task of a measurement."""
         ...
 
     def poll(self, caller: Caller, request: PollRequest) -> PollReply:
-        """Tell a provider all it has to do now."""
+        """Return all current tasks of a provider."""
         ...
 
     def submit_share(self, caller: Caller, request: ShareSubmission) -> Verdict:
-        """Take a signed commitment to a share."""
+        """Accept a signed commitment to a share."""
         ...
 
     def deliver_share(self, caller: Caller, request: ShareDelivery) -> Verdict:
-        """Take what a commitment hides."""
+        """Accept the roots that a commitment hides."""
         ...
 
     def submit_opening(self, caller: Caller, request: OpeningSubmission) -> Verdict:
-        """Take the states at a boundary."""
+        """Accept the states at a boundary."""
         ...
 
     def offer_payload(self, caller: Caller, request: PayloadOffer) -> PayloadWanted:
-        """Tell a consumer which files are missing."""
+        """Return the files that the validator still lacks."""
         ...
 
     def payload_status(self, caller: Caller, request: PayloadStatusRequest) -> PayloadState:
-        """Tell a consumer whether its job is there and loads."""
+        """Return whether a consumer's payload has arrived and its job loads."""
         ...
 
     def get_opening(self, caller: Caller, request: OpeningRequest) -> AuditOpening:
-        """Tell a seat of a panel what replay of a place needs."""
+        """Return the values that a seat needs to recompute a place."""
         ...
 
     def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:
-        """Tell the consumer where the encrypted states are that a hand-over round left."""
+        """Return the manifest of the encrypted states after a hand-over round."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""A whole network on one machine."""
+"""Local networks: a whole network on one machine."""

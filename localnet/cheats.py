@@ -1,8 +1,8 @@
-"""Providers that cheat, so that a local network can show that they are caught. Refused on any other chain.
+"""Providers that cheat, so that a local network can show that they are caught. They refuse to run on other chains.
 
-A way to cheat is ``METHOD[@ROUND]``; one of them, ``slow``, is honest. What training produces is bent in the worker, by
-what stands in ``_PRODUCERS``; what is signed, and when it is sent, in the daemon by :class:`Cheat`. Both processes
-are started from here::
+A way to cheat is ``METHOD[@ROUND]``; the method ``slow`` is honest. The functions in ``_PRODUCERS`` change the training
+result, in the worker process. :class:`Cheat` changes messages and their timing, in the daemon. This module starts both
+processes::
 
     python -m localnet.cheats provider METHOD[@ROUND] HOME NODE VALIDATOR BOND
     python -m localnet.cheats worker METHOD PARENT FOLDER MEMORY
@@ -28,7 +28,7 @@ from host.daemon import on_stop_signal
 from link.types import TrainTask
 from pol.rules.commitment import boundary_root
 
-# The worker enters its sandbox before NumPy comes.
+# The worker must enter its sandbox before it imports NumPy.
 if TYPE_CHECKING:
     from compute_provider.work.worker import Produced, Producer, Task
     from pol.state.arrays import State
@@ -40,7 +40,7 @@ _HONEST_WORKER = "compute_provider.work.worker"
 
 
 class CheatError(Expected):
-    """A way to cheat that there is not, or a chain on which nobody may."""
+    """An unknown way to cheat, or a chain on which cheating is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class Cheat:
     round: int | None
 
     def worker(self, key: ShareKey) -> Sequence[str]:
-        """Return the worker that bends what training produces, where the method is one of that."""
+        """Return the worker's module and arguments: the cheating worker if the method changes the training result."""
         if self._in(key.round) and self.method in _PRODUCERS:
             return ("localnet.cheats", "worker", self.method)
         return (_HONEST_WORKER,)
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
-        """Return a claim under which nothing of this provider's fits: so a commitment copied from another looks."""
+        """Return a claim with a commitment that does not match the provider's share, as if copied from another one."""
         if self.method != "copy_trace" or not self._in(honest.round):
             return honest
         return replace(honest, commitment=sha256(honest.commitment).digest())
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return a delay beyond the validator's deadline, or None, where the method asks for that."""
+        """Return the seconds to wait before answering: 0, more than the deadline (``late``), or None (never answer)."""
         if self._in(task.key.round):
             if self.method == "late":
                 return task.seconds_left + 1.0
@@ -76,38 +76,38 @@ class Cheat:
 
 
 def parse(text: str, chain_id: str) -> Cheat:
-    """Read ``METHOD[@ROUND]``; CheatError for anything else, and on any chain but a local one."""
+    """Return the cheat that ``METHOD[@ROUND]`` names; raise CheatError for other texts and on other chains."""
     if not chain_id.startswith(LOCAL_PREFIX):
         raise CheatError(
-            f"providers may cheat on chains named {LOCAL_PREFIX}… only, and this is {chain_id}",
+            f"providers may cheat only on chains named {LOCAL_PREFIX}…, and this chain is {chain_id}",
             "start a local network: assay localnet start",
         )
     method, at, number = text.partition("@")
     if method not in METHODS or (at and not (number.isascii() and number.isdecimal())):
         raise CheatError(
-            f"there is no such way to cheat: {text}",
-            f"name one of {', '.join(METHODS)}, and @ROUND if you like",
+            f"there is no way to cheat called {text!r}",
+            f"choose one of {', '.join(METHODS)}, optionally with a round: {METHODS[0]}@2",
         )
     return Cheat(method, int(number) if number else None)
 
 
-# What a worker produces instead
+# Producers: the worker's functions that change the training result
 
 
 def _garbage(task: "Task", index: int, start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
 
-    made = honest(task, index, start)
-    return replace(made, update=[os.urandom(sum(map(len, made.update)))])
+    product = honest(task, index, start)
+    return replace(product, update=[os.urandom(sum(map(len, product.update)))])
 
 
 def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
     from pol.state.canonical import decode_state, state_pieces, state_tree
 
-    made = honest(task, index, start)
-    bent = _scaled(decode_state(b"".join(made.update), task.loaded.job.updated), 1.5)
-    return replace(made, update=state_pieces(bent), update_root=state_tree(bent).root)
+    product = honest(task, index, start)
+    wrong = _scaled(decode_state(b"".join(product.update), task.loaded.job.updated), 1.5)
+    return replace(product, update=state_pieces(wrong), update_root=state_tree(wrong).root)
 
 
 def _wrong_trace(task: "Task", _index: int, _start: "SlotState") -> "Produced":
@@ -119,12 +119,12 @@ def _wrong_trace(task: "Task", _index: int, _start: "SlotState") -> "Produced":
         other = _scaled(state, 1.0 + 2.0**-10)
         return _rooted(boundary, other, local), other, local
 
-    # Bent boundaries of an earlier try are nothing to go on from.
+    # Begin with segment 0: the changed boundaries of an earlier try cannot be continued.
     return honest(replace(task, bend=bend), 0, task.opening())
 
 
 def _slow(task: "Task", index: int, start: "SlotState") -> "Produced":
-    """Train honestly, with a pause after each segment, as a weak machine makes one."""
+    """Train honestly, but pause after each segment like a slow machine."""
     from compute_provider.work.worker import honest
 
     def pause(boundary: "Boundary", state: "State", local: "State") -> "tuple[Boundary, State, State]":
@@ -135,13 +135,13 @@ def _slow(task: "Task", index: int, start: "SlotState") -> "Produced":
 
 
 def _skip_training(task: "Task", _index: int, _start: "SlotState") -> "Produced":
-    """Train the first and the last segment, make up all between: a plausible trace, little work."""
+    """Train only the first and the last segment and invent the others: a plausible trace with little work."""
     from compute_provider.work.worker import honest, result_of
     from pol.work.segments import slot_state
     from pol.work.train import opening_boundary
 
     count, opening = task.segments, task.opening()
-    # Nothing lies between.
+    # With fewer than three segments there are none to invent.
     if count < 3:
         return honest(task, 0, opening)
     ends: list[Boundary] = []
@@ -156,7 +156,7 @@ def _skip_training(task: "Task", _index: int, _start: "SlotState") -> "Produced"
     task.emit(one, first.global_state, first.local_state)
     state, local = first.global_state, first.local_state
     for index in range(2, count):
-        # Goes on in the direction of the first segment, a little less each time.
+        # Continue in the direction of the first segment, with smaller and smaller steps.
         state = _towards(opening.global_state, first.global_state, 1.0 + 0.5 * (index - 1))
         local = _towards(opening.local_state, first.local_state, float(index))
         made_up = replace(
@@ -172,7 +172,7 @@ def _skip_training(task: "Task", _index: int, _start: "SlotState") -> "Produced"
 
 
 def _false_stop(task: "Task", _index: int, _start: "SlotState") -> "Produced":
-    """Train the first segment, and say that the job stops behind it."""
+    """Train the first segment, and claim that the job stops after it."""
     from pol.errors import NotFiniteStep
     from pol.work.train import opening_boundary
 
@@ -180,7 +180,7 @@ def _false_stop(task: "Task", _index: int, _start: "SlotState") -> "Produced":
     zero = opening_boundary(task.loaded, task.part, opening)
     task.emit(zero, opening.global_state, opening.local_state)
     task.train(range(1), opening, task.emit)
-    raise NotFiniteStep(zero.step, "metric.loss", "is said to be no number")
+    raise NotFiniteStep(zero.step, "metric.loss", "is claimed to be NaN")
 
 
 def _scaled(state: "State", factor: float) -> "State":
@@ -193,7 +193,7 @@ def _scaled(state: "State", factor: float) -> "State":
 
 
 def _towards(start: "State", end: "State", times: float) -> "State":
-    """Go ``times`` as far from ``start`` to ``end`` (whole numbers are counted on)."""
+    """Return ``start`` moved ``times`` the distance to ``end``; integers move by whole multiples."""
     import numpy as np
 
     moved = {}
@@ -216,20 +216,20 @@ def _rooted(boundary: "Boundary", state: "State", local: "State") -> "Boundary":
 
 
 _PRODUCERS: "dict[str, Producer]" = {
-    # The first and the last segment are honest, what lies between is made up.
+    # The first and the last segment are honest, the others are invented.
     "skip_training": _skip_training,
     # The update is random bytes.
     "garbage": _garbage,
-    # The right update, boundary states that training does not lead to.
+    # The update is right, but the boundary states are wrong.
     "wrong_trace": _wrong_trace,
-    # The right trace, an update that does not follow from it.
+    # The trace is right, but the update does not follow from it.
     "wrong_update": _wrong_update,
-    # The share ends early, as if the job had no result there.
+    # The share ends early, as if the job stopped there.
     "false_stop": _false_stop,
-    # Nothing is wrong, it takes its time.
+    # The result is right, but slow.
     "slow": _slow,
 }
-# And in the daemon: the commitment is another's; the share comes after its deadline, or never.
+# Methods of the daemon: the commitment is that of another share; the share comes after its deadline, or never.
 METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 
 
@@ -237,7 +237,7 @@ METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 
 
 def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None:
-    """Do what ``assay provider join`` does, with the key of a local network's home, and cheat."""
+    """Run a provider like ``assay provider join``, with the key of a local network's home, and cheat."""
     from compute_provider.api import run_provider
     from compute_provider.interfaces import ProviderConfig
     from localnet.create import KEY, test_keyring

@@ -1,4 +1,4 @@
-"""Making a local network: homes, test keys, one genesis, ports."""
+"""Creating a local network: homes, test keys, a genesis file, and ports."""
 
 import random
 import socket
@@ -29,13 +29,15 @@ OPERATOR_COINS = 1_000_000_000_000
 PROVIDER_COINS = 100_000_000_000
 CONSUMER_COINS = 10_000_000_000_000
 KEY = "main"
-"""Name of the one key in every home."""
+"""Name of the only key in each home."""
 AUDIT_SPEED = 10**9
-"""FLOP/s that each validator promises as an auditor: a core does more, and the window of an order is twenty times as
-long as its audit takes at what is promised."""
+"""FLOP/s that each validator promises as an auditor.
+
+One core is faster than that. The window of a round is twenty times as long as an audit at the promised speed.
+"""
 _PORTS_EACH = 6
 PORTS = range(20_000, 28_000)
-"""Below those that systems take for outgoing connections."""
+"""Ports for networks, below those that operating systems use for outgoing connections."""
 
 
 def create(
@@ -48,10 +50,10 @@ def create(
     backends: dict[str, str] | None = None,
     ports: range = PORTS,
 ) -> Layout:
-    """Make a network of ``validators`` with ``providers`` in each cluster (one number, or one for each cluster).
+    """Create a network of ``validators`` with ``providers`` in each cluster (one number, or one per cluster).
 
-    ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``localnet.cheats``, ``backends`` to what it
-    computes with, where that is not NumPy; who misbehaves takes NumPy.
+    ``misbehave`` maps names of providers (``prov0`` …) to a method of ``localnet.cheats``. ``backends`` maps names of
+    providers to backends other than NumPy; a provider that misbehaves always uses NumPy.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -96,7 +98,7 @@ def create(
         params or local_params().for_founders(validators),
         timing=LOCAL_TIMING,
     )
-    if kind is NetworkKind.SOLO:  # its one node proposes for all of them
+    if kind is NetworkKind.SOLO:  # The one node proposes blocks for all validators, so it needs their beacon keys.
         for spec in specs[1:]:
             others = read_beacon_keys(beacon_keys_path(Path(spec.home)))
             add_beacon_keys(beacon_keys_path(Path(specs[0].home)), *others)
@@ -105,7 +107,7 @@ def create(
 
 
 def test_keyring(home: Path) -> Keyring:
-    """Return the keyring of a home of a local network (keys in the clear)."""
+    """Return the keyring of a home of a local network; its keys are unencrypted."""
     return Keyring(home / "keys", KeyringBackend.TEST, lambda name: "")
 
 
@@ -115,7 +117,7 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> Val
     first = base + index * _PORTS_EACH
     p2p, rpc, grpc, cluster, of_node, of_daemon = range(first, first + _PORTS_EACH)
     if kind is NetworkKind.SOLO:
-        grpc = base + 2  # the first one's: there is no other node
+        grpc = base + 2  # The port of the first validator's node, the only node.
     address = f"127.0.0.1:{cluster}"
     daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon}
     _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
@@ -161,16 +163,16 @@ def _write_config(home: Path, grpc: int, tables: dict[str, object]) -> None:
 
 
 def _free_block(count: int, ports: range) -> int:
-    """Return the first of ``count`` neighbouring ports on 127.0.0.1 that nobody listens on."""
+    """Return the first of ``count`` consecutive free ports on 127.0.0.1; raise NetworkError if there are none."""
     starts = list(ports[:-count:count])
-    # Two networks that are made at once do not choose the same block.
+    # Random, so that two networks that are created at once do not choose the same ports.
     random.shuffle(starts)
     for start in starts:
         if all(_is_free(port) for port in range(start, start + count)):
             return start
     raise NetworkError(
-        f"no {count} neighbouring ports are free between {ports.start} and {ports.stop}",
-        "stop another network",
+        f"there are no {count} consecutive free ports between {ports.start} and {ports.stop}",
+        "stop another local network (assay localnet stop --dir DIRECTORY)",
     )
 
 

@@ -1,4 +1,4 @@
-"""The demo: a network on this machine, one real order on real data, a cheat, and the money counted from the chain."""
+"""The demo: a network on this machine, real orders with real data, a cheat, and all payments read from the chain."""
 
 import sys
 import time
@@ -44,48 +44,54 @@ from wire.keys import Key
 
 CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"
-CHEAPEST, RIVAL = "val0", "val1"
-"""The cluster whose bid takes the first order whole, and the one that gets the second."""
+CHEAPEST = "val0"
+"""The validator whose bid wins the first order and has no capacity for the second."""
+RIVAL = "val1"
+"""The validator whose bid wins the second order."""
 BUILD_SECONDS = 900.0
 PATIENCE = 300.0
-"""Seconds without any change of an order after which the demo gives up: a busy machine is slow, but it moves."""
-DEADLINE, MATCH_SECONDS = 7_200, 600
-"""Chain seconds that an order gives the network, and that it waits for a match: nothing waits for their end."""
-ACCEPT_BASE, PROGRESS_BASE = 300, 900
-"""Chain seconds that a trial and a round may take, whatever the job: upper bounds, which a busy machine needs."""
+"""Seconds without any change of an order after which the demo gives up."""
+DEADLINE = 7_200
+"""The orders' deadline, in seconds of the chain's clock."""
+MATCH_SECONDS = 600
+"""The orders' time to live, in seconds of the chain's clock."""
+ACCEPT_BASE = 300
+"""Seconds of the chain's clock that a validator has for acceptance; a busy machine needs so long."""
+PROGRESS_BASE = 900
+"""Seconds of the chain's clock that a round may take; a busy machine needs so long."""
 _EXAMPLES = next(
     filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
     Path("examples"),
 )
-"""Job files to start from: in a checkout, or where a wheel puts them."""
+"""Folder of the job files: in a checkout, or where a wheel installs them."""
 JOBS: Mapping[str, Path] = MappingProxyType(
     {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
 )
-"""What the demo may train; whichever it is has two slots or more, so that the cheat has one."""
+"""The jobs that the demo can train; each has at least two slots, so that the cheat gets one."""
 TWICE = "digits"
-"""The job that is ordered twice at once: small enough for two clusters, and with a slot for each provider of one."""
+"""The job that is ordered twice at the same time: it is small enough for two clusters."""
 FOUR_SLOTS = _EXAMPLES / "market.py"
 CLUSTERS = (4, 4, 0, 0)
-"""Providers of each validator where two clusters compete; the other two validators are strangers to both orders."""
+"""Number of providers per validator if two clusters compete; the other two validators serve neither order."""
 _LOOK_SECONDS = 0.5
-_BUSY = "run the demo again, with less for the machine to do beside it"
+_BUSY = "run the demo again when fewer other programs run on this machine"
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the person sees while it runs."""
+    """The demo's progress at one moment."""
 
     phase: str
     height: int
-    # The first order, and the second one where there is one; none before they are sent.
+    # The submitted orders: the first one, and the second one if there is one.
     orders: tuple[OrderResponse, ...] = ()
-    # Of the first order: at the end of its last closed round.
+    # Loss of the first order at the end of its last closed round.
     loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Everything that the summary is made from."""
+    """The results of a finished demo, from which the summary is made."""
 
     network: Network
     job: Job
@@ -106,7 +112,7 @@ class Finished:
 
 
 class Demo:
-    """Runs the phases one after the other; ``show`` is called whenever something a person would see changed."""
+    """A run of the demo; ``show`` is called whenever its progress changes."""
 
     def __init__(
         self,
@@ -117,26 +123,30 @@ class Demo:
         begun: Callable[[Network], None] = lambda network: None,
         done: Callable[["Finished"], None] = lambda finished: None,
     ) -> None:
-        """Use ``directory`` for everything, and train one of ``JOBS``.
+        """Use ``directory`` for all files, and train the job ``job`` of ``JOBS``.
 
-        Validators in ``down`` are never started, nor are their clusters. ``begun`` is told of the network before it
-        starts, and ``done`` of what came of it before it stops.
+        Validators in ``down`` and their clusters are not started. ``begun`` is called with the network before it
+        starts, and ``done`` with the results before it stops.
         """
-        self._directory, self._show, self._down = directory, show, down
-        self._begun, self._done = begun, done
+        self._directory = directory
+        self._show = show
+        self._down = down
+        self._begun = begun
+        self._done = done
         self._twice = job == TWICE and RIVAL not in down
         self._file = FOUR_SLOTS if self._twice else JOBS[job]
         self._seconds: dict[str, float] = {}
-        self._curve: dict[float, float] = {}  # kept here: validators forget rounds that are over
+        self._curve: dict[float, float] = {}  # Kept here, because validators delete their records of old rounds.
         self._started = time.monotonic()
-        self._height, self._looked = 0, 0.0
+        self._height = 0
+        self._looked = 0.0
 
     def run(self) -> Finished:
-        """Run everything and stop the network; NetworkError, ConsumerError or ChainError say what failed."""
-        self._say("building the job")
+        """Run the demo and stop the network; raise NetworkError, ConsumerError or ChainError if it fails."""
+        self._show_phase("building the job")
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
-        # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
+        # One slot per newcomer, however fast it was measured, so that the cheating provider surely gets one.
         params = local_params().replace(
             newcomer_slots=1,
             accept_base=ACCEPT_BASE,
@@ -150,15 +160,15 @@ class Demo:
             self._begun(network)
             up = names_without(network, self._down)
             validators = sum(name.endswith(".validator") for name in up)
-            self._say(f"starting {validators} validators and {len(up) - 2 * validators} providers")
+            self._show_phase(f"starting {validators} validators and {len(up) - 2 * validators} providers")
             network.start(up)
             self._finish_build(network, build)
-            # The cheapest bid sells the work of one order, so that a second one goes to the next cluster.
+            # The cheapest bid has capacity for one order only, so the second order goes to the next cluster.
             work = total_work(order_terms(read_job(job_directory)))
             open_market(
                 network,
                 capacities={CHEAPEST: work} if self._twice else {},
-                look=lambda: self._say("opening the market", network),
+                look=lambda: self._show_phase("opening the market", network),
             )
             self._seconds["network"] = time.monotonic() - self._started
             finished = self._order(network, job_directory)
@@ -170,19 +180,20 @@ class Demo:
             network.stop()
 
     def _order(self, network: Network, job_directory: Path) -> Finished:
-        job, home = read_job(job_directory), Path(network.layout.consumer_home)
+        job = read_job(job_directory)
+        home = Path(network.layout.consumer_home)
         key = test_keyring(home).unlock(KEY)
         with network.client() as client:
-            made, price, deposit, on_chain, second = self._train(network, client, key, job, job_directory)
+            submitted, price, deposit, on_chain, second = self._train(network, client, key, job, job_directory)
             if not on_chain.order.close_reason or not on_chain.rounds:
-                told = "; ".join(str(why(on_chain, client.status().clock)).splitlines())
+                reasons = "; ".join(str(why(on_chain, client.status().clock)).splitlines())
                 raise NetworkError(
-                    f"no round of the order was verified: {told} (logs: {self._directory}/logs)",
+                    f"no round of the order was verified: {reasons} (logs: {self._directory}/logs)",
                     _BUSY,
                 )
-            found = fetch_result(client, key, made.order_id, job, self._directory / "scratch")
+            result = fetch_result(client, key, submitted.order_id, job, self._directory / "scratch")
             path = self._directory / "model.safetensors"
-            digest = found.save(path)
+            digest = result.save(path)
             blocks = client.status().height
             seats = tuple(seat for panel in on_chain.panels for seat in client.query(SeatsRequest(*panel.key)).seats)
         self._seconds["total"] = time.monotonic() - self._started
@@ -190,16 +201,16 @@ class Demo:
             network=network,
             job=job,
             job_directory=job_directory,
-            submitted=made,
+            submitted=submitted,
             deposit=deposit,
             price=price,
             on_chain=on_chain,
             seats=seats,
             blocks=blocks,
-            verdicts=tuple(verdicts_of(network, made.order_id)),
+            verdicts=tuple(verdicts_of(network, submitted.order_id)),
             curve=tuple(sorted(self._curve.items())),
             second=second,
-            state=found.state,
+            state=result.state,
             path=path,
             sha256=digest,
             seconds={name: round(value, 1) for name, value in self._seconds.items()},
@@ -214,16 +225,16 @@ class Demo:
             time_to_live=MATCH_SECONDS,
             deadline=DEADLINE,
         )
-        found = quote(client, job, request)
-        if not (price := found.price):
-            raise NetworkError(*found.explain())
-        self._say("submitting the order", network)
+        offer = quote(client, job, request)
+        if not (price := offer.price):
+            raise NetworkError(*offer.explain())
+        self._show_phase("submitting the order", network)
         limited = replace(request, price_limit=price)
-        made = submit(client, TxSender(client, key), key, job, limited)
-        delivery = Delivery(client=client, key=key, order_id=made.order_id, directory=directory, job=job)
+        submitted = submit(client, TxSender(client, key), key, job, limited)
+        delivery = Delivery(client=client, key=key, order_id=submitted.order_id, directory=directory, job=job)
         second: Delivery | None = None
         if self._twice:
-            # It pays what the next cluster asks, too.
+            # The limit is high enough for the price of the next cluster.
             more = replace(request, price_limit=LIMIT_FACTOR * price)
             other = submit(client, TxSender(client, key), key, job, more)
             second = Delivery(client=client, key=key, order_id=other.order_id, directory=directory, job=job)
@@ -233,15 +244,16 @@ class Demo:
             void = [closed.round for closed in on_chain.rounds if closed.void]
             if void:
                 raise NetworkError(
-                    f"round {void[0]} was not confirmed by strangers (logs: {self._directory}/logs)",
+                    f"the auditors did not confirm round {void[0]} (logs: {self._directory}/logs)",
                     _BUSY,
                 )
             if any(tried.end_reason for tried in on_chain.legs):
-                # At its price nobody else takes it.
+                # No other bid fits the first order's price limit, so the order cannot continue.
                 self._moment(network, client, on_chain, None)
                 raise NetworkError(
-                    "the first order's leg ended: the machine was too busy for the deadlines of a local network; "
-                    f"run the demo again when less runs beside it (logs: {self._directory}/logs)"
+                    "the first order's leg ended, because the machine was too busy for the deadlines of a local network"
+                    f" (logs: {self._directory}/logs)",
+                    _BUSY,
                 )
             other = client.query(OrderRequest(second.order_id)) if second else None
             if second and other:
@@ -265,7 +277,7 @@ class Demo:
                 OrderState.CLOSED,
                 lambda other: self._moment(network, client, on_chain, other),
             )
-        return made, price, _deposited(client, made.order_id), on_chain, ended
+        return submitted, price, _deposited(client, submitted.order_id), on_chain, ended
 
     def _patiently(
         self,
@@ -274,7 +286,7 @@ class Demo:
         state: OrderState,
         seen: Callable[[OrderResponse], None],
     ) -> OrderResponse:
-        """Wait until an order is in a state, as long as anything changes of it; NetworkError says what did not."""
+        """Wait until an order reaches a state; raise NetworkError if nothing about it changes for ``PATIENCE``."""
         last: list[OrderResponse | None] = [None]
 
         def look(on_chain: OrderResponse) -> None:
@@ -290,13 +302,13 @@ class Demo:
                     raise
                 if last[0] == before:
                     raise NetworkError(
-                        f"nothing has moved for {PATIENCE:.0f} s: the order {waits_for(last[0])} "
+                        f"nothing about the order has changed for {PATIENCE:.0f} s: it {waits_for(last[0])} "
                         f"(logs: {self._directory}/logs)",
                         _BUSY,
                     ) from error
 
     def _finish_build(self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS) -> None:
-        """Wait until the job is built, and show meanwhile that the network makes blocks."""
+        """Wait until the job is built; meanwhile show the chain's height."""
         ends = time.monotonic() + seconds
         while True:
             try:
@@ -307,12 +319,12 @@ class Demo:
                 if time.monotonic() > ends:
                     reason = f"the job was not built in {seconds:.0f} s"
                     raise NetworkError(reason, _BUSY) from None
-                self._say("building the job", network)
+                self._show_phase("building the job", network)
         if build.returncode:
             text = errors.decode(errors="replace")[-500:]
             raise NetworkError(f"the job could not be built: {text}")
 
-    def _say(self, phase: str, network: Network | None = None) -> None:
+    def _show_phase(self, phase: str, network: Network | None = None) -> None:
         if network is not None and time.monotonic() > self._looked + _LOOK_SECONDS:
             with network.client() as client, suppress(ChainError):
                 self._height = client.status().height
@@ -334,29 +346,29 @@ class Demo:
 
 
 def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
-    """Return the processes of a network but those of some validators and of the providers in their clusters."""
-    silent = {f"{moniker}.{part}" for moniker in down for part in ("node", "validator")}
-    silent |= {spec.name for spec in network.layout.providers if spec.validator in down}
-    return [name for name in network.names() if name not in silent]
+    """Return a network's process names without those of the validators ``down`` and of their providers."""
+    excluded = {f"{moniker}.{part}" for moniker in down for part in ("node", "validator")}
+    excluded |= {spec.name for spec in network.layout.providers if spec.validator in down}
+    return [name for name in network.names() if name not in excluded]
 
 
 def _start_build(file: Path, directory: Path) -> "Popen[bytes]":
-    """Build the job in a process of its own: tracing needs torch, which nothing else here does."""
+    """Build the job in a separate process, because only the capture needs torch."""
     command = [executable, "-m", "assay.cli", "job", "build", str(file), "-o", str(directory)]
     return Popen(command, stdout=PIPE, stderr=PIPE)
 
 
 def _deposited(client: ChainClient, order_id: bytes) -> int:
-    """Return the deposit as the chain's event says it."""
+    """Return an order's deposit (uassay) from the chain's event."""
     since = 1
     while True:
-        found = client.query(EventsRequest(since, 1000))
-        for opened in changes_of(OrderOpened, found.events):
+        page = client.query(EventsRequest(since, 1000))
+        for opened in changes_of(OrderOpened, page.events):
             if opened.order == order_id:
                 return opened.deposit
-        if not found.events:
-            raise NetworkError("the order's event is missing")
-        since = found.events[-1].number + 1
+        if not page.events:
+            raise NetworkError("the chain has no event of the order")
+        since = page.events[-1].number + 1
 
 
 def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
@@ -372,13 +384,13 @@ def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
 
 
 def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
-    """Return the loss by rounds trained, the mean over all slots, at the boundaries of closed rounds' shares.
+    """Return the mean loss over all slots by rounds trained, at the boundaries of closed rounds' shares.
 
-    A share of a round that is not closed may be a cheat's. It is read from the winner's record on this machine, which
-    holds the rounds whose windows are open; on chain there are only the leaves' hashes.
+    Rounds that are not closed are left out, because their shares may be a cheat's. The values come from the winning
+    validator's records on this machine, which hold the rounds whose windows are open; the chain has only hashes.
     """
     order = on_chain.order
-    closed = {found.round for found in on_chain.rounds_of(order.legs)}
+    closed = {round.round for round in on_chain.rounds_of(order.legs)}
     points: dict[float, list[float]] = {}
     for spec in network.layout.validators:
         path = Path(spec.home) / "validator" / "validator.db"
@@ -399,7 +411,7 @@ def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
 
 
 def _second(finished: Finished) -> dict[str, object] | None:
-    """Return what became of the order that the next cluster took, and whether both have the same model."""
+    """Return the outcome of the second order, and whether both orders have the same model; None without one."""
     second = finished.second
     if second is None:
         return None
@@ -414,8 +426,9 @@ def _second(finished: Finished) -> dict[str, object] | None:
 
 
 def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
-    """Return the demo's JSON object. Money is counted from what the chain's queries return, nothing else."""
-    on_chain, layout = finished.on_chain, finished.network.layout
+    """Return the demo's JSON object; all amounts of money come from the chain."""
+    on_chain = finished.on_chain
+    layout = finished.network.layout
     names = {spec.address: spec.name for spec in layout.providers}
     paid = {"provider", "validator", "auditor"}
     payouts: dict[str, int] = {}

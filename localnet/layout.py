@@ -1,4 +1,4 @@
-"""What a local network consists of and where it lies; written down once in ``network.json``."""
+"""The layout of a local network: its processes, homes and ports, stored in ``network.json``."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,19 +12,19 @@ FILE = "network.json"
 
 
 class NetworkError(Expected):
-    """A local network is not what or where it should be; the text names the process and its log."""
+    """A local network is missing, wrong or failed; the text names the process and its log."""
 
 
 class NetworkKind(StrEnum):
-    """What makes the blocks of a network."""
+    """The way in which a network makes its blocks."""
 
-    COMETBFT = "cometbft"  # a node with CometBFT for each validator
-    SOLO = "solo"  # the first validator's node alone; all daemons talk to it, the others only take turns as proposers
+    COMETBFT = "cometbft"  # each validator has a node with CometBFT
+    SOLO = "solo"  # one node makes all blocks in the name of each validator in turn; all daemons use this node
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatorSpec:
-    """A validator: home, operator address, and where its node and its cluster service listen."""
+    """A validator: its home, its operator's address, and the ports of its node and its cluster service."""
 
     moniker: str
     home: str
@@ -37,7 +37,7 @@ class ValidatorSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
-    """A compute provider: home, address, its validator's moniker, how it misbehaves (empty: it does not), back end."""
+    """A compute provider: its home, address, validator's moniker, way to cheat (empty: honest), and backend."""
 
     name: str
     home: str
@@ -66,24 +66,25 @@ class Layout:
 
     @property
     def nodes(self) -> tuple[ValidatorSpec, ...]:
-        """The validators whose node is a process of its own."""
+        """The validators that have their own node process."""
         return self.validators[:1] if self.kind is NetworkKind.SOLO else self.validators
 
     def validator(self, moniker: str) -> ValidatorSpec:
-        """Return a validator by its moniker; NetworkError."""
+        """Return a validator by its moniker; raise NetworkError if there is none."""
         for spec in self.validators:
             if spec.moniker == moniker:
                 return spec
         known = ", ".join(spec.moniker for spec in self.validators)
-        raise NetworkError(f"no validator {moniker}", f"it is one of {known}")
+        raise NetworkError(f"there is no validator {moniker}", f"choose one of {known}")
 
     def provider(self, name: str) -> ProviderSpec:
-        """Return a provider by its name; NetworkError."""
+        """Return a provider by its name; raise NetworkError if there is none."""
         for spec in self.providers:
             if spec.name == name:
                 return spec
         known = ", ".join(spec.name for spec in self.providers)
-        raise NetworkError(f"no provider {name}", f"it is one of {known or 'none'}")
+        remedy = f"choose one of {known}" if known else "this network has no providers"
+        raise NetworkError(f"there is no provider {name}", remedy)
 
 
 def save_layout(layout: Layout) -> None:
@@ -92,7 +93,7 @@ def save_layout(layout: Layout) -> None:
 
 
 def load_layout(directory: Path) -> Layout:
-    """Read ``network.json``; NetworkError where there is no network that this version made."""
+    """Read ``network.json``; raise NetworkError if there is none, or if another version wrote it."""
     try:
         fields = json.loads((directory / FILE).read_text())
         fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
@@ -103,5 +104,5 @@ def load_layout(directory: Path) -> Layout:
         start = "start one with assay localnet start"
         raise NetworkError(f"there is no network in {directory}", start) from None
     except (ValueError, KeyError, TypeError):
-        anew = "make it anew with assay localnet start --reset"
-        raise NetworkError(f"{directory / FILE} is not of this version", anew) from None
+        reset = "create the network again with assay localnet start --reset"
+        raise NetworkError(f"{directory / FILE} is from another version of Assay", reset) from None

@@ -1,4 +1,4 @@
-"""Opening the market of a local network: market bonds and standing bids of all validators."""
+"""Opening the market of a local network: the market bonds and standing bids of its validators."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,8 +18,9 @@ from validator.decide.offer import best_offer
 
 MARKET_BOND = 100_000_000_000
 PRICE = 900_000_000_000
-"""uassay per PFLOP of the cheapest bid; the others ask a little more each."""
+"""Price of the first validator's bid, the cheapest (uassay per PFLOP)."""
 PRICE_STEP = 10_000_000_000
+"""Price difference between the bids of successive validators (uassay per PFLOP)."""
 CAPACITY = 10**16
 PROVIDERS_BPS = 7_000
 DURATION = 30 * 86_400
@@ -31,10 +32,11 @@ def open_market(
     capacities: Mapping[str, int] = MappingProxyType({}),
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Have every validator that runs deposit its market bond and place a bid; the first one is the cheapest.
+    """Deposit a market bond and place a bid for every running validator that has certified providers.
 
-    It offers what its providers were certified to do, where it has any. ``capacities`` are FLOPs that the bids of some
-    monikers sell, and no more. ``look`` is called again and again while it waits.
+    A bid offers the certified speed of the validator's providers. The first validator's bid is the cheapest.
+    ``capacities`` maps monikers to the FLOPs that their bids sell, in place of ``CAPACITY``. ``look`` is called
+    repeatedly while the function waits for the providers.
     """
     _wait_for_endpoints(network, seconds)
     wait_for_clusters(network, seconds, look)
@@ -74,9 +76,9 @@ def open_market(
 def wait_for_clusters(
     network: Network, seconds: float = START_SECONDS, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Wait until the validators that run have certified all providers that run, and these have seen it.
+    """Wait until the running validators have certified all running providers, and the providers have seen it.
 
-    Who has been certified and does not know it yet is away where work is handed out.
+    A provider that has not seen its certificate yet gets no work.
     """
     running = {state.name for state in network.states() if state.running}
     expected = [spec for spec in network.layout.providers if spec.name in running]
@@ -92,12 +94,12 @@ def wait_for_clusters(
 
 
 def _has_joined(spec: ProviderSpec) -> bool:
-    found = status(Path(spec.home) / "provider")
-    return found is not None and found["joined"]
+    report = status(Path(spec.home) / "provider")
+    return report is not None and report["joined"]
 
 
 def _wait_for_endpoints(network: Network, seconds: float) -> None:
-    """Wait until the validators that run have published where they serve: a bid needs that."""
+    """Wait until the running validators have published their endpoints, which a bid requires."""
     running = {state.name for state in network.states() if state.running}
     wanted = {s.operator for s in network.layout.validators if f"{s.moniker}.validator" in running}
     with network.client(_up(network)) as client:

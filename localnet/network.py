@@ -1,7 +1,7 @@
-"""A running local network: starts its processes, knows their state, and does to them what tests of faults need.
+"""A running local network: starting and stopping its processes, their state, and faults for tests.
 
-All processes are children of the one that made this object (through :mod:`host.process`): when it dies, however
-it dies, they die too. So this is used from the main thread only.
+All processes are children of the process that made this object (through :mod:`host.process`), and end when it ends,
+even if it is killed. Therefore use it from the main thread only.
 """
 
 import json
@@ -27,9 +27,9 @@ from pol.executor.names import DEFAULT
 
 STATUS_FILE = "status.json"
 START_SECONDS = 300.0
-"""An upper bound, which only a machine with much else to do comes near."""
+"""Longest wait for the network to start; only a very busy machine needs so long."""
 PROVIDER_BOND = 10_000_000_000
-"""What providers compute with unless they are told otherwise."""
+"""Bond of each provider in uassay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Network:
     """The processes of a network. Names: ``val0.node``, ``val0.validator``, ``prov0``."""
 
     def __init__(self, layout: Layout) -> None:
-        """Prepare; :meth:`start` starts."""
+        """Store the layout; :meth:`start` starts the processes."""
         self.layout = layout
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -60,14 +60,17 @@ class Network:
         return [*nodes, *daemons, *(spec.name for spec in self.layout.providers)]
 
     def start(self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None) -> None:
-        """Start the processes (all by default): nodes first, and beside them what waits for a node that answers."""
+        """Start the processes (all by default) and wait for the first blocks; ``note`` gets messages.
+
+        Nodes and validators start at once, since validators wait for their node; providers start last.
+        """
         chosen = self.names() if names is None else list(names)
         nodes = [name for name in chosen if name.endswith(".node")]
         validators = [name for name in chosen if name.endswith(".validator")]
         providers = [name for name in chosen if name not in (*nodes, *validators)]
         for name in (*nodes, *validators):
             self.start_one(name)
-        # While the others start, which takes longer.
+        # The nodes take longer to start than this measurement.
         self._measure_providers(providers)
         for name in providers:
             self.start_one(name)
@@ -78,9 +81,9 @@ class Network:
             self.wait_for_height(2, [name.removesuffix(".node") for name in nodes])
 
     def _measure_providers(self, names: Sequence[str]) -> None:
-        """Measure the machine once for all providers that are new: each would measure what the others leave of it.
+        """Measure the machine's speed once and store an equal part of it for each new provider.
 
-        They share it, and so their work: what each of them says is its part.
+        If each provider measured by itself, the measurements would disturb each other.
         """
         homes = [Path(p.home) / "provider" for p in self.layout.providers if p.name in names]
         new = [home for home in homes if not _is_measured(home)]
@@ -88,13 +91,13 @@ class Network:
             return
         speed = measure_speed(DEFAULT, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
-        measured = MachineSpeed(flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend)
+        part_speed = MachineSpeed(flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend)
         for home in new:
             with closing(Store(home)) as store:
-                store.put_measured(DEFAULT, measured)
+                store.put_measured(DEFAULT, part_speed)
 
     def start_one(self, name: str) -> None:
-        """Start one process; one that runs is left alone."""
+        """Start a process unless it already runs."""
         child = self._children.get(name)
         if child is not None and child.poll() is None:
             return
@@ -102,14 +105,14 @@ class Network:
         self.write_status()
 
     def restart(self, name: str) -> None:
-        """Stop a process in order, where it runs, and start it."""
+        """Stop a process if it runs, and start it."""
         child = self._children.get(name)
         if child is not None:
             stop_child(child)
         self.start_one(name)
 
     def stop(self) -> None:
-        """Stop everything, providers first."""
+        """Stop all processes, providers first."""
         for name in reversed(self.names()):
             child = self._children.get(name)
             if child is not None and child.poll() is None:
@@ -146,24 +149,24 @@ class Network:
         self.write_status()
 
     def pause(self, name: str) -> None:
-        """Stop a process where it is (SIGSTOP)."""
+        """Pause a process (SIGSTOP)."""
         self._child(name).send_signal(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on (SIGCONT)."""
+        """Resume a paused process (SIGCONT)."""
         self._child(name).send_signal(signal.SIGCONT)
 
     def _child(self, name: str) -> subprocess.Popen[bytes]:
         child = self._children.get(name)
         if child is None:
             known = ", ".join(self.names())
-            raise NetworkError(f"{name} was never started", f"it is one of {known}")
+            raise NetworkError(f"no process {name} was started", f"choose one of {known}")
         return child
 
-    # Looking
+    # State
 
     def log_path(self, name: str) -> Path:
-        """Return the file that a process's output goes to."""
+        """Return the log file of a process."""
         return self.layout.path / "logs" / f"{name}.log"
 
     def states(self) -> list[ProcessState]:
@@ -184,7 +187,7 @@ class Network:
         for state in self.states():
             if not state.running and state.exit_code not in (None, -signal.SIGKILL, 0):
                 tail = _tail(Path(state.log))
-                raise NetworkError(f"{state.name} ended with {state.exit_code}: {tail} ({state.log})")
+                raise NetworkError(f"{state.name} ended with exit code {state.exit_code}: {tail} (log: {state.log})")
 
     def client(self, validator: ValidatorSpec | None = None) -> ChainClient:
         """Return a client of a validator's node (the first one by default)."""
@@ -193,7 +196,7 @@ class Network:
 
     @property
     def console_addresses(self) -> tuple[str, str]:
-        """The gRPC address of the first node, and the URL of its CometBFT, empty where it has none."""
+        """The gRPC address of the first node, and the URL of its CometBFT; the URL is empty in a solo network."""
         spec = self.layout.validators[0]
         rpc = "" if self.layout.kind is NetworkKind.SOLO else f"http://127.0.0.1:{spec.rpc}"
         return f"127.0.0.1:{spec.grpc}", rpc
@@ -216,27 +219,27 @@ class Network:
                 )
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-        """Wait for a condition, with a deadline, while no process ends by itself."""
+        """Wait until a condition holds; raise NetworkError after ``seconds``, or if a process ends by itself."""
         ends = time.monotonic() + seconds
         while not condition():
             self.check_alive()
             if time.monotonic() > ends:
-                raise NetworkError(f"waited {seconds:.0f} s for {what}; {self.told()}")
+                raise NetworkError(f"waited {seconds:.0f} s for {what}; {self.last_log_lines()}")
             time.sleep(0.1)
 
-    def told(self) -> str:
-        """Return the last line of each process's log, for a person who has to find out what is slow."""
+    def last_log_lines(self) -> str:
+        """Return the last line of each process's log, which helps to find the slow process."""
         logs = [f"{state.name}: {_tail(Path(state.log))}" for state in self.states()]
         return "\n".join([f"last lines of {self.layout.path}/logs:", *logs])
 
     def write_status(self) -> None:
-        """Write process ids for ``assay localnet status``."""
+        """Write the states of all processes for ``assay localnet status``."""
         states = [asdict(state) for state in self.states()]
         write_whole(self.layout.path / STATUS_FILE, json.dumps(states))
 
 
 def comet_pid(validator: ValidatorSpec) -> int:
-    """Return the process id of a validator's CometBFT, 0 where it is not known."""
+    """Return the process id of a validator's CometBFT, 0 if it is not known."""
     try:
         ready = json.loads((comet_home(Path(validator.home)) / "ready.json").read_text())
         return int(ready["comet_pid"])
@@ -245,7 +248,7 @@ def comet_pid(validator: ValidatorSpec) -> int:
 
 
 def _counted(names: Sequence[str], what: str) -> str:
-    return f"{len(names)} {what}{'s' * (len(names) != 1)}"
+    return f"{len(names)} {what}" if len(names) == 1 else f"{len(names)} {what}s"
 
 
 def _is_measured(home: Path) -> bool:

@@ -1,7 +1,7 @@
-"""The one process that keeps a network running, and how other processes of this machine ask it for something.
+"""The supervisor, the one process that runs a local network, and requests to it from other processes.
 
-It holds a file of the network's directory with its process id (:mod:`host.lock`). A request is a file beside it; the
-answer is another one, which is empty where the request was carried out and says otherwise why not.
+The supervisor locks a file in the network's directory that has its process id (:mod:`host.lock`). A request is a file
+in the same directory. Its answer is another file: empty if the request was carried out, otherwise the reason.
 """
 
 import json
@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.2
 
 
 class NetworkBusy(NetworkError):
-    """The supervisor has not answered yet; it may still do what it was asked for."""
+    """The supervisor has not answered yet; it may still carry out the request."""
 
     exit_code = Exit.TIMED_OUT
 
@@ -36,34 +36,35 @@ def supervisor_of(directory: Path) -> int:
 
 
 def supervise(network: Network, note: Callable[[str], None], prepare: Callable[[], None], up: str) -> None:
-    """Start a network, ``prepare`` it, say ``up``, and carry out requests until SIGTERM or Ctrl-C; then stop it all.
+    """Run a network until SIGTERM or Ctrl-C, and carry out requests.
 
-    For the main thread of a process that does nothing else.
+    Start the network, call ``prepare``, pass the text ``up`` to ``note``, and at the end stop all processes. Call this
+    from the main thread of a process that does nothing else.
     """
     directory = network.layout.path
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, _: stopped.append(got))
+        signal.signal(number, lambda signal_number, _: stopped.append(signal_number))
     with held(directory):
         try:
             network.start(note=note)
             prepare()
             note(up)
-            told = network.states()
+            before = network.states()
             while not stopped:
                 _serve_requests(network)
-                if (now := network.states()) != told:
+                if (now := network.states()) != before:
                     network.write_status()
-                    for text in _who_ended(told, now, directory):
+                    for text in _ended_processes(before, now, directory):
                         note(text)
-                    told = now
+                    before = now
                 time.sleep(_LOOK_SECONDS)
         finally:
             network.stop()
 
 
-def _who_ended(before: Sequence[ProcessState], now: Sequence[ProcessState], directory: Path) -> Iterator[str]:
-    """Say of each process that has ended how it begins again: nobody but people do that."""
+def _ended_processes(before: Sequence[ProcessState], now: Sequence[ProcessState], directory: Path) -> Iterator[str]:
+    """Yield a line per process that has ended, with the command that restarts it: the supervisor does not."""
     ran = {state.name for state in before if state.running}
     for state in now:
         if state.name in ran and not state.running:
@@ -73,12 +74,12 @@ def _who_ended(before: Sequence[ProcessState], now: Sequence[ProcessState], dire
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Be the one process that keeps the network in a directory running; NetworkError where another one is."""
+    """Hold the lock of a network's directory; raise NetworkError if another process holds it."""
 
     def refused(other: int) -> NetworkError:
         return NetworkError(
             f"process {other or '?'} runs a network in {directory}",
-            "stop it first (assay localnet stop), or take another directory with --dir",
+            "stop it first (assay localnet stop), or choose another directory with --dir DIRECTORY",
         )
 
     with lock.held(directory / _PID_FILE, refused):
@@ -86,17 +87,23 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def ask_for_end(directory: Path, seconds: float = 60.0) -> None:
-    """Ask the supervisor to stop its network, and wait until it has."""
+    """Ask the supervisor to stop its network, and wait until it has; raise NetworkBusy after ``seconds``."""
     os.kill(_running(directory), signal.SIGTERM)
     ends = time.monotonic() + seconds
     while supervisor_of(directory):
         if time.monotonic() > ends:
-            raise NetworkBusy("it still stops", "look again in a while")
+            raise NetworkBusy(
+                f"the network has not stopped within {seconds:.0f} s",
+                "see in a minute whether it has: assay localnet status",
+            )
         time.sleep(0.1)
 
 
 def ask_for_fault(directory: Path, what: str, name: str, seconds: float = 30.0) -> None:
-    """Ask the supervisor to do one of ``FAULTS`` to a process, and wait until it has; NetworkError if it cannot."""
+    """Ask the supervisor for one of ``FAULTS`` on a process, and wait for its answer.
+
+    Raise NetworkError if the supervisor cannot do it, and NetworkBusy after ``seconds``.
+    """
     _running(directory)
     folder = directory / _REQUESTS
     folder.mkdir(exist_ok=True)
@@ -106,7 +113,9 @@ def ask_for_fault(directory: Path, what: str, name: str, seconds: float = 30.0) 
     ends = time.monotonic() + seconds
     while not answer.exists():
         if time.monotonic() > ends:
-            raise NetworkBusy("the supervisor does not answer", "see what it says in its terminal")
+            raise NetworkBusy(
+                "the supervisor does not answer", "see the output of assay localnet start in its terminal"
+            )
         time.sleep(0.05)
     refused = answer.read_text()
     answer.unlink()

@@ -1,24 +1,25 @@
-"""How jobs, states, programs and traces fail.
+"""Errors of jobs, states, programs, traces and training.
 
 ::
 
-    Expected                                                        (domain.errors)
-    ├── JobError             a job is refused
-    │   └── TraceError       so is a trace file
-    ├── StateError           bytes are not a state, or not the one asked for
-    │   └── NotFinite        a tensor holds NaN or infinity
-    ├── ExecutionError       a program cannot be run here, or with these inputs
-    │   └── OutOfRange       the job asked a table for a row that it does not have
-    └── ReplayError          training or replay cannot go on
-        ├── RangeError       the round, slot or segment is not one of the job's
-        ├── Stopped          the job has no result there, whoever does it
-        │   ├── StepFailed   of a step
-        │   │   └── NotFiniteStep
-        │   ├── UpdateFailed         of a share's update
-        │   └── AggregationFailed    of the end of a round
-        └── Cancelled        the caller asked for an end
+    Expected (domain.errors)
+    |-- JobError                    a job is refused
+    |   |-- TraceError              a trace file is refused
+    |-- StateError                  bytes are not a state, or not the expected one
+    |   |-- NotFinite               a tensor holds NaN or infinity
+    |-- ExecutionError              a program cannot run on this machine, or with these inputs
+    |   |-- OutOfRange              a program used a row number that its table does not have
+    |-- ReplayError                 training or replay cannot go on
+    |   |-- RangeError              the job has no such round, slot or segment
+    |   |-- Cancelled               the caller cancelled the training
+    |   |-- Stopped                 the job has no result, on any machine
+    |   |   |-- StepFailed          a step has no result
+    |   |   |   |-- NotFiniteStep
+    |   |   |-- UpdateFailed        the update of a share has no result
+    |   |   |-- AggregationFailed   the end of a round has no result
 
-All but the machine's part of ExecutionError are the same on every machine.
+Every machine raises the same error for the same job and the same files. The exception is an ExecutionError whose cause
+is the machine.
 """
 
 from copy import copy
@@ -28,7 +29,7 @@ from pol.names import model_name
 
 
 class JobError(Expected):
-    """A job is refused: which field is wrong, why, and what whoever wrote the job can do.
+    """An error in a job: the field that is wrong, the reason, and what the author of the job can do.
 
     ``field`` is a path in the job document, such as ``step.nodes[17].attrs.dims``, or the name of a file.
 
@@ -50,7 +51,7 @@ class JobError(Expected):
 
 
 class TraceError(JobError):
-    """A file is not a trace, or not one of this job.
+    """An error in a trace file: it is not a trace, or it belongs to another job.
 
     Example::
 
@@ -62,7 +63,7 @@ class TraceError(JobError):
 
 
 class StateError(Expected):
-    """Bytes are not a state, or not the one asked for; ``field`` is the tensor or the part of the file."""
+    """Bytes that are not a state, or not the expected one; ``field`` is the tensor or the part of the file."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(printable(reason), field=printable(field))
@@ -76,14 +77,14 @@ class NotFinite(StateError):
 
 
 class ExecutionError(Expected):
-    """A program cannot be run here, or with these inputs; ``field`` is the input or the node."""
+    """A program that cannot run on this machine, or with these inputs; ``field`` is the input or the node."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason, field=field)
 
 
 class OutOfRange(ExecutionError):
-    """A ``take`` asked for a row that its table does not have, or an ``add_rows`` for one of its result."""
+    """A row number that does not exist in the table of a ``take``, or in the result of an ``add_rows``."""
 
 
 class ReplayError(Expected):
@@ -91,11 +92,11 @@ class ReplayError(Expected):
 
 
 class RangeError(ReplayError):
-    """A round, a slot or a segment is not one of the job's."""
+    """A round, a slot or a segment that the job does not have."""
 
 
 class Stopped(ReplayError):
-    """The job has no result at some place, on any machine: something is not finite, or a row is not there.
+    """A job that has no result, on any machine: a number is not finite, or a row number does not exist.
 
     Example::
 
@@ -106,7 +107,7 @@ class Stopped(ReplayError):
     """
 
     def within(self, where: str) -> "Stopped":
-        """Return the same error with what the place is in put before it."""
+        """Return the same error with ``where`` put before its field."""
         inner = copy(self)
         inner.field = f"{where}, {self.field}"
         return inner
@@ -120,14 +121,14 @@ class UpdateFailed(Stopped):
 
 
 class AggregationFailed(Stopped):
-    """The end of a round has no result, because of ``where``: a tensor or node."""
+    """The end of a round has no result, because of the tensor or node ``where``."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(reason, field=f"aggregation, {where}")
 
 
 class StepFailed(Stopped):
-    """The inner step ``step`` of the job has no result, because of ``where``: a tensor or node."""
+    """The inner step ``step`` of the job has no result, because of the tensor or node ``where``."""
 
     def __init__(self, step: int, where: str, reason: str) -> None:
         super().__init__(reason, field=f"step {step}, {where}")
@@ -139,7 +140,7 @@ class NotFiniteStep(StepFailed):
 
 
 class Cancelled(ReplayError):
-    """The caller asked for an end."""
+    """The caller cancelled the training."""
 
     def __init__(self, reason: str = "training was cancelled") -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Every cap on a job, in one place; all are checked before anything of that size is allocated."""
+"""All limits on a job; each is checked before memory of that size is allocated."""
 
 from dataclasses import dataclass
 
@@ -6,38 +6,38 @@ from domain.limits import METRICS_MAX
 from domain.readable import Readable
 
 MAX_RANK = 8
-"""Dimensions of a value."""
+"""Largest number of dimensions of a value."""
 MAX_DIMENSION = 2**31 - 1
-"""Size of one dimension."""
+"""Largest size of one dimension."""
 MAX_OPERANDS = 64
-"""Operands of one node (only ``concat`` takes more than three, and ``repeat`` even more)."""
+"""Largest number of operands of a node other than ``repeat`` (only ``concat`` takes more than three)."""
 MAX_REPEATED = 10_000
-"""Operands of a ``repeat``: as many as its body may have inputs, so that a batch can be gone through in parts, which
-takes two for each tensor that is trained.
+"""Largest number of operands of a ``repeat``: the number of inputs that its body may have.
+
+A ``repeat`` that trains one part of a batch after another has two operands for each trained tensor.
 """
 MAX_TURNS = 2**20
-"""Turns of a ``repeat``."""
+"""Largest number of turns of a ``repeat``."""
 MAX_NESTED = 4
-"""Bodies within one another: a recurrent layer in a loop in a loop, for one part of a batch after another."""
+"""Largest depth of nested bodies, such as a recurrent layer in two loops, for one part of a batch after another."""
 MAX_SUMMED = 131_072
-"""Summed dimension of a product: above it, four INT8 digit products would overflow INT32."""
+"""Largest summed dimension of a product; with a larger one, four INT8 digit products would overflow INT32."""
 MAX_SITE = 2**31 - 1
-"""Largest site of a ``uniform`` node; the upper half belongs to sample order and initial weights.
-"""
+"""Largest site of a ``uniform`` node; the upper half of the 32-bit range is for sample order and initial weights."""
 MAX_INTEGER = 2**63 - 1
 """Largest integer that a document may hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits(Readable):
-    """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise).
+    """The limits on a job that a machine loads; fields whose names end in ``size`` are in bytes.
 
-    ``nodes`` caps those of a program, and of each body in it; ``unrolled_nodes`` those that it has once its repeats
-    are written out. ``live_size`` caps what a program has at once, and for a step also its batch and the order of
-    an epoch's samples, an array as long as there are ``rows``. ``tensors`` caps a state's, each of which costs time
-    at every step. A batch goes through the data ``epochs_per_batch`` times at most, for each time is an order of
-    its own. How many rounds, slots, steps and segments there may be is the same everywhere
-    (``pol.rules.schedule.check_terms``).
+    ``nodes`` limits the nodes of a program, and of each body in it. ``unrolled_nodes`` limits the nodes of a program
+    after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, it
+    includes the batch and the order of an epoch's samples, which takes memory for each of the ``rows``. ``tensors``
+    limits the tensors of a state, since each costs time at every step. A batch goes through the data at most
+    ``epochs_per_batch`` times, since each time needs an order of its own. The limits on rounds, slots, steps and
+    segments are the same on every machine (``pol.rules.schedule.check_terms``).
 
     Example::
 

@@ -1,9 +1,9 @@
-"""Names of tensors and columns as people write them, and the plain words that a job has for them.
+"""Names of tensors and columns in a model, and the names that a job uses for them.
 
-A job's names are words of letters, digits and underscores with dots between them. A model's may have any printable
-characters: ``nn.Sequential(OrderedDict([("block1-0", …)]))`` and Keras make such names. Each character that a job does
-not have is written as its code point in hex between ``_x`` and ``_``, so that a dash is ``_x2d_``. The way back is
-exact, and a name that a job can have stays as it is.
+A name in a job consists of words of letters, digits and underscores, with dots between them. A name in a model may
+have any printable characters: ``nn.Sequential(OrderedDict([("block1-0", …)]))`` and Keras make such names. Each
+character that a job's name cannot have is written as its code point in hex between ``_x`` and ``_``; a dash becomes
+``_x2d_``. The conversion is exact in both directions. A name that needs no conversion stays the same.
 """
 
 import re
@@ -15,7 +15,7 @@ _Value = TypeVar("_Value")
 _BATCH = "batch."
 _FOREIGN = re.compile(
     r"[^A-Za-z0-9_.]"
-    # an underscore that would be read as the beginning of a code
+    # An underscore that would be read as the beginning of a code.
     r"|_(?=x[0-9a-f]{2,6}[^A-Za-z0-9.])"
 )
 _DOT = "_x2e_"
@@ -23,7 +23,7 @@ _CODE = re.compile(r"_x([0-9a-f]{2,6})_")
 
 
 def job_name(name: str) -> str:
-    """Return what a job calls the tensor of this name.
+    """Return the name that a job uses for the tensor ``name``.
 
     >>> job_name("sequential/dense.bias")
     'sequential_x2f_dense.bias'
@@ -32,7 +32,7 @@ def job_name(name: str) -> str:
 
 
 def column_name(name: str) -> str:
-    """Return what a job calls the column of this name, in which a dot is a character like others.
+    """Return the name that a job uses for the column ``name``; a dot in it is converted, too.
 
     >>> column_name("petal.length (cm)")
     'petal_x2e_length_x20__x28_cm_x29_'
@@ -41,14 +41,14 @@ def column_name(name: str) -> str:
 
 
 def input_name(name: str) -> str:
-    """Return the name of a program's input or output, as ``global.…`` and ``batch.…`` are."""
+    """Return a job's name for an input or output of a program, such as ``global.…`` or ``batch.…``."""
     if name.startswith(_BATCH):
         return _BATCH + column_name(name.removeprefix(_BATCH))
     return job_name(name)
 
 
 def model_name(name: str) -> str:
-    """Return the name of which :func:`job_name` or :func:`column_name` made this one.
+    """Return the name that :func:`job_name` or :func:`column_name` converted to this one.
 
     >>> model_name("sequential_x2f_dense.bias")
     'sequential/dense.bias'
@@ -56,17 +56,17 @@ def model_name(name: str) -> str:
     return _CODE.sub(_character, name)
 
 
-def _code(found: re.Match[str]) -> str:
-    return f"_x{ord(found[0]):02x}_"
+def _code(character: re.Match[str]) -> str:
+    return f"_x{ord(character[0]):02x}_"
 
 
-def _character(found: re.Match[str]) -> str:
-    point = int(found[1], 16)
-    return chr(point) if point <= sys.maxunicode else found[0]
+def _character(code: re.Match[str]) -> str:
+    point = int(code[1], 16)
+    return chr(point) if point <= sys.maxunicode else code[0]
 
 
 class ModelNames(Mapping[str, _Value]):
-    """A state under the names that its model has, read as it is used."""
+    """A view of a state whose keys are the names in the model."""
 
     def __init__(self, state: Mapping[str, _Value]) -> None:
         self._state = state

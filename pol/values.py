@@ -1,4 +1,4 @@
-"""Types of values, and the bits of numbers: what everything else in ``pol`` is said in (nothing is allocated)."""
+"""Types of values, and conversions between numbers and FP32 bit patterns."""
 
 import struct
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from domain.readable import Readable
 from pol.limits import MAX_DIMENSION, MAX_RANK
 
 ITEM_SIZE = {"f32": 4, "i64": 8, "bool": 1}
-"""Bytes of one element of each dtype that a job may use."""
+"""Size of one element in bytes, for each dtype that a job may use."""
 
 Shape = tuple[int, ...]
 
 MAX_NAME = 160
-"""Characters of the name of a tensor, an input or an output."""
+"""Largest number of characters in the name of a tensor, an input or an output."""
 NAME = Pattern(
     "words of letters, digits and underscores with dots between them",
     r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*",
-    "rename it",
+    "use a name such as layer1.weight",
 )
 TensorName = Annotated[str, Size(1, MAX_NAME), NAME]
 DType = Annotated[str, Pattern("a dtype", "|".join(ITEM_SIZE), f"use one of {', '.join(ITEM_SIZE)}")]
@@ -53,7 +53,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec(Readable):
-    """A named tensor of a state, or a column of the data (whose shape leaves the row dimension out).
+    """The name, dtype and shape of a tensor of a state, or of a column (whose shape omits the row dimension).
 
     Example::
 
@@ -72,17 +72,17 @@ class TensorSpec(Readable):
 
 
 def f32_bits(number: float) -> int:
-    """Return the bit pattern of a number, rounded to FP32; OverflowError where FP32 has no finite number for it."""
+    """Return the bit pattern of a number, rounded to FP32; OverflowError if the rounded number is not finite."""
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     return int(bits)
 
 
 def f32_number(bits: int) -> float:
-    """Return the number that an FP32 bit pattern means."""
+    """Return the number that an FP32 bit pattern encodes."""
     (number,) = struct.unpack("<f", struct.pack("<I", bits))
     return float(number)
 
 
 def metric_values(bits: Sequence[int]) -> tuple[float, ...]:
-    """Return the metrics of a boundary as numbers."""
+    """Return the metrics of a boundary, given as FP32 bit patterns, as numbers."""
     return tuple(f32_number(pattern) for pattern in bits)

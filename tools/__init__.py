@@ -1,1 +1,1 @@
-"""What developers run in a checkout."""
+"""Tools that developers run in a checkout."""

@@ -1,9 +1,8 @@
-"""What type checkers see of the library's public names, written from the one table of them.
+"""The stub of the library's public names for type checkers, written from the table of names.
 
     python -m tools.exports
 
-The names are imported when they are first used, which no type checker can follow; so the stub beside the table says the
-same in imports.
+``assay`` imports each name on first use, which type checkers cannot follow. The stub has ordinary imports instead.
 """
 
 import ast
@@ -13,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "assay"
 
 
 def origins() -> dict[str, str]:
-    """Return the table: public name to ``module:attribute``."""
+    """Return the table that maps public names to ``module:attribute``."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ORIGINS":
@@ -23,7 +22,7 @@ def origins() -> dict[str, str]:
 
 
 def stub(table: dict[str, str]) -> str:
-    """Return the stub of ``assay`` for a table."""
+    """Return the text of the stub for a table of names."""
     lines = ["# Written by python -m tools.exports from the table in __init__.py."]
     for name, origin in table.items():
         module, _, attribute = origin.partition(":")

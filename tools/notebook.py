@@ -1,8 +1,8 @@
-"""The quickstart as a notebook, made from the script.
+"""The quickstart as a notebook, written from the script.
 
     python -m tools.notebook
 
-``# %%`` begins a cell, and ``# %% [markdown]`` one of text, as editors know them.
+As in editors, ``# %%`` begins a cell of code and ``# %% [markdown]`` a cell of text.
 """
 
 import ast
@@ -14,7 +14,7 @@ NOTEBOOK = SCRIPT.with_suffix(".ipynb")
 
 
 def notebook(script: str) -> str:
-    """Return the notebook of a script: its docstring, and then a cell for each of its parts."""
+    """Return the notebook of a script: a cell for its docstring, then a cell per part."""
     head, *parts = script.split("\n# %%")
     first = ast.parse(head).body[0]
     text = ast.get_docstring(ast.parse(head)) or ""

@@ -1,1 +1,1 @@
-"""The validator's daemon: takes payloads, runs its cluster, replays traces, proves, and audits other validators."""
+"""The validator's daemon: it takes payloads, runs its cluster, replays traces, and audits other validators' rounds."""

@@ -1,7 +1,7 @@
-"""The validator's loop: read the chain, decide, act, remember. All judgement is in :mod:`validator.decide`.
+"""The validator's loop: read the chain, decide, act, record. All decisions are made in :mod:`validator.decide`.
 
-One thread looks and decides about every duty; actions run in their lanes (:mod:`host.lanes`), or at once where they
-wait for nobody.
+One thread reads the chain and decides about every duty. Actions run in their lanes (:mod:`host.lanes`); an action that
+waits for nothing runs at once.
 """
 
 import logging
@@ -56,52 +56,52 @@ R = TypeVar("R")
 T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
-"""Between two looks, whoever wakes the loop."""
+"""Shortest pause between two looks, however often the loop is woken."""
 START_SECONDS = 300.0
-"""For a process of the pool to be ready."""
+"""Longest start of a process of the pool."""
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
-"""How many actions of a lane run at a time."""
+"""Number of actions that may run at a time, by lane."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
-"""What an action may end with that is no bug."""
+"""Errors of an action that are not bugs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatorConfig:
-    """Where a validator's daemon lives and what it talks to."""
+    """The settings of a validator's daemon: its home, its addresses, and its limits in bytes and processes."""
 
     home: Path
     node: str  # gRPC address of its node, host:port
     listen: str  # host:port of the cluster service
-    endpoint: str  # host:port under which others reach it; published on chain
+    endpoint: str  # host:port at which others reach it; published on the chain
     backend: str = DEFAULT
     processes: int = 1
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
     admit: Policy = Policy.OPEN
-    # Where metrics and health are told on 127.0.0.1; 0: nowhere.
+    # Port on 127.0.0.1 that serves metrics and health; 0: none.
     metrics_port: int = 0
 
 
 class WrongChain(ChainError):
-    """The node is of another chain than the one that this home has worked for."""
+    """The node belongs to another chain than this home."""
 
     def __init__(self, address: str, chain_id: str, known: str) -> None:
-        """Name the node and both chains."""
+        """Take the node's address, its chain id, and the chain id of this home."""
         super().__init__(
             ErrorKind.BAD_RESPONSE,
-            f"the node at {address} is of {chain_id}, and this home has worked for {known}",
-            "give a node of that chain (--node), or another --home",
+            f"the node at {address} belongs to {chain_id}, but this home belongs to {known}",
+            f"use a node of {known} (--node), or another --home",
         )
 
 
 PURPOSE = "validator"
-"""What an operator's key is in use for, as its lock has it."""
+"""The purpose that the lock on an operator's key records."""
 
 
 def _in_use(pid: int) -> StoreError:
     return StoreError(
-        f"another validator's daemon of this machine uses this key, as process {pid or '?'}",
-        "end one of the two, the one whose home is a copy: each would publish its own endpoint",
+        f"another validator's daemon on this machine already uses this key: process {pid or '?'}",
+        "stop one of the two (the one whose --home is a copy): each would publish its own endpoint",
     )
 
 
@@ -109,14 +109,15 @@ class ValidatorDaemon:
     """A validator's daemon; :meth:`run` returns when ``stop`` is set."""
 
     def __init__(self, config: ValidatorConfig, key: Key, stop: Event) -> None:
-        """Open the stores and connect; nothing is sent before :meth:`run`."""
-        self._config, self._stop = config, stop
+        """Open the stores and the connection; nothing is sent before :meth:`run`."""
+        self._config = config
+        self._stop = stop
         self._me = key.address
         self._wake = Event()
-        # Before anything is opened: who opens the records sets aside what it cannot read.
-        self._held = ExitStack()
-        self._held.enter_context(locked(config.home))
-        self._held.enter_context(secret_held(key.secret, PURPOSE, _in_use))
+        # Locked before the records are opened, because opening them moves damaged ones away.
+        self._locks = ExitStack()
+        self._locks.enter_context(locked(config.home))
+        self._locks.enter_context(secret_held(key.secret, PURPOSE, _in_use))
         self._client = ChainClient(config.node)
         self._node = away.WatchedNode(config.node, stop, _log.warning)
         self._clock = ClockCheck()
@@ -128,11 +129,11 @@ class ValidatorDaemon:
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._meters = Meters(metrics.METRICS)
         self._counts = metrics.ValidatorCounts(self._meters)
-        counted, scratch = self._counts.replays, config.home / "scratch"
+        counted = self._counts.replays
+        self._scratch = scratch = config.home / "scratch"
         clear(scratch)
-        self._scratch = scratch
         self._pool = ReplayPool(config.processes, folder=scratch, ended=counted("own"))
-        # Silence on a seat is cut: no replay of its own rounds, however long, keeps this validator from it.
+        # A separate pool, so that long replays of own rounds cannot delay a seat: a missed seat costs stake.
         self._seat_pool = ReplayPool(config.processes, folder=scratch, ended=counted("seats"))
         self._trials = ReplayPool(1, folder=config.home / "trials", fresh=True, ended=counted("trials"))
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
@@ -141,7 +142,7 @@ class ValidatorDaemon:
         self._links = Connections(key)
         self._outbox = Outbox(self._sender, self._sent, stop, self._wake, EXPECTED, ended=self._counts.sent)
         pools = {"own": self._pool, "seats": self._seat_pool, "trials": self._trials}
-        self._told = metrics.ValidatorHealth(
+        self._health = metrics.ValidatorHealth(
             me=self._me,
             node=config.node,
             home=config.home,
@@ -151,8 +152,8 @@ class ValidatorDaemon:
             lanes=self._lanes,
             pools=pools,
         )
-        self._meters.before_scrape(self._told.look)
-        # Chain clock at the first look.
+        self._meters.before_scrape(self._health.look)
+        # Chain clock (seconds) at the first look.
         self._since: int | None = None
 
     # Life
@@ -160,35 +161,35 @@ class ValidatorDaemon:
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Wait for the node, publish the endpoint, serve, and work until stopped.
 
-        ChainError where waiting cannot help: a node of another chain, a key that is no validator's.
+        ChainError if waiting cannot help: the node belongs to another chain, or the key is not a validator's.
         """
         with away.closed_at(self._stop, self._client):
             self._run(ready)
 
     def _run(self, ready: Callable[[], None] | None) -> None:
         server: ClusterServer | None = None
-        told = self._tell()
+        metrics_server = self._start_metrics()
         prepared = [
             self._seat_pool.submit(numerics.prepare, self._config.backend, timeout=START_SECONDS)
             for _ in range(self._config.processes)
         ]
         try:
             self._node.wait_for(self._connect)
-            # Before anything is signed: with a wrong clock the calls of others are refused.
+            # Checked before the server starts: with a wrong clock it would refuse the calls of others.
             self._clock.wait_until_right(lambda: self._node.ask(self._client.status), self._stop, _log.warning)
-            # Looked at once, so that the first callers meet somebody who knows them.
+            # A first look before the server starts, so that it knows its first callers.
             self._node.wait_for(self._look)
             if self._stop.is_set():
                 return
             self._check_operator()
-            self._say_what_computes(prepared[0])
+            self._log_backend(prepared[0])
             server = ClusterServer(self._config.listen, self._certificate, self._service, self._chain_id)
             server.start()
             while not self._stop.is_set():
                 self._tick()
-                self._told.turned = time.monotonic()
-                self._told.away = self._node.away
-                self._told.published = self._ledger.standing.published
+                self._health.turned = time.monotonic()
+                self._health.away = self._node.away
+                self._health.published = self._ledger.standing.published
                 if ready and self._ledger.standing.published:
                     ready()
                     ready = None
@@ -197,30 +198,32 @@ class ValidatorDaemon:
                 self._stop.wait(LEAST_SECONDS)
         finally:
             self._stop.set()
-            if told is not None:
-                told.close()
+            if metrics_server is not None:
+                metrics_server.close()
             if server is not None:
                 server.stop()
             self._close()
 
-    def _tell(self) -> MetricsServer | None:
-        """Tell metrics and health on the port for that, where there is one."""
-        port, told = self._config.metrics_port, self._told
+    def _start_metrics(self) -> MetricsServer | None:
+        """Start the server of metrics and health; None if the configuration has no port for it."""
+        port = self._config.metrics_port
         if not port:
             return None
-        return MetricsServer(port, self._meters, health=told.health, ready=told.readiness)
+        return MetricsServer(port, self._meters, health=self._health.health, ready=self._health.readiness)
 
     def _connect(self) -> None:
         self._chain_id = self._check_chain()
         verify = self._counts.verifying(SignatureVerifier())
         self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake)
-        self._told.service = self._service
+        self._health.service = self._service
         self._certificate = make_certificate(self._config.home)
         self._table = self._make_table()
 
     def _make_table(self) -> Table:
-        """Return how each kind of action is carried out, and say what follows what was sent."""
-        ledger, blobs, jobs = self._ledger, self._blobs, self._jobs
+        """Return the function that carries out each kind of action; set those that handle receipts of transactions."""
+        ledger = self._ledger
+        blobs = self._blobs
+        jobs = self._jobs
         performer = Performer(
             chain_id=self._chain_id,
             secret=self._secret,
@@ -254,20 +257,20 @@ class ValidatorDaemon:
         return {**performer.table(), **auditor.table(), **keeper.table(), **prober.table()}
 
     def _check_chain(self) -> str:
-        """Return the chain's id, which never changes for a home."""
+        """Return the chain's id; WrongChain if the node's chain is not that of this home. Check the clock, too."""
         status = self._client.status()
         chain_id = status.chain_id
         before = self._clock.problem
         if self._clock.look(status) not in ("", before):
             _log.warning("%s; %s", self._clock.problem, REMEDY)
-        self._told.clock = self._clock.problem
+        self._health.clock = self._clock.problem
         known = self._store.chain(chain_id)
         if known != chain_id:
             raise WrongChain(self._config.node, chain_id, known)
         return chain_id
 
     def _close(self) -> None:
-        """Close what threads wait for, then wait for the threads, then close what they write to."""
+        """Close the connections and pools that threads wait for, then end the threads, then close the stores."""
         self._client.close()
         self._links.close()
         self._pool.close()
@@ -277,22 +280,22 @@ class ValidatorDaemon:
         self._outbox.close()
         self._store.close()
         self._blobs.close()
-        self._held.close()
+        self._locks.close()
 
     def _check_operator(self) -> None:
         if self._me not in self._service.view.validators:
             raise ChainError(
                 ErrorKind.NOT_FOUND,
                 f"{self._me} is not a validator of {self._chain_id}",
-                "run this with the operator's key (--from)",
+                "start the daemon with the operator's key (--from)",
             )
 
-    def _say_what_computes(self, prepared: Future[str]) -> None:
-        """Log what a process of the pool has found, and keep it for others; ExecutionError where nothing computes."""
+    def _log_backend(self, prepared: Future[str]) -> None:
+        """Log the back end that a process of the pool loaded, and write it to a file; ExecutionError if none works."""
         try:
             computing = prepared.result()
         except PoolError as error:
-            _log.warning("what computes is not known: %s", error)
+            _log.warning("cannot find out which back end computes: %s", error)
             return
         _log.info("computing with %s", computing)
         write_whole(self._config.home / COMPUTING, computing)
@@ -301,26 +304,28 @@ class ValidatorDaemon:
 
     def _tick(self) -> None:
         try:
-            # Another node may have taken the address between two looks.
+            # The address may have got another node between two looks.
             if self._node.away or self._observer.slow:
                 self._check_chain()
             self._look()
             self._node.back()
-            self._told.looked = self._observer.began
+            self._health.looked = self._observer.began
             self._act()
         except WrongChain:
             raise
         except ChainError as error:
             self._node.lost(error)
             self._stop.wait(away.PAUSE_SECONDS)
-        except (OSError, sqlite3.Error) as error:  # a full disk: go on when there is room again
-            _log.error("the disk under %s: %s", self._config.home, error)
+        except (OSError, sqlite3.Error) as error:  # such as a full disk: try again, there may be space later
+            _log.error("cannot read or write in %s: %s", self._config.home, error)
             self._stop.wait(1.0)
 
     def _look(self) -> None:
-        # Until the endpoint stands on chain, callers and audits wait for it.
+        """Read the chain, and update what the service answers from."""
+        # Read everything until the endpoint is seen on the chain: callers and audits wait for it.
         whole = not self._ledger.standing.published
-        service, asking = self._service, self._service.asking.names()
+        service = self._service
+        asking = service.asking.names()
         view = self._observer.look(service.view, whole=whole, asking=asking)
         if self._since is None:
             self._since = view.clock
@@ -330,19 +335,21 @@ class ValidatorDaemon:
         service.see(view, asking)
 
     def _watch_endpoint(self, view: ChainView) -> None:
-        """Say once that the chain has another endpoint or certificate than this daemon has published."""
+        """Log, once, that the chain has another endpoint or certificate than this daemon published."""
         own = view.validators.get(self._me)
         mine = (self._config.endpoint, self._certificate.der)
-        before, self._told.rival = self._told.rival, ""
+        before = self._health.rival
+        self._health.rival = ""
         if self._ledger.standing.published and own is not None and (own.endpoint, own.certificate) != mine:
-            self._told.rival = (
-                f"another daemon with this operator's key has published {own.endpoint}, so that nobody calls this one;"
-                " end one of the two, and start the other anew"
+            self._health.rival = (
+                f"another daemon with this operator's key has published {own.endpoint}, so that no one calls this one;"
+                " stop one of the two daemons, and restart the other"
             )
-        if self._told.rival and not before:
-            _log.error("%s", self._told.rival)
+        if self._health.rival and not before:
+            _log.error("%s", self._health.rival)
 
     def _act(self) -> None:
+        """Decide about every duty, start the actions, and queue the transactions."""
         view = self._service.view
         look = Look(
             chain=view,
@@ -365,14 +372,15 @@ class ValidatorDaemon:
                 wanted += self._decide(duty, look)
             except (OSError, sqlite3.Error):
                 raise
-            except Exception:  # noqa: BLE001 - logged; one duty must not take the others down
+            except Exception:  # noqa: BLE001 - logged; a bug in one duty must not stop the others
                 _log.exception("bug in %s", duty)
         self._outbox.want(wanted, self._observer.began, whole=look.chain.whole)
 
     def _decide(self, duty: Duty, look: Look) -> list[Outgo]:
-        """Decide about a duty, and act; what waits for nobody is done before its record can change again.
+        """Decide about a duty, carry out or start its actions, and return those that send a transaction.
 
-        What is to be sent is returned: all duties' goes out together.
+        Actions that wait for nothing are carried out under the lock, before the record can change again. The
+        transactions of all duties are sent together.
         """
         with self._ledger.lock:
             before = self._ledger.get(duty)
@@ -394,16 +402,16 @@ class ValidatorDaemon:
         self._lanes.start(action.key, work_of(self._table, action), action.lane, self._observer.began)
 
     def _sent(self, action: Outgo, receipt: TxReceipt) -> None:
-        """Take note of what came of a transaction."""
+        """Handle the receipt of a transaction."""
         self._receipts[type(action)](action, receipt)
 
     def _run_for_seat(self, seconds: float, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the pool for seats, where what has to end first begins first."""
+        """Run a function in the pool for seats; of the waiting requests, the one that must end first starts first."""
         return self._seat_pool.submit(function, request, timeout=seconds).result()
 
     def _link(self, operator: str) -> ClusterClient:
-        """Return a client of another validator; ClusterError where there is none."""
+        """Return a client of another validator; ClusterError if there is no such validator."""
         validator = self._service.view.validators.get(operator)
         if validator is None:
-            raise ClusterError(ClusterErrorKind.UNREACHABLE, f"{operator} is no validator (any more)")
+            raise ClusterError(ClusterErrorKind.UNREACHABLE, f"{operator} is not, or no longer, a validator")
         return self._links.client(validator, self._chain_id)

@@ -1,4 +1,4 @@
-"""The one place where records change: under a lock, and only while the blobs that they name are held."""
+"""All changes to the records: each is made under a lock, and only while the blobs that the record names are held."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -26,20 +26,21 @@ _log = logging.getLogger("assay.validator")
 
 
 class Ledger:
-    """Records and their blobs, shared by the loop, its workers and the service; ``changed`` is set at each change."""
+    """The records and their blobs, shared by the loop, its threads and the service; a change sets ``changed``."""
 
     def __init__(self, store: ValidatorStore, blobs: BlobStore, changed: Event) -> None:
-        """Work on a store and the blobs beside it."""
-        self.store, self.blobs = store, blobs
+        """Use a store of records and the blobs that belong to it."""
+        self.store = store
+        self.blobs = blobs
         self.lock = RLock()
         self._changed = changed
 
     def load(self, order_id: bytes, leg: int) -> LocalOrder | None:
-        """Return the record of a leg."""
+        """Return the record of a leg; None if there is none."""
         return self.store.load(order_id, leg)
 
     def begin(self, order_id: bytes, leg: int) -> None:
-        """Make the record of a leg, unless there is one."""
+        """Create the record of a leg if there is none."""
         with self.lock:
             if self.store.load(order_id, leg) is None:
                 self.store.save(new_order(order_id, leg))
@@ -52,11 +53,11 @@ class Ledger:
         needs: Iterable[BlobRef] = (),
         sender: str = "",
     ) -> LocalOrder | None:
-        """Apply ``change`` to the record as it is now; None if there is none.
+        """Apply ``change`` to the present record and return the new one; None if there is no record.
 
-        ``needs`` are blobs that the new record names and that must be here, sent by ``sender`` (""; by anybody): they
-        are held before it is written, so that no crash and no clean-up in between can lose them. ClusterError
-        WRONG_STATE where one is missing.
+        ``needs`` are blobs that the new record names. They must be here, sent by ``sender`` ("": by anyone). They are
+        held before the record is written, so that neither a crash nor a clean-up in between can lose them. ClusterError
+        WRONG_STATE if one is missing.
         """
         with self.lock:
             now = self.store.load(order_id, leg)
@@ -68,61 +69,61 @@ class Ledger:
         return after
 
     def hold(self, local: LocalOrder, needs: Iterable[BlobRef], sender: str = "") -> None:
-        """Hold blobs that are here for a leg; they stay until the record does not need them any more."""
+        """Hold blobs for a leg until its record no longer needs them; ClusterError WRONG_STATE if one is missing."""
         for blob in needs:
-            # What is held is no longer counted as unclaimed, so nobody gets a hold by naming what is not here.
+            # A held blob no longer counts against its sender's quota, so only blobs that have arrived are held.
             if self.blobs.sent(blob, sender):
                 self.blobs.hold(blob.sha256, str(local.key))
             if not self.blobs.sent(blob, sender):
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
-                    "its blobs are not here",
-                    "put them first",
+                    "a blob that this call names has not been uploaded",
+                    "upload its blobs first, then repeat the call",
                     field="sha256",
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:
-        """Hold the files of a payload, here or still to come, and nothing that an earlier offer named."""
+        """Hold the files of a payload, whether they have arrived or not, and release those of an earlier offer."""
         digests = {file.blob.sha256 for file in local.payload.files}
         for digest in digests:
             self.blobs.hold(digest, str(local.key))
         self.blobs.keep_only(str(local.key), digests)
 
     def held_openings(self, orders: Iterable[OrderResponse], me: str) -> dict[bytes, StateRef]:
-        """Return the states here of other legs, by root, that matched legs of ``me`` start from."""
-        held: dict[bytes, StateRef] = {}
+        """Return the states of earlier legs that are here and that matched legs of ``me`` start from, by root."""
+        states: dict[bytes, StateRef] = {}
         for leg, roots in wanting(orders, me):
             for number in range(1, leg.number):
                 local = self.load(leg.order_id, number)
                 for state in states_of(local) if local else ():
                     if state.root in roots and self.blobs.status(state.blob).complete:
-                        held[state.root] = state
-        return held
+                        states[state.root] = state
+        return states
 
     def take_openings(self, leg: LegKey, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
-        """Hold states of another leg for this one; without them it is declined at the next look."""
+        """Hold the states of an earlier leg for this one; if they are gone, the next look declines the leg."""
         needs = [item.state.blob for item in slots]
         if opening is not None:
             needs.append(opening.blob)
         try:
             self.change(leg.order_id, leg.leg, lambda now: openings_taken(now, opening, slots), needs)
         except ClusterError as error:
-            _log.warning("%s: the states that it starts from are gone: %s", leg, error)
+            _log.warning("%s: the initial states of the leg are gone: %s", leg, error)
 
     def tidy(self, leg: LegKey, needed: frozenset[bytes]) -> None:
-        """Release the blobs that a leg does not need any more."""
+        """Release the blobs of a leg, except those that it needs."""
         self.blobs.keep_only(str(leg), needed)
 
     def forget(self, leg: LegKey) -> None:
-        """Forget a leg and all its blobs."""
+        """Delete the record of a leg and release its blobs."""
         with self.lock:
             self.blobs.release(str(leg))
             self.store.forget(leg.order_id, leg.leg)
 
-    # Seats in panels of others
+    # Seats in panels about others' rounds
 
     def change_seat(self, key: SeatKey, change: Callable[[LocalSeat], LocalSeat]) -> None:
-        """Apply ``change`` to the record of a seat as it is now, if it is still there."""
+        """Apply ``change`` to the present record of a seat, if there still is one."""
         with self.lock:
             now = self.store.seat(key)
             if now is None or (after := change(now)) == now:
@@ -131,7 +132,7 @@ class Ledger:
         self._changed.set()
 
     def hold_for(self, key: SeatKey, blobs: Iterable[BlobRef]) -> None:
-        """Hold blobs, here or still to come, for a seat; ClusterError WRONG_STATE where it is over."""
+        """Hold blobs for a seat, whether they have arrived or not; ClusterError WRONG_STATE if the seat is over."""
         with self.lock:
             if self.store.seat(key) is None:
                 raise ClusterError(ClusterErrorKind.WRONG_STATE, "the seat is over")
@@ -139,7 +140,7 @@ class Ledger:
                 self.blobs.hold(blob.sha256, str(key))
 
     def end_seat(self, key: SeatKey) -> None:
-        """Forget a seat and all that was fetched for it."""
+        """Delete the record of a seat and release its blobs."""
         with self.lock:
             self.blobs.release(str(key))
             self.store.forget_seat(key)
@@ -148,16 +149,16 @@ class Ledger:
 
     @property
     def standing(self) -> LocalUpkeep:
-        """What there is to see to whatever the orders are, as far as it is known."""
-        known = self.store.get(Upkeep())
-        return known if isinstance(known, LocalUpkeep) else LocalUpkeep()
+        """The record of the duty that does not depend on orders: the endpoint, providers and expired records."""
+        record = self.store.get(Upkeep())
+        return record if isinstance(record, LocalUpkeep) else LocalUpkeep()
 
     def get(self, duty: Duty) -> Record | None:
         """Return the record of a duty."""
         return self.store.get(duty)
 
     def put(self, duty: Duty, before: Record | None, after: Record) -> None:
-        """Write a record and tell the operator what is new; the caller holds ``lock`` since it read ``before``."""
+        """Write a record and log what is new in it; the caller must hold ``lock`` since it read ``before``."""
         self.store.put(duty, after)
         for line in tell(before, after):
             _log.info(line)

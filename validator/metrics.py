@@ -1,4 +1,4 @@
-"""What a validator's daemon tells its operator: the table of its metrics, and where their values come from."""
+"""The metrics of a validator's daemon: their table, and the sources of their values."""
 
 import shutil
 import time
@@ -20,38 +20,38 @@ from validator.serve.service import Service
 from validator.work.outbox import TxOutcome
 
 STUCK_SECONDS = 120.0
-"""How long a turn of the loop may take until the daemon counts as ill."""
+"""Longest turn of the loop of a healthy daemon."""
 
 CLOCK = Metric("assay_validator_chain_clock", MetricKind.GAUGE, "Chain clock at the last look, in seconds.")
 LOOK_AGE = Metric(
     "assay_validator_look_age_seconds",
     MetricKind.GAUGE,
-    "Since the last look at the chain that succeeded.",
+    "Seconds since the last successful look at the chain.",
 )
-NODE_UP = Metric("assay_validator_node_up", MetricKind.GAUGE, "1 where its node answers.")
+NODE_UP = Metric("assay_validator_node_up", MetricKind.GAUGE, "1 if the node answers, otherwise 0.")
 DUTIES = Metric(
     name="assay_validator_duties",
     kind=MetricKind.GAUGE,
-    help="Open duties by kind: accept (a match), train (an order that runs), window (its rounds that others recompute),"
-    " commit and reveal (its seats in panels about others).",
+    help="Open duties by kind: accept (a match), train (a running order), window (an own round that a panel"
+    " recomputes), commit and reveal (a seat in a panel about another validator's round).",
     labels=("kind",),
 )
 DEADLINE = Metric(
     name="assay_validator_deadline_seconds",
     kind=MetricKind.GAUGE,
-    help="Chain seconds until the nearest deadline of a kind of duty; negative where it has passed.",
+    help="Chain seconds until the nearest deadline of a kind of duty; negative if it has passed.",
     labels=("kind",),
 )
 REPLAYS = Metric(
     name="assay_validator_replays",
     kind=MetricKind.GAUGE,
-    help="Tasks that compute, by pool (own rounds, seats, trials) and state (running, waiting).",
+    help="Computing tasks, by pool (own rounds, seats, trials) and state (running, waiting).",
     labels=("pool", "state"),
 )
 REPLAY_SECONDS = Metric(
     name="assay_validator_replay_seconds",
     kind=MetricKind.HISTOGRAM,
-    help="Time of tasks that have ended, by pool and outcome (done, failed).",
+    help="Seconds that ended computing tasks took, by pool and outcome (done, failed).",
     labels=("pool", "outcome"),
 )
 ACTIONS = Metric(
@@ -69,40 +69,46 @@ ACTIONS_ENDED = Metric(
 FAILURES = Metric(
     name="assay_validator_failures_in_a_row",
     kind=MetricKind.GAUGE,
-    help="By lane, of the action that has failed most often in a row: each time the pause doubles.",
+    help="Most failures in a row of one action, by lane; the pause before the next try doubles with each failure.",
     labels=("lane",),
 )
 SEATS_MISSED = Metric(
     "assay_validator_seats_missed",
     MetricKind.GAUGE,
-    "Stages of panels in which it was silent since genesis, by the chain.",
+    "Seats that the validator did not answer since genesis, as counted on the chain.",
 )
 SEATS_ANSWERED = Metric(
-    "assay_validator_seats_answered", MetricKind.GAUGE, "Seats that it answered rightly, by the chain."
+    "assay_validator_seats_answered",
+    MetricKind.GAUGE,
+    "Seats that the validator answered correctly since genesis, as counted on the chain.",
 )
-LEGS_FAILED = Metric("assay_validator_legs_failed", MetricKind.GAUGE, "Orders that it won and failed, by the chain.")
-JAILED = Metric("assay_validator_jailed", MetricKind.GAUGE, "1 while it is jailed.")
-BALANCE = Metric("assay_validator_balance_uassay", MetricKind.GAUGE, "Coins of the operator's account.")
-STAKE = Metric("assay_validator_stake_uassay", MetricKind.GAUGE, "Its stake.")
-BOND = Metric("assay_validator_bond_uassay", MetricKind.GAUGE, "What is free in its bond account.")
-BLOBS = Metric("assay_validator_blob_bytes", MetricKind.GAUGE, "Files of orders that it holds.")
-DISK_FREE = Metric("assay_validator_disk_free_bytes", MetricKind.GAUGE, "Free on the disk of the home.")
+LEGS_FAILED = Metric(
+    "assay_validator_legs_failed",
+    MetricKind.GAUGE,
+    "Legs that the validator won and failed since genesis, as counted on the chain.",
+)
+JAILED = Metric("assay_validator_jailed", MetricKind.GAUGE, "1 while the validator is jailed, otherwise 0.")
+BALANCE = Metric("assay_validator_balance_uassay", MetricKind.GAUGE, "Coins in the operator's account (uassay).")
+STAKE = Metric("assay_validator_stake_uassay", MetricKind.GAUGE, "Stake of the validator (uassay).")
+BOND = Metric("assay_validator_bond_uassay", MetricKind.GAUGE, "Free coins in its bond account (uassay).")
+BLOBS = Metric("assay_validator_blob_bytes", MetricKind.GAUGE, "Bytes of the files of orders that the validator has.")
+DISK_FREE = Metric("assay_validator_disk_free_bytes", MetricKind.GAUGE, "Free bytes on the disk of the home.")
 PROVIDERS = Metric(
     name="assay_validator_providers",
     kind=MetricKind.GAUGE,
-    help="Providers: admitted, polling (of these), asking (to be admitted).",
+    help="Providers by state: admitted, polling (admitted ones that poll now), asking (to be admitted).",
     labels=("state",),
 )
 TXS = Metric(
     name="assay_validator_txs_total",
     kind=MetricKind.COUNTER,
-    help="Transactions by outcome: arrived, refused, failed (nobody said what came of it).",
+    help="Transactions by outcome: arrived, refused, failed (the outcome is unknown).",
     labels=("outcome",),
 )
 SIGNATURES = Metric(
     name="assay_validator_signatures_total",
     kind=MetricKind.COUNTER,
-    help="Signatures of providers that it checked, by outcome: right, wrong.",
+    help="Checked signatures of providers, by outcome: right, wrong.",
     labels=("outcome",),
 )
 METRICS = (
@@ -132,22 +138,22 @@ METRICS = (
 
 
 class ValidatorCounts:
-    """Counts what happens in a daemon."""
+    """The counters of a daemon."""
 
     def __init__(self, meters: Meters) -> None:
-        """Count there."""
+        """Count in ``meters``."""
         self._meters = meters
 
     def ended(self, lane: Lane, outcome: Outcome) -> None:
-        """Count an action."""
+        """Count an action that ended."""
         self._meters.count(ACTIONS_ENDED, lane.value, outcome.value)
 
     def sent(self, outcome: TxOutcome) -> None:
-        """Count a transaction."""
+        """Count a transaction that was sent."""
         self._meters.count(TXS, outcome.value)
 
     def replays(self, pool: str) -> Ended:
-        """Return what observes the tasks of a pool."""
+        """Return the function that records the ended tasks of a pool."""
 
         def ended(seconds: float, error: BaseException | None) -> None:
             outcome = "failed" if error is not None else "done"
@@ -168,9 +174,10 @@ class ValidatorCounts:
 
 @dataclass(slots=True)
 class ValidatorHealth:
-    """Reads the values of a daemon's metrics, and tells what is wrong with it.
+    """The readings of a daemon's metrics, and its health.
 
-    ``service`` is there once the node has answered; ``turned`` and ``looked`` (monotonic) are set by the loop.
+    ``service`` is set once the node has answered. The loop sets the others: ``turned`` is its last turn and ``looked``
+    its last look (monotonic seconds), ``clock`` and ``rival`` are problems in words.
     """
 
     me: str
@@ -190,8 +197,9 @@ class ValidatorHealth:
     published: bool = False
 
     def look(self) -> None:
-        """Show what is only read."""
-        show, show_all = self.meters.show, self.meters.show_all
+        """Update the metrics that are read at each scrape."""
+        show = self.meters.show
+        show_all = self.meters.show_all
         show(NODE_UP, not self.away)
         show(BLOBS, self.blobs.total())
         show(DISK_FREE, shutil.disk_usage(self.home).free)
@@ -199,7 +207,8 @@ class ValidatorHealth:
         show_all(FAILURES, {(str(lane),): n for lane, n in self.lanes.failures().items()})
         replays: dict[tuple[str, ...], float] = {}
         for name, pool in self.pools.items():
-            replays[name, "running"], replays[name, "waiting"] = pool.running, pool.waiting
+            replays[name, "running"] = pool.running
+            replays[name, "waiting"] = pool.waiting
         show_all(REPLAYS, replays)
         if self.service is None or not self.looked:
             return
@@ -210,38 +219,39 @@ class ValidatorHealth:
         self._show_standing(view)
         polling = set(self.service.presence.live()) & view.providers.keys()
         states = {"admitted": view.providers, "polling": polling, "asking": view.applicants}
-        show_all(PROVIDERS, {(state,): len(who) for state, who in states.items()})
+        show_all(PROVIDERS, {(state,): len(providers) for state, providers in states.items()})
 
     def health(self) -> Sequence[str]:
-        """Return what makes the daemon ill."""
+        """Return the problems of the daemon; empty if it is healthy."""
         still = time.monotonic() - self.turned
         if self.turned and still > STUCK_SECONDS:
-            return [f"the loop has not turned for {still:.0f} s"]
+            return [f"the main loop has been stuck for {still:.0f} s"]
         return []
 
     def readiness(self) -> Sequence[str]:
-        """Return what keeps the daemon from doing its duties."""
+        """Return the reasons why the daemon cannot do its duties; empty if it can."""
         if self.away:
             return [f"the node at {self.node} does not answer"]
         if self.clock or self.rival:
-            return [said for said in (self.clock, self.rival) if said]
-        return [] if self.published else ["its endpoint is not on chain yet"]
+            return [problem for problem in (self.clock, self.rival) if problem]
+        return [] if self.published else ["the daemon's endpoint is not on the chain yet"]
 
     def _show_duties(self, view: ChainView) -> None:
-        legs = [found for order in view.orders.values() if (found := order.current)]
-        left: dict[DutyKind, list[int | None]] = {kind: [] for kind in DutyKind}
+        legs = [leg for order in view.orders.values() if (leg := order.current)]
+        remaining: dict[DutyKind, list[int | None]] = {kind: [] for kind in DutyKind}
         for duty in open_duties(legs, view.duties.values(), view.clock, self.me):
-            left[duty.kind].append(duty.left)
-        self.meters.show_all(DUTIES, {(kind.value,): len(each) for kind, each in left.items()})
+            remaining[duty.kind].append(duty.left)
+        self.meters.show_all(DUTIES, {(kind.value,): len(each) for kind, each in remaining.items()})
         nearest: dict[tuple[str, ...], float] = {}
-        for kind, each in left.items():
+        for kind, each in remaining.items():
             seconds = [one for one in each if one is not None]
             if seconds:
                 nearest[kind.value,] = min(seconds)
         self.meters.show_all(DEADLINE, nearest)
 
     def _show_standing(self, view: ChainView) -> None:
-        show, own = self.meters.show, view.validators.get(self.me)
+        show = self.meters.show
+        own = view.validators.get(self.me)
         if own is not None:
             show(SEATS_MISSED, own.audits_missed)
             show(SEATS_ANSWERED, own.audits_answered)

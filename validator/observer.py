@@ -1,4 +1,4 @@
-"""Looking at the chain: what this validator has to know of it, read again a few times a second."""
+"""The reading of the chain: everything that this validator has to know, read again a few times a second."""
 
 import logging
 import time
@@ -35,26 +35,26 @@ _PAGE = 1_000
 
 @dataclass(slots=True)
 class Observer:
-    """Reads the chain for one validator. Orders that are closed are read once, and kept without their details."""
+    """The reader of the chain for one validator. A closed order is read once, and kept without its details."""
 
     me: str
     client: ChainClient
     ledger: Ledger
     now: Callable[[], float] = time.monotonic
-    began: float = 0.0  # monotonic; when the last look began
-    slow: bool = False  # whether the last look was at everything
+    began: float = 0.0  # start of the last look (monotonic seconds)
+    slow: bool = False  # True if the last look read everything
     _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
     _panels: dict[RoundKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
-    _newest: int = 0  # chain clock, in seconds
+    _newest: int = 0  # latest chain clock (seconds) that was read
 
     def look(self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()) -> ChainView:
-        """Return what the chain says now; ChainError where the node does not answer.
+        """Return the present state of the chain; ChainError if the node does not answer.
 
-        Live orders, panels and seats are read each time; validators, providers and orders that only wait for their
-        windows now and then, and where the look has to be ``whole``. Who is ``asking`` to join is an applicant if the
-        chain has its request.
+        Live orders, panels and seats are read each time. Validators, providers, and orders that only wait for the end
+        of their windows are read every ``SLOW_SECONDS``, and in a ``whole`` look. ``asking`` are providers that ask to
+        join: each is an applicant if the chain has its application.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
@@ -64,7 +64,8 @@ class Observer:
         for order_id in sorted({leg.order_id for leg in duties.legs}):
             orders[order_id] = self.client.query(OrderRequest(order_id))
         fresh = set(orders)
-        validators, providers = view.validators, view.providers
+        validators = view.validators
+        providers = view.providers
         if self.slow:
             validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
             providers = {p.address: member_of(p, duties.clock) for p in self._providers()}
@@ -94,28 +95,30 @@ class Observer:
         )
 
     def _asks(self, address: str) -> bool:
-        """Tell whether somebody's request to join waits for this validator on the chain."""
-        found = self.client.query(ProviderRequest(address)).provider
-        return found is not None and found.validator == self.me and not found.admitted
+        """Return whether the chain has an open application of this provider to this validator."""
+        provider = self.client.query(ProviderRequest(address)).provider
+        return provider is not None and provider.validator == self.me and not provider.admitted
 
     def _read_duties(self) -> list[PanelDuty]:
-        found: list[PanelDuty] = []
+        """Return the seats of this validator, read page by page."""
+        duties: list[PanelDuty] = []
         request = PanelDutiesRequest(self.me, _PAGE)
         while True:
             page = self.client.query(request).duties
-            found += page
+            duties += page
             if len(page) < _PAGE:
-                return found
+                return duties
             request = request.after(page[-1])
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
-        """Return what the seats are about, each read once: a round that is closed does not change any more."""
+        """Return the panels and shares that the seats are about. Each is read once: a closed round does not change."""
         known = self._subjects
-        found = {key: known.get(key) or self._read_subject(key) for key in seats}
-        self._subjects = {key: subject for key, subject in found.items() if subject is not None}
+        subjects = {key: known.get(key) or self._read_subject(key) for key in seats}
+        self._subjects = {key: subject for key, subject in subjects.items() if subject is not None}
         return self._subjects
 
     def _read_subject(self, key: SeatKey) -> PanelResponse | None:
+        """Return the panel of a seat with all shares of its round, read page by page; None if it has ended."""
         request = PanelRequest(key.order_id, key.leg, key.round, limit=_PAGE)
         subject = self._ask_panel(request)
         page = subject.shares if subject else ()
@@ -126,7 +129,7 @@ class Observer:
         return subject
 
     def _ask_panel(self, request: PanelRequest) -> PanelResponse | None:
-        """Return a panel, None where it has ended since it was named."""
+        """Return a panel; None if it has ended meanwhile."""
         try:
             return self.client.query(request)
         except ChainError as error:
@@ -137,17 +140,20 @@ class Observer:
     def _read_panels(
         self, orders: Mapping[bytes, OrderResponse], fresh: Collection[bytes], clock: int
     ) -> dict[RoundKey, OwnPanel]:
-        """Return the panels about this validator's rounds that are not over; of decided ones what was read last.
+        """Return the panels about this validator's rounds that are not over.
 
-        Orders that are not ``fresh`` were read before, and their panels go on all the same.
+        A decided panel is not read again. Orders that are not ``fresh`` come from an earlier look, so the panels of
+        these orders are read separately.
         """
-        known, self._panels = self._panels, {}
+        known = self._panels
+        self._panels = {}
         for order_id, on_chain in orders.items():
-            mine = {a.number for a in on_chain.legs if a.validator == self.me}
+            mine = {leg.number for leg in on_chain.legs if leg.validator == self.me}
             for closed in on_chain.rounds:
                 if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
-                key, panel = closed.key, on_chain.panel(closed.leg, closed.round)
+                key = closed.key
+                panel = on_chain.panel(closed.leg, closed.round)
                 before = known.get(key)
                 if before is not None and before.panel.is_decided:
                     panel = before.panel
@@ -158,13 +164,14 @@ class Observer:
         return self._panels
 
     def _ask_own(self, key: RoundKey) -> Panel | None:
-        # The shares are this validator's own: none of them from there on.
+        """Return the panel about a round of this validator; None if it has ended."""
+        # The slot is after the last one, so that the answer has no shares: this validator knows its own.
         request = PanelRequest(key.order_id, key.leg, key.round, from_slot=SLOTS_MAX, limit=1)
-        found = self._ask_panel(request)
-        return found.panel if found else None
+        answer = self._ask_panel(request)
+        return answer.panel if answer else None
 
     def _read_seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
-        """Return the seats of all stages; who sits never changes."""
+        """Return the seats of all stages of a panel. A seat never changes, so only new ones are read."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
             request = SeatsRequest(
@@ -181,34 +188,34 @@ class Observer:
         return tuple(seats)
 
     def _check_clock(self, clock: int) -> None:
-        """Follow no node that is behind what was seen before, by this daemon or the one before it.
+        """Check that the node is not behind an earlier look, of this or an earlier process; ChainError if it is.
 
-        A share that such a node does not show yet would be taken for one that the chain never got.
+        If a node that is behind does not show a share yet, the share would count as one that the chain never got.
         """
         self._newest = self._newest or self.ledger.store.seen_clock()
         if clock < self._newest:
             raise ChainError(
                 ErrorKind.UNAVAILABLE,
-                f"it is behind, at second {clock} of the chain's clock, and second {self._newest} was seen before"
-                " (a new chain under an old name needs another --home)",
-                "wait until it has caught up",
+                f"the node is behind: its chain clock is at second {clock}, and this daemon has seen second"
+                f" {self._newest} (a new chain with an old chain id needs another --home)",
+                "wait until the node has caught up",
             )
         self._newest = clock
 
     def _waiting(self, live: dict[bytes, OrderResponse]) -> dict[bytes, OrderResponse]:
-        """Return the orders that are in the records and have no live leg of this validator."""
-        found: dict[bytes, OrderResponse] = {}
-        held = {order_id for order_id, _ in self.ledger.store.all_orders()}
-        self._closed = {order_id: self._closed[order_id] for order_id in held & self._closed.keys()}
-        for order_id in held - live.keys():
+        """Return the orders that have a record but no live leg of this validator."""
+        orders: dict[bytes, OrderResponse] = {}
+        recorded = {order_id for order_id, _ in self.ledger.store.all_orders()}
+        self._closed = {order_id: self._closed[order_id] for order_id in recorded & self._closed.keys()}
+        for order_id in recorded - live.keys():
             on_chain = self._closed.get(order_id) or self._order(order_id)
             if on_chain is None:
                 continue
             if on_chain.order.state == OrderState.CLOSED:
                 on_chain = replace(on_chain, shares=(), rounds=(), panels=(), payments=())
                 self._closed[order_id] = on_chain
-            found[order_id] = on_chain
-        return found
+            orders[order_id] = on_chain
+        return orders
 
     def _order(self, order_id: bytes) -> OrderResponse | None:
         try:
@@ -216,28 +223,32 @@ class Observer:
         except ChainError as error:
             if error.kind is not ErrorKind.NOT_FOUND:
                 raise
-            _log.warning("the node does not know order %s (yet)", order_id.hex())
+            _log.warning("the node does not have order %s (yet)", order_id.hex())
             return None
 
     def _providers(self) -> list[Provider]:
-        found: list[Provider] = []
+        """Return the providers of this validator's cluster, read page by page."""
+        providers: list[Provider] = []
         while True:
-            after = found[-1].address if found else ""
+            after = providers[-1].address if providers else ""
             page = self.client.query(ProvidersRequest(self.me, _PAGE, after)).providers
-            found += page
+            providers += page
             if len(page) < _PAGE:
-                return found
+                return providers
 
 
 def member_of(provider: Provider, clock: int) -> Member:
-    """Return what is to know of a provider: its speed until it expires, and that it is measured before that."""
+    """Return a provider as a member of the cluster, at the chain's ``clock`` (seconds).
+
+    An expired speed is 0. A measurement is due some time before the speed expires.
+    """
     capability = provider.capability
-    left = capability.expires_at - clock if capability else 0
-    speed = capability.speed if capability and left > 0 else 0
+    remaining = capability.expires_at - clock if capability else 0
+    speed = capability.speed if capability and remaining > 0 else 0
     measured_at = max(0, capability.expires_at - CERTIFY_SECONDS) if capability else 0
     return Member(
         speed=speed,
-        due=left <= CERTIFY_SECONDS // 10,
+        due=remaining <= CERTIFY_SECONDS // 10,
         newcomer=provider.newcomer,
         measured_at=measured_at,
     )

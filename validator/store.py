@@ -1,7 +1,7 @@
-"""The validator's records on disk, written before anything is acted on.
+"""The validator's records on disk. A record is written before any action that follows from it.
 
-The record of a leg lies in pieces: what grows or changes by itself has rows of its own, so that a change writes
-what changed, however many leaves and places the record has. In memory it is one value again.
+The record of a leg is stored in pieces. Each part that grows or changes has its own rows, so that a change writes only
+what changed, however many leaves and places the record has. In memory, the record is one value.
 """
 
 import logging
@@ -34,13 +34,13 @@ from validator.decide.records import (
 
 _log = logging.getLogger("assay.validator")
 FORM = 9
-"""Of the records; another number for every change after which those of before cannot be read."""
+"""Version of the records' format; it rises with every change after which older records cannot be read."""
 COMPUTING = "computing"
-"""The file beside the database that says what computes, as of the daemon's last start."""
+"""The file beside the database that names the back end that the daemon's last start found."""
 CACHED = 64
-"""Records kept whole in memory: they are frozen, and read far more often than written."""
+"""Most records of legs kept in memory: they are frozen, and read far more often than written."""
 
-# Each record here without those that have a table of their own. A work is found by its position in its round.
+# Each table stores its records without the parts that have their own tables. A work's key is its position in its round.
 _ORDERS = RecordTable("orders", LocalOrder, (bytes, int))
 _ROUNDS = RecordTable("rounds", LocalRound, (bytes, int, int))
 _WORKS = RecordTable("works", SlotWork, (bytes, int, int, int))
@@ -52,26 +52,29 @@ _OF_LEGS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
 _SEATS = RecordTable("seats", LocalSeat, (bytes, int, int, int))
 _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
-# Seats that have shown their answers: whether everything was found as the chain has it.
+# Panels that this validator answered in: True if all its results agree with the chain.
 _ANSWERED = RecordTable("answered", bool, (bytes, int, int))
-# What its operator said of single providers: true to admit, false to dismiss.
+# The operator's decision about single providers: True to admit, False to dismiss.
 _NAMED = RecordTable("named", bool, (str,))
 _CHAIN = RecordTable("chain", str, (str,))
 _CLOCK = RecordTable("clock", int, (str,))
 
 
 class StoreError(Expected):
-    """A database that cannot be used: which, and what to do."""
+    """The validator's home or its database cannot be used."""
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other daemons out of ``directory``, until this process ends in whatever way; StoreError."""
+    """Lock ``directory`` against other daemons; StoreError if one runs there.
+
+    The lock ends with the process, even if it is killed.
+    """
 
     def refused(other: int) -> StoreError:
         return StoreError(
-            f"a validator's daemon runs in {directory} already, as process {other or '?'}",
-            "stop it, or use another home",
+            f"a validator's daemon already runs in {directory}: process {other or '?'}",
+            "stop that daemon, or use another --home",
         )
 
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -80,10 +83,10 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 class ValidatorStore:
-    """Orders and verdicts in ``validator.db``. Thread-safe; one daemon at a time."""
+    """The records of legs, seats, verdicts and providers in ``validator.db``. Thread-safe; one daemon at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the database; StoreError where the file is none, or of another form."""
+        """Open or create the database; StoreError if the file is not one or its format differs."""
         tables = (*_OF_LEGS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
@@ -91,7 +94,7 @@ class ValidatorStore:
             raise StoreError(str(error)) from None
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
-        # Of duties that begin anew with each start.
+        # Records of duties that start again with each process.
         self._unstored: dict[Duty, Record] = {}
         self._known_seats: dict[Key, LocalSeat] | None = None
 
@@ -103,7 +106,7 @@ class ValidatorStore:
     # The chain
 
     def chain(self, chain_id: str) -> str:
-        """Return the chain that these records are about: ``chain_id``, if there was none before."""
+        """Return the id of the chain that these records belong to; the first call sets it to ``chain_id``."""
         with self._lock:
             known = self._records.get(_CHAIN, "id")
             if known is None:
@@ -111,7 +114,7 @@ class ValidatorStore:
         return known or chain_id
 
     def seen_clock(self, clock: int = 0) -> int:
-        """Return the latest chain clock (seconds) that was seen, after taking note of ``clock``."""
+        """Record ``clock`` (chain seconds), and return the latest one ever recorded."""
         with self._lock:
             known = self._records.get(_CLOCK, "seen") or 0
             if clock > known:
@@ -121,7 +124,7 @@ class ValidatorStore:
     # Records of duties
 
     def get(self, duty: Duty) -> Record | None:
-        """Return the record of a duty."""
+        """Return the record of a duty; None if there is none."""
         match duty:
             case LegKey(order_id, leg):
                 return self.load(order_id, leg)
@@ -143,18 +146,18 @@ class ValidatorStore:
     # Records of legs
 
     def set_aside_damaged(self) -> None:
-        """Move records that cannot be read out of the way, so that they cost their own orders only."""
+        """Move unreadable records away, so that only their own legs are lost; log each loss."""
         with self._lock:
             lost = self._records.set_aside_damaged()
             for damage in lost:
-                _log.error("lost a record of %s: %s", damage.table, damage.reason)
+                _log.error("lost a record of table %s: %s", damage.table, damage.reason)
             names = {table.name for table in _OF_LEGS}
             for order_id, leg in {d.key[:2] for d in lost if d.table in names}:
-                _log.error("lost leg %d of order %s", leg, order_id.hex())
+                _log.error("lost the record of leg %d of order %s", leg, order_id.hex())
                 self.forget(order_id, leg)
 
     def load(self, order_id: bytes, leg: int) -> LocalOrder | None:
-        """Return the record of a leg."""
+        """Return the record of a leg; None if there is none."""
         with self._lock:
             cached = self._cache.get((order_id, leg))
             if cached is not None:
@@ -166,16 +169,16 @@ class ValidatorStore:
             return local
 
     def latest(self, order_id: bytes) -> LocalOrder | None:
-        """Return the record of the last leg that was this validator's."""
+        """Return the record of this validator's last leg of an order; None if there is none."""
         legs = self.legs(order_id)
         return self.load(order_id, legs[0]) if legs else None
 
     def legs(self, order_id: bytes) -> list[int]:
-        """Return the legs of an order that are held, the last one first."""
+        """Return the numbers of an order's legs that have a record, the last one first."""
         return sorted((leg for o, leg in self.all_orders(order_id)), reverse=True)
 
     def save(self, local: LocalOrder) -> None:
-        """Write what is new or changed in a record, all or nothing."""
+        """Write the new and changed parts of a record in one transaction."""
         with self._lock:
             before = self.load(local.order_id, local.leg)
             with self._records.transaction():
@@ -183,25 +186,25 @@ class ValidatorStore:
             self._remember(local)
 
     def forget(self, order_id: bytes, leg: int) -> None:
-        """Delete a record; verdicts stay, they are history."""
+        """Delete the record of a leg. Its verdicts stay, as history."""
         with self._lock, self._records.transaction():
             self._cache.pop((order_id, leg), None)
             for table in _OF_LEGS:
                 self._records.delete(table, order_id, leg)
 
     def all_orders(self, *order_id: bytes) -> list[tuple[bytes, int]]:
-        """Return what is held, of one order if given, as (order id, leg)."""
+        """Return the keys (order id, leg) of all records, or of those of one order."""
         return [(o, leg) for o, leg in self._records.keys(_ORDERS, *order_id)]
 
-    # Seats in panels of others
+    # Seats in panels about others' rounds
 
     def seats(self) -> tuple[SeatKey, ...]:
-        """Return the seats that there are records of."""
+        """Return the keys of the seats that have a record."""
         with self._lock:
             return tuple(seat_key(seat.duty) for seat in self._seats().values())
 
     def seat(self, key: SeatKey) -> LocalSeat | None:
-        """Return the record of a seat."""
+        """Return the record of a seat; None if there is none."""
         return self._seats().get(_key_of(key))
 
     def save_seat(self, seat: LocalSeat) -> None:
@@ -227,25 +230,25 @@ class ValidatorStore:
                 self._records.put(_VERDICTS, row, *key)
 
     def verdicts(self, *order_id: bytes) -> list[VerdictRow]:
-        """Return the verdicts, of one order if given, by round, slot and issue."""
+        """Return all verdicts, or those of one order, sorted by round, slot and issue."""
         return [row for _, row in self._records.scan(_VERDICTS, *order_id)]
 
     def save_answered(self, order_id: bytes, leg: int, round: int, agreed: bool) -> None:
-        """Remember that this validator showed the answers of a seat, and whether it found what the chain has."""
+        """Record that this validator revealed its answers in a panel, and whether they agree with the chain."""
         self._records.put(_ANSWERED, agreed, order_id, leg, round)
 
     def answered(self) -> list[tuple[bytes, int, int, bool]]:
-        """Return the panels that this validator answered in: order, leg, round, agreed."""
+        """Return the panels that this validator answered in, as (order id, leg, round, agreed)."""
         return [(*key, agreed) for key, agreed in self._records.scan(_ANSWERED)]
 
     # Providers
 
     def name(self, address: str, admit: bool) -> None:
-        """Remember that a provider is to be admitted, or dismissed; the daemon sees it at its next look."""
+        """Record that the operator admits or dismisses a provider; the daemon reads it at its next look."""
         self._records.put(_NAMED, admit, address)
 
     def named(self) -> dict[str, bool]:
-        """Return what was said of single providers."""
+        """Return the operator's decisions about single providers: True to admit, False to dismiss."""
         return {str(address): admit for (address,), admit in self._records.scan(_NAMED)}
 
     # A record and its pieces
@@ -255,8 +258,8 @@ class ValidatorStore:
         if local is None:
             return None
         rounds = (
-            replace(found, works=tuple(self._works(order_id, leg, found.round)))
-            for _, found in self._records.scan(_ROUNDS, order_id, leg)
+            replace(stored, works=tuple(self._works(order_id, leg, stored.round)))
+            for _, stored in self._records.scan(_ROUNDS, order_id, leg)
         )
         return replace(local, rounds=tuple(rounds))
 
@@ -304,15 +307,15 @@ class ValidatorStore:
         for done in after.checked:
             if checked.get(done.segment) != done:
                 self._records.put(_CHECKED, done, *key, done.segment)
-        openings = {held.index: held for held in before.openings} if before else {}
-        for held in after.openings:
-            if openings.pop(held.index, None) != held:
-                self._records.put(_OPENINGS, held, *key, held.index)
-        for index in openings:
+        old_openings = {opening.index: opening for opening in before.openings} if before else {}
+        for opening in after.openings:
+            if old_openings.pop(opening.index, None) != opening:
+                self._records.put(_OPENINGS, opening, *key, opening.index)
+        for index in old_openings:
             self._records.delete(_OPENINGS, *key, index)
 
     def _seats(self) -> dict[Key, LocalSeat]:
-        """Return the records of seats, which are few, small, and asked for all the time."""
+        """Return the records of all seats. They stay in memory: they are few, small, and read in every look."""
         with self._lock:
             if self._known_seats is None:
                 self._known_seats = dict(self._records.scan(_SEATS))
@@ -326,10 +329,10 @@ class ValidatorStore:
 
 
 class TraceReader:
-    """Reads the traces that a validator of this machine holds, beside its daemon, and writes nothing. Thread-safe."""
+    """A read-only view of the traces in a validator's database; its daemon may run meanwhile. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Open the daemon's database; StoreError where there is none, or one of another form."""
+        """Open the daemon's database; StoreError if there is none or its format differs."""
         try:
             self._records = Records(path, (), codec, FORM, read_only=True)
         except Unusable as error:
@@ -341,16 +344,16 @@ class TraceReader:
 
     @property
     def version(self) -> int:
-        """A number that is another one whenever the daemon has written."""
+        """A number that changes whenever the daemon has written."""
         return self._records.version
 
     def shares(self, known: Callable[[ShareKey], bool]) -> Iterator[tuple[ShareKey, SlotWork]]:
-        """Yield all shares of rounds that go on, without the trace of those of which it is ``known``."""
+        """Yield the shares of all recorded rounds; a share whose trace is ``known`` comes without its trace."""
         for where, work in self._records.scan(_WORKS):
             order_id, leg, round, _ = where
             key = ShareKey(order_id=order_id, leg=leg, round=round, slot=work.slot, issue=work.issue)
             packet = None if known(key) else self._records.get(_PACKETS, *where)
-            checked = tuple(found for _, found in self._records.scan(_CHECKED, *where))
+            checked = tuple(segment for _, segment in self._records.scan(_CHECKED, *where))
             yield key, replace(work, packet=packet, checked=checked)
 
 
@@ -359,5 +362,5 @@ def _key_of(key: SeatKey) -> Key:
 
 
 def _bare(work: SlotWork) -> SlotWork:
-    """Return a work without what has rows of its own."""
+    """Return a work without the parts that have their own tables."""
     return replace(work, packet=None, openings=(), checked=())

@@ -1,1 +1,1 @@
-"""The one place that turns wire messages into domain values and back."""
+"""The conversion between wire messages and domain values, in both directions."""

@@ -1,8 +1,6 @@
-"""Addresses: bech32 of RIPEMD-160(SHA-256(public key)) with the prefix ``assay``, as every Cosmos
-chain has them.
+"""Addresses: bech32 of RIPEMD-160(SHA-256(public key)) with the prefix ``assay``, as on every Cosmos chain.
 
-bech32 in Python costs as much as verifying a signature, so both directions are remembered in
-bounded caches.
+bech32 in Python costs as much as verifying a signature, so bounded caches remember both directions.
 """
 
 from functools import lru_cache
@@ -31,32 +29,32 @@ def to_bech32(data: bytes) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def address_of(pub_key: bytes) -> str:
-    """Return the address of a compressed secp256k1 key; a Refusal where it is not one."""
+    """Return the address of a compressed secp256k1 key; a Refusal if the bytes are not such a key."""
     if len(pub_key) != PUB_KEY_BYTES or pub_key[0] not in (2, 3):
         raise Refusal(
             INVALID_PUBKEY,
             "public_key",
-            "not a compressed secp256k1 key",
+            "is not a compressed secp256k1 key",
             "send 33 bytes that start with 02 or 03",
         )
     return to_bech32(RIPEMD160.new(sha256(pub_key).digest()).digest())
 
 
 def check_address(text: str, field: str) -> None:
-    """Raise a Refusal that names ``field`` unless ``text`` is an address of this chain."""
-    # The length goes first, so that nobody's long text is kept in the cache.
+    """Raise a Refusal that names ``field`` if ``text`` is not an address of this chain."""
+    # The length is checked first, so that no long text gets into the cache.
     if len(text) != ADDRESS_TEXT or not _is_address(text):
         raise Refusal(INVALID_ADDRESS, field, *_why_not(text))
 
 
 def cons_address(cons_key: bytes) -> bytes:
-    """Return the consensus address of an Ed25519 key: SHA-256, cut to 20 bytes."""
+    """Return the consensus address of an Ed25519 key: the first 20 bytes of its SHA-256."""
     return sha256(cons_key).digest()[:ADDRESS_BYTES]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _is_address(text: str) -> bool:
-    if text != text.lower():  # bech32 also allows capitals; one account must have one spelling
+    if text != text.lower():  # bech32 also allows capitals, but an account must have one spelling only
         return False
     prefix, words = bech32_decode(text)
     if prefix != PREFIX or words is None:
@@ -67,7 +65,7 @@ def _is_address(text: str) -> bool:
 
 def _why_not(text: str) -> tuple[str, str]:
     if not text:
-        return "no address is given", f"give an address that starts with {PREFIX}1"
+        return "is empty", f"use an address that starts with {PREFIX}1"
     if not text.startswith(PREFIX + "1"):
-        return "not an address of this chain", f"give an address that starts with {PREFIX}1"
-    return "not a valid address", "check it for typing errors: length or checksum is wrong"
+        return "is not an address of this chain", f"use an address that starts with {PREFIX}1"
+    return "is not a valid address", "its length or checksum is wrong: copy the whole address again"

@@ -1,9 +1,9 @@
-"""Protobuf messages to domain dataclasses and back: the one converter, of the chain and of the link between owners.
+"""The converter between protobuf messages and domain dataclasses, for the chain and for the link between owners.
 
-Compiled once per type into a function with a line per field, from the protobuf descriptor and the annotated types of
-the dataclass (:mod:`domain.bounds`). So what is read is within its bounds, and what is not is a Refusal that names its
-path. A field that both sides do not have, that they have in kinds that do not fit, or that has no bound is a Mismatch
-when the converter is compiled: never a surprise at run time, and nothing fails open.
+It is compiled once per type, from the protobuf descriptor and the annotated types of the dataclass
+(:mod:`domain.bounds`), into a function with one line per field. So every value that is read is within its bounds; any
+other value is a Refusal that names its path. A Mismatch is raised at compile time for a field that only one side has,
+whose kinds do not fit, or that has no bound. It never occurs at run time.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ _PLAIN = {
 
 @cache
 def reader(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function from a protobuf message to a ``cls``; it raises a Refusal that names the field."""
+    """Return the function from a protobuf message to a ``cls``; the function raises a Refusal that names the field."""
     _check_depth(descriptor)
     known: dict[str, Any] = {}
     values = []
@@ -65,10 +65,10 @@ def reader(cls: type, descriptor: Descriptor) -> Convert:
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
-    """Return what makes a frozen dataclass of all its values, as its constructor does, in a third of the time.
+    """Return a function that makes a frozen dataclass from all its values, three times as fast as its constructor.
 
-    Raises Mismatch for a class whose constructor does more, and TypeError for one that keeps anything beside its
-    fields.
+    Raises Mismatch for a class whose constructor does more than set fields, and TypeError for a class that has other
+    attributes than its fields.
     """
     record: Any = cls
     values = [f"value{at}" for at in range(len(fields(record)))]
@@ -77,43 +77,45 @@ def maker(cls: type[T]) -> Callable[..., T]:
 
 
 def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str]:
-    """Return the lines that make a ``cls`` of expressions for its values, and put what they need into ``known``.
+    """Return the lines that make a ``cls`` from expressions for its values; objects they use are added to ``known``.
 
-    The constructor of a frozen dataclass asks ``object.__setattr__`` for each field. So a twin that has the same slots
-    and is not frozen is made, and then becomes a ``cls``: from there on nobody can change it.
+    The constructor of a frozen dataclass calls ``object.__setattr__`` for each field. These lines make a twin with the
+    same slots that is not frozen, and then change its class to ``cls``, after which it is immutable.
     """
     if hasattr(cls, "__post_init__"):
-        raise Mismatch(f"{cls.__name__} is more than its fields")
+        raise Mismatch(f"the constructor of {cls.__name__} does more than set its fields")
     record: Any = cls
     names = [field.name for field in fields(record)]
     slots = vars(cls).get("__slots__")
     own = {} if slots is None else {"__slots__": [name for name in names if name in slots]}
     twin: Any = type(cls.__name__, cls.__bases__, own)
-    # Tried once now, and not when the first transaction comes.
+    # Assign the class once now, so that an error shows at compile time and not with the first transaction.
     twin().__class__ = record
     known.update(Twin=twin, Record=record)
     return [
-        "made = Twin()",
-        *(f"made.{name} = {value}" for name, value in zip(names, values, strict=True)),
-        "made.__class__ = Record",
-        "return made",
+        "record = Twin()",
+        *(f"record.{name} = {value}" for name, value in zip(names, values, strict=True)),
+        "record.__class__ = Record",
+        "return record",
     ]
 
 
 def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function of these lines, as ``dataclass`` makes constructors: most of the time of generic code goes
-    into loops and calls that lines of their own do without. They consist of names of fields and of ``known``.
+    """Return the function with these lines as its body, compiled as ``dataclass`` compiles constructors.
+
+    A line per field avoids the loops and calls of generic code, which take most of its time. The lines contain only
+    names of fields and names in ``known``.
     """
-    source = "\n    ".join([f"def made_of({', '.join(arguments)}):", *lines])
-    exec(source, known)  # noqa: S102  # no text from outside is in it
-    made: Callable[..., Any] = known["made_of"]
-    return made
+    source = "\n    ".join([f"def convert({', '.join(arguments)}):", *lines])
+    exec(source, known)  # noqa: S102  # it contains no text from outside
+    function: Callable[..., Any] = known["convert"]
+    return function
 
 
 @cache
 def writer(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function from a ``cls`` to a protobuf message; it raises a Refusal for a value out of its bounds."""
-    # Compiled for its Mismatch: what cannot be read is not written either.
+    """Return the function from a ``cls`` to a protobuf message; the function refuses a value out of its bounds."""
+    # The reader is compiled for its Mismatch: a type that cannot be read cannot be written either.
     reader(cls, descriptor)
     write = _writer(cls, descriptor)
 
@@ -125,11 +127,11 @@ def writer(cls: type, descriptor: Descriptor) -> Convert:
 
 
 def _pairs(cls: Any, descriptor: Descriptor) -> list[tuple[Any, FieldDescriptor]]:
-    """Return type and protobuf field side by side, in the order of the dataclass (or of the tuple)."""
+    """Return pairs of type and protobuf field, in the order of the dataclass (or of the tuple)."""
     if get_origin(cls) is tuple:
         hints = get_args(cls)
         if len(hints) != len(descriptor.fields):
-            raise Mismatch(f"{descriptor.full_name} has not the {len(hints)} fields of {cls}")
+            raise Mismatch(f"{descriptor.full_name} does not have the {len(hints)} fields of {cls}")
         return list(zip(hints, descriptor.fields, strict=True))
     hinted = hints_of(cls)
     odd = {name for name, _ in hinted} ^ set(descriptor.fields_by_name)
@@ -139,7 +141,7 @@ def _pairs(cls: Any, descriptor: Descriptor) -> list[tuple[Any, FieldDescriptor]
 
 
 def _check_depth(descriptor: Descriptor, depth: int = 3) -> None:
-    """Refuse a type nested deeper than the cap; TxRaw, TxBody and Any lie around every message."""
+    """Raise Mismatch for a type nested too deep; TxRaw, TxBody and Any around every message count as three levels."""
     if depth > DECODE_DEPTH_MAX:
         raise Mismatch(f"{descriptor.full_name} is nested deeper than {DECODE_DEPTH_MAX}")
     for field in descriptor.fields:
@@ -155,9 +157,10 @@ def _mismatch(hint: Any, field: FieldDescriptor) -> NoReturn:
 
 
 def _field_reader(hint: Any, field: FieldDescriptor) -> tuple[Convert | None, str]:
-    """Return the function to the domain value of ``field``, and what it is called with; None where that is the value.
+    """Return the function to the domain value of ``field`` and the expression for its argument.
 
-    Parts that may be missing are looked for in the enclosing message; anything else is there, if only as a default.
+    The function is None if the expression already is the value. Nested messages are read from the enclosing message,
+    because they may be missing. Any other field always has a value, if only a default.
     """
     value = f"message.{field.name}"
     if field.label == FieldDescriptor.LABEL_REPEATED:
@@ -177,7 +180,7 @@ def _record_reader(hint: Any, field: FieldDescriptor) -> Convert:
         if not message.HasField(name):
             if optional:
                 return None
-            raise Refusal(TX_DECODE, name, "is missing", "send it, even if all its fields are zero")
+            raise Refusal(TX_DECODE, name, "is missing", "send the field, even if all its own fields are zero")
         try:
             return read(get(message))
         except Refusal as refusal:
@@ -194,7 +197,8 @@ def _part_reader(hint: Any, field: FieldDescriptor) -> Convert:
 
 
 def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
-    name, item = field.name, item_of(split(hint)[0])
+    name = field.name
+    item = item_of(split(hint)[0])
     if item is None:
         _mismatch(hint, field)
     fits = own_checker(hint, name)
@@ -203,23 +207,23 @@ def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
 
     def read_list(values: Any) -> tuple[Any, ...]:
         fits(values)
-        # A list of all is made in a third of the time that asking for one after the other takes.
+        # Copying the whole list takes a third of the time of reading its items one by one.
         items = values[:]
         if read is None:
             return tuple(items)
-        done: list[Any] = []
+        converted: list[Any] = []
         try:
-            for value in items:  # one by one, so that the index is known where one is refused
-                done.append(read(value))  # noqa: PERF401
+            for value in items:  # one by one, so that the index of a refused item is known
+                converted.append(read(value))  # noqa: PERF401
         except Refusal as refusal:
-            raise inside(f"{name}[{len(done)}]", refusal) from None
-        return tuple(done)
+            raise inside(f"{name}[{len(converted)}]", refusal) from None
+        return tuple(converted)
 
     return read_list
 
 
 def _value_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
-    """Return the function from one protobuf value to its domain value; None where every value is one as it is."""
+    """Return the function from one protobuf value to its domain value; None if every value is valid unchanged."""
     kind, marks = split(hint)
     if isinstance(kind, type) and issubclass(kind, IntEnum):
         return _enum_reader({int(case): case for case in kind}, field, name)
@@ -266,19 +270,19 @@ def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
 
 
 def _decimal_reader(low: int, high: int, fits: Convert, name: str) -> Convert:
-    """Return the function to the integer that plain decimal digits spell; nothing else is one."""
+    """Return the function from plain decimal digits to an integer; it refuses any other text."""
 
     def read_decimal(text: str) -> int:
-        # Length goes before int(): Python refuses thousands of digits with a ValueError, and needs long for fewer.
+        # The length is checked before int(), which is slow for many digits and raises ValueError for thousands.
         if not (text.isascii() and text.isdigit()) or (text[0] == "0" and len(text) > 1):
             raise Refusal(
                 TX_DECODE,
                 name,
-                "not a plain decimal number",
+                "is not a plain decimal number",
                 "write digits only: no sign, point, exponent or leading zero",
             )
         if len(text) > 39 or (value := int(text)) > high:
-            raise Refusal(TX_DECODE, name, "the number is too large", f"at most {high}")
+            raise Refusal(TX_DECODE, name, "is too large", f"use at most {high}")
         if value < low:
             fits(value)
         return value
@@ -296,7 +300,7 @@ def _address_reader(blank: bool, name: str) -> Convert:
 
 
 def _enum_reader(cases: dict[int, Any], field: FieldDescriptor, name: str) -> Convert:
-    """Return the reader of an enum, which on the wire is an enum with the same numbers, or four bytes."""
+    """Return the reader of an enum; its wire type is an enum with the same numbers, or an integer of four bytes."""
     if field.enum_type is not None:
         if {value.number for value in field.enum_type.values} - {0} != set(cases) - {0}:
             raise Mismatch(f"{sorted(cases)} are not the numbers of {field.full_name}")
@@ -307,7 +311,7 @@ def _enum_reader(cases: dict[int, Any], field: FieldDescriptor, name: str) -> Co
         try:
             return cases[value]
         except KeyError:
-            reason, remedy = f"{value} is not known", f"one of {sorted(cases)}"
+            reason, remedy = f"{value} is not known", f"use one of {sorted(cases)}"
             raise Refusal(BAD_FIELD, name, reason, remedy) from None
 
     return read_enum
@@ -318,7 +322,7 @@ def _enum_reader(cases: dict[int, Any], field: FieldDescriptor, name: str) -> Co
 
 @cache
 def _writer(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function from a value that is within its bounds to a protobuf message."""
+    """Return the function from a value within its bounds to a protobuf message."""
     message_class = GetMessageClass(descriptor)
     pairs = _pairs(cls, descriptor)
     names = tuple(field.name for _, field in pairs)
@@ -326,11 +330,11 @@ def _writer(cls: type, descriptor: Descriptor) -> Convert:
     get: Callable[[Any], Sequence[Any]] = tuple if get_origin(cls) is tuple else _values_of(names)
 
     def write(value: Any) -> Any:
-        given = zip(names, writers, get(value), strict=True)
+        parts = zip(names, writers, get(value), strict=True)
         return message_class(
             **{
                 name: part if write_field is None else write_field(part)
-                for name, write_field, part in given
+                for name, write_field, part in parts
                 if part is not None
             }
         )
@@ -339,7 +343,7 @@ def _writer(cls: type, descriptor: Descriptor) -> Convert:
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
-    """Return the function to all attributes of these names."""
+    """Return a function that returns the attributes with these names."""
     if not names:
         return lambda value: ()
     if len(names) == 1:
@@ -349,7 +353,7 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def _field_writer(hint: Any, field: FieldDescriptor) -> Convert | None:
-    """Return the function from a domain value to what protobuf's constructor takes; None where it takes the value."""
+    """Return the function from a domain value to an argument of protobuf's constructor; None if it is the value."""
     kind, _ = split(without_none(hint)[0])
     if field.label == FieldDescriptor.LABEL_REPEATED:
         write = _item_writer(item_of(kind), field)

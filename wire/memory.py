@@ -1,4 +1,4 @@
-"""A bounded memory of what was computed once and is asked for again."""
+"""A bounded memory of computed values that are needed again."""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -9,16 +9,16 @@ V = TypeVar("V")
 
 
 class RecentValues(Generic[K, V]):
-    """Values by key, the newest of them; any thread may read and write.
+    """The newest values by key, up to a total size; any thread may read and write.
 
-    It has two halves: when the young one is full it becomes the old one, and what was in the old one is forgotten. So
-    the newest half of the room is always there, and keeping order costs nothing.
+    The memory has two halves. When the young half is full it becomes the old one, and the values of the old half are
+    forgotten. So the newest values, up to half the total size, are always there, and no order has to be kept.
     """
 
     def __init__(self, room: int) -> None:
-        """Remember values whose sizes add up to at most ``room``; ValueError where a half of it holds nothing."""
+        """Remember values with a total size of at most ``room``; ValueError if ``room`` is below 2."""
         if room < 2:
-            raise ValueError("a memory needs room for two values at least")
+            raise ValueError("a memory needs room for at least two values")
         self._half = room // 2
         self._used = 0
         self._young: dict[K, V] = {}
@@ -26,12 +26,12 @@ class RecentValues(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K) -> V | None:
-        """Return a value, or None where it was never there or is forgotten."""
-        found = self._young.get(key)
-        return found if found is not None else self._old.get(key)
+        """Return a value, or None if it was never there or is forgotten."""
+        value = self._young.get(key)
+        return value if value is not None else self._old.get(key)
 
     def put(self, key: K, value: V, size: int = 1) -> None:
-        """Remember a value; one that is larger than a half is not remembered."""
+        """Remember a value; a value larger than a half is not remembered."""
         if size > self._half:
             return
         with self._lock:
@@ -52,5 +52,5 @@ class RecentValues(Generic[K, V]):
         self._used += size
 
     def __len__(self) -> int:
-        """Return how many values are remembered."""
+        """Return the number of remembered values."""
         return len(self._young) + len(self._old)

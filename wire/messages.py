@@ -1,4 +1,4 @@
-"""Messages of transactions: type url -> protobuf and domain class, and the way between."""
+"""The conversion of transactions' messages between protobuf and domain classes, by type url."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from wire.reveal import REVEAL_URL
 
 
 def _table() -> dict[str, tuple[Any, Any]]:
-    """Pair every domain message with the protobuf message that its type url names."""
+    """Return the protobuf class and the domain class of each message, by type url."""
     protos = {
         "/" + proto.full_name: GetMessageClass(proto)
         for file in descriptors("tx_pb2", (words.message_packages for words in COMPONENTS))
@@ -42,8 +42,8 @@ def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
     entry = _READERS.get(url)
     if entry is None:
         if url == REVEAL_URL:
-            reason = "is for the proposer of a block, as its first item"
-            raise Refusal(UNKNOWN_REQUEST, f"{field}.type_url", reason, "leave it to the node")
+            reason = "is only for the proposer of a block, as the block's first item"
+            raise Refusal(UNKNOWN_REQUEST, f"{field}.type_url", reason, "remove it: the node adds it")
         raise Refusal(
             UNKNOWN_REQUEST,
             f"{field}.type_url",
@@ -64,13 +64,11 @@ def to_proto(message: Message) -> AnyProto:
 
 
 def response_class(message: Message) -> Any:
-    """Return the protobuf class of the answer to ``message``; it has the message's name and
-    ``Response``.
-    """
+    """Return the protobuf class of the answer to ``message``: its name is the message's name and ``Response``."""
     proto, _ = TYPE_URLS[type_url(message)]
     descriptor = proto.DESCRIPTOR
     return GetMessageClass(descriptor.file.message_types_by_name[descriptor.name + "Response"])
 
 
 def _known() -> str:
-    return "one of " + ", ".join(sorted(TYPE_URLS))
+    return "use one of " + ", ".join(sorted(TYPE_URLS))

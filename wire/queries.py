@@ -1,6 +1,6 @@
-"""Our own queries: gRPC path -> protobuf and domain classes, and the way between them.
+"""The conversion of this chain's queries between protobuf and domain classes, by gRPC path.
 
-The gRPC server, the ABCI query and the client read this one table.
+The gRPC server, the ABCI query and the client use this one table.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def method_of(request: Query[Any]) -> QueryMethod:
 
 
 def decode_request(method: QueryMethod, data: bytes) -> Query[Any]:
-    """Return the request in ``data``; a Refusal names the field, an unknown one too: it would change the meaning."""
+    """Return the request in ``data``; a Refusal names the field at fault, including unknown ones."""
     return method.read_request(parse(method.request_proto, data, "request"))
 
 
@@ -80,9 +80,9 @@ def encode_response(method: QueryMethod, response: object) -> bytes:
 
 
 def decode_response(method: QueryMethod, data: bytes) -> Any:
-    """Return the response in ``data``. Fields that are not known are let pass: the node may be newer."""
+    """Return the response in ``data``. Unknown fields are ignored, because the node may be newer."""
     try:
         message = method.response_proto.FromString(data)
     except UNREADABLE:
-        raise Refusal(TX_DECODE, "response", "not what this query answers", "ask a node of this chain") from None
+        raise Refusal(TX_DECODE, "response", "is not an answer to this query") from None
     return method.read_response(message)

@@ -1,6 +1,6 @@
-"""Results of transactions as Cosmos clients read them: ``TxMsgData``, ``TxResponse``, events of ABCI.
+"""Results of transactions in the forms that Cosmos clients read: ``TxMsgData``, ``TxResponse``, events of ABCI.
 
-And the code of a refusal as it travels beside a gRPC status.
+Also the code of a refusal in the metadata of a gRPC status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,10 +23,9 @@ _CODESPACE_KEY = "assay-codespace"
 
 
 def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
-    """Return the ``data`` of a transaction's result: one response per message, with the ids that it
-    created.
+    """Return the ``data`` of a transaction's result: one response per message, with the id that the message created.
 
-    Empty for a transaction that failed. The ids stand in the result in the order of the messages.
+    It is empty for a failed transaction. The ids are in the result in the order of the messages.
     """
     if result.code:
         return b""
@@ -44,7 +43,7 @@ def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
 
 
 def events_proto(events: Sequence[Event]) -> list[Any]:
-    """Return events as ABCI has them, every attribute indexed."""
+    """Return events in ABCI's form, with every attribute indexed."""
     return [
         EventProto(
             type=event.type,
@@ -80,19 +79,19 @@ def tx_response(
 
 
 def timestamp(time_ns: int) -> str:
-    """Return a time as ISO 8601 in UTC, cut to seconds, as the SDK writes it."""
+    """Return a time as ISO 8601 in UTC, cut to seconds, in the form of the Cosmos SDK."""
     return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def code_metadata(code: Code) -> tuple[tuple[str, str], ...]:
-    """Return what a gRPC status carries of a refusal: a node writes it, :func:`read_code` reads it."""
+    """Return the metadata of a gRPC status for a refusal; :func:`read_code` reads them."""
     return (_CODESPACE_KEY, code.space), (_CODE_KEY, str(code.number))
 
 
 def read_code(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, int] | None:
-    """Return codespace and number of the refusal that a gRPC status carries, or None where it carries none."""
-    found = dict(metadata)
-    number = str(found.get(_CODE_KEY, ""))
+    """Return the codespace and number of the refusal in the metadata of a gRPC status, or None if there is none."""
+    entries = dict(metadata)
+    number = str(entries.get(_CODE_KEY, ""))
     if not (number.isascii() and number.isdigit()):
         return None
-    return str(found.get(_CODESPACE_KEY, "")), int(number)
+    return str(entries.get(_CODESPACE_KEY, "")), int(number)

@@ -1,8 +1,7 @@
 """Transactions: strict decoding of bytes from outside, and building them for clients.
 
-``decode_tx`` refuses whatever the state machine does not look at: other sign modes, several
-signers, extension options, unordered transactions, tips, grants, several fees. So nothing that
-somebody signed is silently ignored.
+``decode_tx`` refuses everything that the state machine does not check: other sign modes, several signers, extension
+options, unordered transactions, tips, grants, and several fees. So no signed content is silently ignored.
 """
 
 from collections.abc import Sequence
@@ -56,12 +55,13 @@ _UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
 _KEYS_REMEMBERED = 65_536
-_MODES_MAX = 16  # sign modes in sign modes, and beside each other
-_make_tx, _make_signer = maker(Tx), maker(Signer)
+_MODES_MAX = 16  # sign modes nested in each other, or next to each other
+_make_tx = maker(Tx)
+_make_signer = maker(Signer)
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
-# The only canonical encoding of a compressed key is this and the key.
+# The canonical encoding of a compressed key is this head, followed by the key.
 _PUB_KEY_HEAD: bytes = AnyProto(
     type_url=_PUB_KEY_URL, value=PubKey(key=bytes(PUB_KEY_BYTES)).SerializeToString()
 ).SerializeToString()[:-PUB_KEY_BYTES]
@@ -73,14 +73,12 @@ def decode_tx(raw: bytes) -> Tx:
 
 
 def decode_simulated_tx(raw: bytes) -> Tx:
-    """Decode a transaction that is to be simulated: its signature may be empty and its sign mode
-    left out.
-    """
+    """Return a transaction for simulation; its signature may be empty and its sign mode unspecified."""
     return _decode(raw, simulated=True)
 
 
 def raw_of(tx: Any) -> bytes:
-    """Return the bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still simulate."""
+    """Return the bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still send to simulate."""
     raw: bytes = TxRaw(
         body_bytes=tx.body.SerializeToString(),
         auth_info_bytes=tx.auth_info.SerializeToString(),
@@ -90,9 +88,7 @@ def raw_of(tx: Any) -> bytes:
 
 
 def tx_proto(raw: bytes) -> Any:
-    """Return the ``cosmos.tx.v1beta1.Tx`` of bytes that were decoded before, for answers to
-    queries.
-    """
+    """Return the ``cosmos.tx.v1beta1.Tx`` of bytes that were decoded before, for answers to queries."""
     parts = TxRaw.FromString(raw)
     return TxProto(
         body=TxBody.FromString(parts.body_bytes),
@@ -104,20 +100,21 @@ def tx_proto(raw: bytes) -> Any:
 def _decode(raw: bytes, simulated: bool) -> Tx:
     size = len(raw)
     if size > TX_BYTES_MAX:
-        raise Refusal(TX_TOO_LARGE, "tx", f"has {size} bytes", f"at most {TX_BYTES_MAX}")
+        raise Refusal(TX_TOO_LARGE, "tx", f"has {size} bytes", f"send at most {TX_BYTES_MAX}")
     if not raw:
         raise Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction")
-    seen = read(Envelope, raw)
-    if seen is None:
+    envelope = read(Envelope, raw)
+    if envelope is None:
         raise _why_not(raw)
-    body, auth = seen.body, seen.auth_info
+    body = envelope.body
+    auth = envelope.auth_info
     messages, memo = _read_body(body)
-    signer = _read_signer(raw, auth.signer_infos, seen.signatures, simulated)
+    signer = _read_signer(raw, auth.signer_infos, envelope.signatures, simulated)
     fee, gas_limit, payer = _read_fee(auth.fee)
     return _make_tx(
         sha256(raw).digest(),
         size,
-        # As they were signed: the whole was written again, and was the same.
+        # These are the signed bytes: ``read`` encoded the whole again and found it equal to ``raw``.
         body.SerializeToString(),
         auth.SerializeToString(),
         messages,
@@ -127,12 +124,12 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         fee,
         gas_limit,
         payer,
-        True,  # is_bounded: from_bytes looks at that
+        True,  # is_bounded: from_bytes checks that
     )
 
 
 def _why_not(raw: bytes) -> Refusal:
-    """Return why bytes are no transaction whose parts could be looked at, or not one that is signed as it must be."""
+    """Return why bytes are not a transaction with readable parts, or not one with the required signature."""
     try:
         parts = parse(TxRaw, raw, "tx")
         body = parse(TxBody, parts.body_bytes, "body")
@@ -141,7 +138,8 @@ def _why_not(raw: bytes) -> Refusal:
         if body.extension_options or body.non_critical_extension_options:
             return _not_supported("body.extension_options", "extension options")
         auth = parse(AuthInfo, parts.auth_info_bytes, "auth_info")
-        infos, signatures = auth.signer_infos, parts.signatures
+        infos = auth.signer_infos
+        signatures = parts.signatures
         _check_nesting(infos)
     except Refusal as refusal:
         return refusal
@@ -149,9 +147,9 @@ def _why_not(raw: bytes) -> Refusal:
         return _not_supported("auth_info.tip", "tips")
     where = "auth_info.signer_infos"
     if len(infos) != 1 or len(signatures) != 1:
-        reason = f"{len(infos)} signers and {len(signatures)} signatures"
+        reason = f"has {len(infos)} signers and {len(signatures)} signatures"
         return Refusal(UNAUTHORIZED, where, reason, "send exactly one of each")
-    return Refusal(UNAUTHORIZED, f"{where}.mode_info", "not SIGN_MODE_DIRECT", "sign with SIGN_MODE_DIRECT")
+    return Refusal(UNAUTHORIZED, f"{where}.mode_info", "is not SIGN_MODE_DIRECT", "sign with SIGN_MODE_DIRECT")
 
 
 def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
@@ -162,15 +160,16 @@ def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
     memo = body.memo
     if memo:
         if len(memo.encode()) > MEMO_BYTES_MAX:
-            raise Refusal(MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes")
+            raise Refusal(MEMO_TOO_LARGE, "body.memo", "is too long", f"use at most {MEMO_BYTES_MAX} bytes")
         _check_memo(memo)
     where = iter(_MESSAGE_FIELDS)
     return tuple([from_bytes(one.type_url, one.value, next(where)) for one in packed]), memo
 
 
 def _check_nesting(infos: Any) -> None:
-    """Refuse sign modes that lie deep in each other, or are many, as what cannot be decoded. Protobuf libraries refuse
-    them from different depths on (100 messages and more), and nodes must agree on the code.
+    """Raise a Refusal if sign modes are nested too deep or are too many, as for bytes that cannot be decoded.
+
+    Protobuf libraries differ in the depth that they refuse (100 messages or more), but nodes must agree on the code.
     """
     if len(infos) == 1 and not infos[0].mode_info.HasField("multi"):
         return
@@ -184,7 +183,7 @@ def _check_nesting(infos: Any) -> None:
     raise Refusal(
         TX_DECODE,
         "auth_info.signer_infos.mode_info",
-        f"more than {_MODES_MAX} in or beside each other",
+        f"has more than {_MODES_MAX} sign modes inside or next to each other",
         "sign with SIGN_MODE_DIRECT",
     )
 
@@ -192,7 +191,8 @@ def _check_nesting(infos: Any) -> None:
 def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Signer:
     if len(infos) != 1 or len(signatures) != 1:
         raise _why_not(raw)
-    info, signature = infos[0], signatures[0]
+    info = infos[0]
+    signature = signatures[0]
     mode = info.mode_info
     if mode != _DIRECT and not (simulated and mode in _UNSPECIFIED):
         raise _why_not(raw)
@@ -218,7 +218,7 @@ def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
         raise Refusal(
             INVALID_PUBKEY,
             "auth_info.signer_infos.public_key",
-            "not a compressed secp256k1 key",
+            "is not a compressed secp256k1 key",
             f"send a {_PUB_KEY_URL} with {PUB_KEY_BYTES} bytes",
         )
     pub_key = packed[-PUB_KEY_BYTES:]
@@ -227,7 +227,7 @@ def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
 
 @lru_cache(maxsize=_FEES_REMEMBERED)
 def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
-    """Return amount, gas limit and payer. Most transactions pay one of a few fees."""
+    """Return amount, gas limit and payer. The cache helps because most transactions pay one of a few fees."""
     fee = parse(Fee, encoded, "auth_info.fee")
     if fee.granter:
         raise _not_supported("auth_info.fee.granter", "fee grants")
@@ -236,13 +236,13 @@ def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
         check_address(payer, "auth_info.fee.payer")
     gas_limit: int = fee.gas_limit
     if gas_limit > GAS_MAX:
-        raise Refusal(BAD_FIELD, "auth_info.fee.gas_limit", f"{gas_limit} is too much", f"at most {GAS_MAX}")
+        raise Refusal(BAD_FIELD, "auth_info.fee.gas_limit", f"{gas_limit} is too much", f"use at most {GAS_MAX}")
     coins = fee.amount
     if len(coins) > 1:
         raise Refusal(
             INVALID_COINS,
             "auth_info.fee.amount",
-            "more than one denomination",
+            "has more than one denomination",
             "pay the fee in uassay",
         )
     try:
@@ -252,7 +252,7 @@ def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
 
 
 def _not_supported(field: str, what: str) -> Refusal:
-    return Refusal(INVALID_REQUEST, field, f"{what} are not part of this chain", "leave the field out")
+    return Refusal(INVALID_REQUEST, field, f"{what} are not part of this chain", "remove the field")
 
 
 # --- building ----------------------------------------------------------------
@@ -307,7 +307,7 @@ def _raw(body: bytes, auth: bytes, signature: bytes) -> bytes:
 # --- decoding with a memory ----------------------------------------------------------------------
 
 SMALL_BYTES = 2048
-"""Up to here a transaction is small: a transfer has 350 bytes."""
+"""Largest size of a small transaction; a transfer has 350 bytes."""
 
 ROOM_SMALL = 32 * 1024 * 1024
 ROOM_LARGE = 8 * 1024 * 1024
@@ -316,22 +316,22 @@ _OVERHEAD = 512
 
 
 class TxDecoder:
-    """``decode_tx`` that remembers what it found; any thread may call.
+    """``decode_tx`` with a memory of its results; any thread may call.
 
-    Small transactions, large ones and what is refused have rooms of their own, in bytes as they came and with an
-    overhead for each. So large ones, and bytes that are no transaction, drive out only their like; and whoever sends
-    small ones (19,000 transfers for a half of their room) gains no more than that a node decodes once more.
+    Small transactions, large transactions and refused bytes have a memory each. Its size is counted in raw bytes plus
+    an overhead per entry. So large transactions and refused bytes cannot displace small transactions. A sender of many
+    small ones (19,000 transfers fill half of their memory) only makes a node decode some transactions again.
     """
 
     def __init__(self) -> None:
-        """Start without memories."""
+        """Start with empty memories."""
         self._small: RecentValues[bytes, Tx] = RecentValues(ROOM_SMALL)
         self._large: RecentValues[bytes, Tx] = RecentValues(ROOM_LARGE)
         self._refused: RecentValues[bytes, Refusal] = RecentValues(ROOM_REFUSED)
         self.decoded = 0
 
     def __call__(self, raw: bytes) -> Tx | Refusal:
-        """Return the transaction in ``raw``, or why it is none."""
+        """Return the transaction in ``raw``, or the Refusal of it."""
         accepted = self._small if len(raw) <= SMALL_BYTES else self._large
         known = accepted.get(raw) or self._refused.get(raw)
         if known is not None:
@@ -340,12 +340,12 @@ class TxDecoder:
         try:
             tx = decode_tx(raw)
         except Refusal as refusal:
-            # It holds nothing but itself: not the frames that it came through, which hold the transactions around it,
-            # neither its own nor those of the refusal that it was made of.
-            found = refusal.with_traceback(None)
-            found.__context__ = None
+            # The remembered refusal must not keep other objects alive. So its traceback is dropped, whose frames hold
+            # the transactions around it, and its context, which is the refusal that it was made from.
+            bare = refusal.with_traceback(None)
+            bare.__context__ = None
             if len(raw) <= TX_BYTES_MAX:
-                self._refused.put(raw, found, len(raw) + _OVERHEAD)
-            return found
+                self._refused.put(raw, bare, len(raw) + _OVERHEAD)
+            return bare
         accepted.put(raw, tx, len(raw) + _OVERHEAD)
         return tx

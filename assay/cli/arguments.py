@@ -1,6 +1,6 @@
 """The types of options and arguments.
 
-A value that is none of its type is wrong usage, in which click names the option by itself.
+A value that its type does not accept is wrong usage; click adds the name of the option to the message.
 """
 
 import re
@@ -21,7 +21,7 @@ _BEACON_KEY = re.compile("0[23][0-9a-fA-F]{64}")
 ORDER_ID = "ORDER is the id of an order, or its first digits: 8 or more.\n\n"
 BID_ID = "BID is the id of a bid, or its first digits: 8 or more.\n\n"
 NOTES = "assay.notes"
-"""Where arguments leave in a context what people should be told of them."""
+"""Key in a click context's ``meta`` for the notes about arguments that the command prints."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -40,13 +40,13 @@ def click_type(kind: Kind) -> click.ParamType[Any]:
 
 
 class Bounded(click.ParamType[int]):
-    """What is typed as text and means an integer in a range, which its help shows beside the option."""
+    """An integer in a range, typed as text with a unit."""
 
     low = 1
     high: int
 
     def read(self, text: str) -> int:
-        """Return the integer; ValueError with what to write instead."""
+        """Return the integer; raise ValueError with the accepted form."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -57,11 +57,11 @@ class Bounded(click.ParamType[int]):
             self.fail(f"{value} is not {error}", param, ctx)
         if not self.low <= number <= self.high:
             low, high = self.written(self.low), self.written(self.high)
-            self.fail(f"{value} is out of bounds; give {low} to {high}", param, ctx)
+            self.fail(f"{value} is out of range; accepted are {low} to {high}", param, ctx)
         return number
 
     def written(self, number: int) -> str:
-        """Return a bound as it is typed."""
+        """Return a bound in the form in which users type it."""
         return str(number)
 
 
@@ -72,32 +72,32 @@ class Amount(Bounded):
     high = MONEY_MAX
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return uassay, and note of digits alone what they come to: who has ASSAY in mind would be far off."""
+        """Return uassay; for digits without a unit, add a note with the amount in ASSAY, which the user may mean."""
         amount = super().convert(value, param, ctx)
         if isinstance(value, str) and _DIGITS.fullmatch(value) and param and ctx:
             name = param.get_error_hint(ctx).strip("'")
-            said = f"{name}: {value} without a unit is uassay, {in_assay(amount)}"
-            ctx.meta.setdefault(NOTES, []).append(said)
+            note = f"{name}: {value} without a unit means uassay, that is {in_assay(amount)}"
+            ctx.meta.setdefault(NOTES, []).append(note)
         return amount
 
     def read(self, text: str) -> int:
-        """Return uassay, which is what digits alone mean."""
+        """Return uassay; digits without a unit are uassay."""
         if text.startswith("-"):
-            raise ValueError("an amount; it is above zero")
+            raise ValueError("an amount; amounts are above zero, for example 2.5ASSAY")
         whole = _ASSAY.fullmatch(text)
         if whole:
             return int(whole[1]) * ASSAY + int((whole[2] or "").ljust(_DECIMALS, "0"))
         digits = text.removesuffix("uassay")
         if not _DIGITS.fullmatch(digits):
-            raise ValueError("an amount; write 2500000uassay or 2.5ASSAY")
+            raise ValueError("an amount; write for example 2500000uassay or 2.5ASSAY")
         return int(digits)
 
 
 class AmountCommand(click.Command):
-    """A command whose last argument is an amount: one below zero is refused as an amount, and not as an option."""
+    """A command whose last argument is an amount; "-5" is refused as an amount, not as an unknown option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what begins as a number below zero as an argument."""
+        """Treat a word that begins like a negative number as an argument, not as an option."""
         below = [word for word in args if re.match("-[0-9]", word)]
         if below and "--" not in args:
             args = [*(word for word in args if word not in below), "--", *below]
@@ -111,7 +111,7 @@ class Duration(Bounded):
     high = DURATION_MAX
 
     def read(self, text: str) -> int:
-        """Multiply by the unit; seconds without one."""
+        """Return seconds; digits without a unit are seconds."""
         digits, unit = (text[:-1], text[-1]) if text and text[-1] in _SECONDS else (text, "s")
         if not _DIGITS.fullmatch(digits):
             raise ValueError("a duration; write 90s, 15m, 2h or 7d")
@@ -124,18 +124,18 @@ class Duration(Bounded):
 
 
 class ByteSize(Bounded):
-    """A number of bytes, written as digits or as 8GiB, 512MiB; 0 where none is asked for."""
+    """A number of bytes, written as digits or as 8GiB, 512MiB; 0 means no demand."""
 
     name = "size"
     low = 0
     high = 2**63 - 1
 
     def read(self, text: str) -> int:
-        """Multiply by the unit; bytes without one."""
+        """Return bytes; digits without a unit are bytes."""
         unit = next((unit for unit in _BYTES if text.endswith(unit)), "")
         digits = text.removesuffix(unit)
         if not _DIGITS.fullmatch(digits):
-            raise ValueError("a size; write bytes, or 512MiB, 8GiB")
+            raise ValueError("a size; write bytes as digits, or for example 512MiB, 8GiB")
         return int(digits) * _BYTES.get(unit, 1)
 
 
@@ -145,14 +145,14 @@ class Tags(click.ParamType[tuple[str, ...]]):
     name = "tag,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the tags, each once, in order."""
+        """Return the tags in alphabetical order, without duplicates."""
         if isinstance(value, tuple):
             return value
         return tuple(sorted({part.strip() for part in value.split(",") if part.strip()}))
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """A comma-separated list of names, in the order in which they are given."""
+    """A comma-separated list of names, in the user's order."""
 
     name = "name,..."
 
@@ -180,14 +180,14 @@ class AddressParam(click.ParamType[str]):
 
 
 class CheckedParam(click.ParamType[str]):
-    """A text that its kind checks."""
+    """A text that a setting's kind checks."""
 
     def __init__(self, kind: Kind) -> None:
-        """Take the kind, whose name help pages show."""
+        """Store the kind; help pages show its name."""
         self.kind, self.name = kind, kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text as it is, or end with wrong usage."""
+        """Return the text unchanged, or end with wrong usage."""
         try:
             self.kind.check(str(value))
         except ValueError as error:
@@ -203,7 +203,7 @@ class BeaconKeyParam(click.ParamType[bytes]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
         """Return its 33 bytes."""
         if not _BEACON_KEY.fullmatch(value):
-            self.fail(f"{value!r} is not a beacon key; it has 66 hex digits", param, ctx)
+            self.fail(f"{value!r} is not a beacon key; a beacon key has 66 hex digits", param, ctx)
         return bytes.fromhex(value)
 
 

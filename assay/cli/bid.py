@@ -31,19 +31,19 @@ def command() -> None:
 
 
 @command.command(
-    help="Place a standing bid; one serves many orders.\n\n"
-    "Without --slot-speed it offers what the chain's certificates say of your providers: so many slots at once that\n"
-    "they get the most done a second, each as fast as the slowest of them trains it.\n\n"
+    help="Place a standing bid; one bid serves many orders.\n\n"
+    "Without --slot-speed the bid follows the speeds that the chain certified for your providers. It offers the\n"
+    "number of slots with the largest total speed; each slot has the speed of the slowest provider used.\n\n"
     "Example: assay bid place --price 900000000000uassay --capacity 1000000000000000 --from op"
 )
 @offer_options
-@click.option("--capacity", type=FLOPS, required=True, help="FLOPs to sell in all.")
+@click.option("--capacity", type=FLOPS, required=True, help="Total FLOPs to sell.")
 @click.option(
     "--providers-bps",
     type=click.IntRange(0, PROVIDERS_BPS_MAX),
     default=7000,
     show_default=True,
-    help="Providers' share, of 10,000.",
+    help="Providers' share of payments, in 1/10,000 (7000 is 70 %).",
 )
 @click.option(
     "--duration",
@@ -51,7 +51,7 @@ def command() -> None:
     type=DURATION,
     default="7d",
     show_default=True,
-    help="How long it stands.",
+    help="Time until the bid expires.",
 )
 @common_options
 def place(context: CommandContext, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
@@ -71,22 +71,23 @@ def place(context: CommandContext, capacity: int, providers_bps: int, lasts: int
         backed = backed_of(client, key.address, placed)
     context.output.result(
         {"bid": placed, "height": receipt.height, "tx": receipt.hash, "backed": backed},
-        [f"placed bid {placed.hex()} at height {receipt.height}", tell_backed(backed, capacity)],
+        [f"placed bid {placed.hex()} at height {receipt.height}", backing_line(backed, capacity)],
     )
 
 
 @command.command("list", help="List bids.\n\nExample: assay bid list --validator assay1…")
-@click.option("--validator", default="", help="Only of this validator.")
+@click.option("--validator", default="", help="Only bids of this validator (address).")
 @common_options
 def list_(context: CommandContext, validator: str) -> None:
-    """List the book."""
+    """List the bids in the book."""
     from consumer.lookup import backed_bids
 
     with context.client() as client:
-        found, clock = list(backed_bids(client, validator)), client.status().clock
+        bids = list(backed_bids(client, validator))
+        clock = client.status().clock
     context.output.result(
-        [{**plain(each.bid), "backed": plain(each.backed)} for each in found],
-        bid_table(found, clock),
+        [{**plain(each.bid), "backed": plain(each.backed)} for each in bids],
+        bid_table(bids, clock),
     )
 
 
@@ -94,22 +95,23 @@ def backed_of(client: "ChainClient", validator: str, bid_id: bytes) -> int:
     """Return the FLOPs that a validator's free stake backs at the price of one of its bids."""
     from consumer.lookup import backed_bids
 
-    found = (each.backed for each in backed_bids(client, validator) if each.id == bid_id)
-    return next(found, 0)
+    amounts = (each.backed for each in backed_bids(client, validator) if each.id == bid_id)
+    return next(amounts, 0)
 
 
-def tell_backed(backed: int, capacity: int) -> str:
-    """Say how much of a bid's capacity its validator's stake backs."""
+def backing_line(backed: int, capacity: int) -> str:
+    """Return a line with the part of a bid's capacity that its validator's stake backs."""
     if backed >= capacity:
         return f"your stake backs all of its {flops(capacity)}"
     return (
         f"your stake backs {flops(backed)} of its {flops(capacity)} at this price: larger orders do not match"
-        " (condition stake), and smaller ones only until so much runs; a lower price or more stake makes it more"
+        " (condition stake), and smaller ones match only until this much work runs; a lower price or more stake raises"
+        " the limit"
     )
 
 
-def bid_table(found: "Sequence[BackedBid]", clock: int) -> "Table":
-    """Return bids for people, with what stake backs and the time that each has left on the chain's ``clock``."""
+def bid_table(bids: "Sequence[BackedBid]", clock: int) -> "Table":
+    """Return a table of bids with the work that stake backs and the time until expiry on the chain's ``clock``."""
     rows = [
         (
             short(bid.id),
@@ -123,14 +125,14 @@ def bid_table(found: "Sequence[BackedBid]", clock: int) -> "Table":
             ",".join(bid.offer.tiers),
             duration(max(0, bid.expires_at - clock)),
         )
-        for bid, backed in ((each.bid, each.backed) for each in found)
+        for bid, backed in ((each.bid, each.backed) for each in bids)
     ]
     columns = (
         "bid",
         "validator",
         "price",
         "device",
-        "speed of a slot",
+        "speed per slot",
         "slots",
         "work left",
         "stake backs",
@@ -148,12 +150,12 @@ def show(context: CommandContext, bid: str) -> None:
     from domain.codec import to_plain
 
     with context.client() as client:
-        found = _bid(client, bid)
-    context.output.result(found, table("Bid", ("field", "value"), list(to_plain(found).items())))
+        record = _bid(client, bid)
+    context.output.result(record, table("Bid", ("field", "value"), list(to_plain(record).items())))
 
 
 @command.command(
-    help="Change a bid's price or capacity, and prolong it; what is left out stays.\n\n"
+    help="Change a bid's price or capacity and extend its time. An option that is left out keeps its value.\n\n"
     + BID_ID
     + "Example: assay bid change 1a2b… --price 800000000000uassay --from op"
 )
@@ -166,7 +168,7 @@ def show(context: CommandContext, bid: str) -> None:
     type=DURATION,
     default="7d",
     show_default=True,
-    help="How long it stands.",
+    help="Time until the bid expires, from now.",
 )
 @common_options
 def change(context: CommandContext, bid: str, price: int | None, capacity: int | None, lasts: int) -> None:
@@ -187,15 +189,15 @@ def change(context: CommandContext, bid: str, price: int | None, capacity: int |
         backed = backed_of(client, key.address, known.id)
     context.output.result(
         {**plain(receipt), "backed": plain(backed)},
-        [f"changed at height {receipt.height}", tell_backed(backed, message.capacity)],
+        [f"changed at height {receipt.height}", backing_line(backed, message.capacity)],
     )
 
 
-@command.command(help="Take a bid out of the book.\n\n" + BID_ID + "Example: assay bid withdraw 1a2b… --from op")
+@command.command(help="Remove a bid from the book.\n\n" + BID_ID + "Example: assay bid withdraw 1a2b… --from op")
 @click.argument("bid")
 @common_options
 def withdraw(context: CommandContext, bid: str) -> None:
-    """Withdraw a bid; running legs go on."""
+    """Withdraw a bid; its running legs continue."""
     from consumer.lookup import find_bid
     from domain.market.messages import MsgWithdrawBid
 
@@ -207,15 +209,18 @@ def withdraw(context: CommandContext, bid: str) -> None:
 
 
 def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, int]:
-    """Return (slots, FLOP/s of a slot) that the certificates of a validator's providers are good for."""
+    """Return (slots, FLOP/s per slot) that the certificates of a validator's providers support."""
     from domain.registry.queries import ProvidersRequest
     from validator.decide.offer import best_offer
 
-    found = best_offer(client.query(ProvidersRequest(validator, 1000, "")).providers, slots)
-    if not all(found):
-        few = f"{slots} of your providers have no certificate" if slots else "no provider of yours has a certificate"
-        raise CliError(f"{few} yet", "wait until they have joined, or give --slot-speed and --slots")
-    return found
+    offer = best_offer(client.query(ProvidersRequest(validator, 1000, "")).providers, slots)
+    if not all(offer):
+        few = f"fewer than {slots} of your providers have" if slots else "none of your providers has"
+        raise CliError(
+            f"{few} a certificate of its speed yet",
+            "wait until your providers have joined, or give --slot-speed and --slots",
+        )
+    return offer
 
 
 def _bid(client: "ChainClient", text: str) -> "Bid":
@@ -223,7 +228,7 @@ def _bid(client: "ChainClient", text: str) -> "Bid":
     from consumer.lookup import all_bids, find_bid
 
     wanted = find_bid(client, text)
-    found = next((bid for bid in all_bids(client) if bid.id == wanted), None)
-    if found is None:
+    record = next((bid for bid in all_bids(client) if bid.id == wanted), None)
+    if record is None:
         raise CliError(f"no bid {text} in the book", "see assay bid list")
-    return found
+    return record

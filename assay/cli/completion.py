@@ -8,17 +8,18 @@ from assay.cli.errors import CliError
 
 
 @click.command(
-    help="Print what lets a shell complete commands and options; put the line into its start-up file.\n\n"
+    help="Print a script for shell completion of commands and options.\n\n"
+    "Put the line of the example into your shell's start-up file.\n\n"
     'Example: eval "$(assay completion bash)"'
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @common_options
 def command(context: CommandContext, shell: str) -> None:
-    """Print the script of a shell."""
+    """Print the completion script for a shell."""
     from assay.cli.main import assay
 
-    made = get_completion_class(shell)
-    if made is None:
-        raise CliError(f"{shell} is not known", "use bash, zsh or fish", field="shell")
-    source = made(assay, {}, "assay", "_ASSAY_COMPLETE").source()
+    completer = get_completion_class(shell)
+    if completer is None:
+        raise CliError(f"{shell} is not a supported shell", "use bash, zsh or fish", field="shell")
+    source = completer(assay, {}, "assay", "_ASSAY_COMPLETE").source()
     context.output.result({"shell": shell, "script": source}, source)

@@ -1,4 +1,4 @@
-"""The options by which consumers state conditions and validators what they offer, from the table of conditions."""
+"""The options for a consumer's conditions and a validator's offer, made from the table of conditions."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,33 +32,33 @@ _OFFERED = [option for row in CONDITIONS for option in row.offers]
 _PRICE_LIMIT = click.option(
     "--price-limit",
     type=AMOUNT,
-    help="At most so much per PFLOP, as 900000ASSAY.  [twice the best price]",
+    help="Highest price per PFLOP, for example 900000ASSAY.  [twice the best price]",
 )
 _LIFE = (
-    click.option("--time-to-live", type=DURATION, default="10m", show_default=True, help="Wait for a match."),
+    click.option("--time-to-live", type=DURATION, default="10m", show_default=True, help="Longest wait for a match."),
     click.option(
         "--deadline",
         type=DURATION,
         default="1d",
         show_default=True,
-        help="Everything done by then.",
+        help="Time within which the whole order must be done.",
     ),
     click.option(
         "--rematch/--no-rematch",
         default=True,
         show_default=True,
-        help="Try another validator after a failed leg.",
+        help="Match another validator after a leg fails.",
     ),
 )
 
 
 def condition_options(command: F) -> F:
-    """Add what an order asks for to a command."""
+    """Add the options for an order's conditions to a command."""
     return _add(command, (_PRICE_LIMIT, *map(_option, _ASKED), *_LIFE))
 
 
 def read_request(values: dict[str, Any]) -> "Request":
-    """Take the options out of ``values`` and return what is asked for (price limit 0: none given)."""
+    """Remove the options from ``values`` and return them as a request; price limit 0 means none."""
     from consumer.request import request_of
 
     return request_of(
@@ -71,19 +71,19 @@ def read_request(values: dict[str, Any]) -> "Request":
 
 
 def offer_options(command: F) -> F:
-    """Add what a bid offers to a command."""
+    """Add the options for a bid's offer to a command."""
     return _add(command, map(_option, _OFFERED))
 
 
 def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
-    """Take the options out of ``values`` and return the offer; ``others`` are its fields that no order asks for."""
+    """Remove the options from ``values`` and return the offer; ``others`` are its fields that are no conditions."""
     from domain.market.records import Offer
 
     return Offer(**_take(values, _OFFERED), **others)
 
 
 def _option(option: Option) -> Callable[[F], F]:
-    # A default of None would count as given, and so satisfy click where the option is required.
+    # click counts a default of None as a value, so a required option must not have one.
     more: dict[str, Any] = {} if option.default is None else {"default": option.default, "show_default": True}
     if option.kind in _TIER_LISTS:
         more = {"default": (default_tier().name,), "show_default": default_tier().name}
@@ -100,6 +100,6 @@ def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:
 
 
 def _take(values: dict[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Take what was given; what was not is left to the record."""
+    """Remove the options from ``values`` and return those with a value; the record has defaults for the others."""
     given = {option.field: values.pop(option.field) for option in options}
     return {name: value for name, value in given.items() if value is not None}

@@ -20,7 +20,7 @@ def command() -> None:
 )
 @common_options
 def show(context: CommandContext) -> None:
-    """Show what commands of this home work with."""
+    """Show the settings that commands of this home use."""
     found = [context.setting(setting.name) for setting in SETTINGS]
     rows = [
         (
@@ -38,7 +38,7 @@ def show(context: CommandContext) -> None:
             "settings": {each.setting.name: {"value": each.value, "source": each.source.value} for each in found},
         },
         [
-            f"{context.home / FILE}" + ("" if (context.home / FILE).exists() else " (not there)"),
+            f"{context.home / FILE}" + ("" if (context.home / FILE).exists() else " (does not exist)"),
             table("Configuration", ("key", "value", "from", "changed by"), rows),
         ],
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    help="Show the network in a browser: a page on this machine, live, for reading only, without a key.\n\n"
+    help="Show the network in a browser: a live, read-only page on this machine that needs no key.\n\n"
     "Example: assay console --node 127.0.0.1:9090 --open"
 )
 @click.option(
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 65_535),
     default=8080,
     show_default=True,
-    help="Where the page is on this machine; 0 takes any port that is free.",
+    help="Port of the page on 127.0.0.1; 0 takes any free port.",
 )
-@click.option("--open", "open_", is_flag=True, help="Open it in the browser.")
+@click.option("--open", "open_", is_flag=True, help="Open the page in the browser.")
 @click.option(
     "--rpc",
     default="",
     metavar="URL",
     callback=lambda _context, _option, value: _url(value),
-    help="URL of the node's CometBFT, for transactions: those that wait, and those of a block.  [of the home]",
+    help="URL of the node's CometBFT, to show waiting transactions and those of a block.  [that of the home]",
 )
 @click.option(
     "--probe/--no-probe",
     default=True,
     show_default=True,
-    help="Connect to validators' endpoints now and then, to see who is there.",
+    help="Connect to the validators' endpoints regularly, to see which of them are reachable.",
 )
 @click.option(
     "--job",
     "directory",
     type=click.Path(path_type=Path),
-    help="A job directory, whose programs are shown by layer.",
+    help="A job directory; the page shows its programs by layer.",
 )
 @click.option(
     "--records",
     "homes",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Home of a validator, provider or consumer on this machine, whose traces and names of jobs are shown, too. "
+    help="Home of a validator, provider or consumer on this machine; the page shows its traces and job names. "
     " [the home]",
 )
 @common_options
@@ -73,12 +73,12 @@ def command(
         context.output.line({"url": console.url}, f"console: {console.url} (end with Ctrl-C)")
         console.follow(context.node, rpc or _rpc_of(context), homes or _homes_of(context))
         if console.index.in_memory:
-            context.output.note("another console keeps the index of this home; this one is in memory")
+            context.output.note("another console uses the index file of this home; this one keeps its index in memory")
         stop = Event()
 
         def end() -> None:
             stop.set()
-            # Wakes whoever waits for the node.
+            # Wakes the thread that waits for the node.
             console.known.show()
 
         on_stop_signal(end)
@@ -86,12 +86,12 @@ def command(
             webbrowser.open(console.url)
         console.known.wait_until(lambda seen: bool(seen.status or seen.away) or stop.is_set(), 5.0)
         if console.known.snapshot.away:
-            context.output.note(f"{console.known.snapshot.away}; the page waits for it")
+            context.output.note(f"{console.known.snapshot.away}; the page waits for the node")
         stop.wait()
 
 
 def console_beside(path: Path | None) -> "Console":
-    """Return a console for a network of this machine, where people look for it, or on any port that is free."""
+    """Return a console for a network on this machine, on the default port or else on any free port."""
     from console.errors import ConsoleError
     from console.server import PORT, Console
 
@@ -106,7 +106,7 @@ def _url(value: str) -> str:
         return ""
     scheme, _, rest = value.partition("://")
     if scheme not in ("http", "https") or not rest:
-        raise click.BadParameter(f"{value} is not a URL, such as http://127.0.0.1:26657")
+        raise click.BadParameter(f"{value} is not a URL; write for example http://127.0.0.1:26657")
     place = rest.partition("/")[0]
     has_port = ":" in place and not place.endswith("]")
     try:
@@ -118,12 +118,12 @@ def _url(value: str) -> str:
 
 
 def _homes_of(context: CommandContext) -> tuple[Path, ...]:
-    """Return the home, where a validator, a provider or a consumer has records in it."""
+    """Return the home if a validator, a provider or a consumer has records in it."""
     has_records = any((context.home / name).is_dir() for name in ("validator", "provider", "orders"))
     return (context.home,) if has_records else ()
 
 
 def _rpc_of(context: CommandContext) -> str:
-    """Return the URL of the CometBFT in the home, where it has a node of its own."""
+    """Return the URL of the home's own CometBFT, or an empty string if the home has no node."""
     has_node = (context.home / "node").is_dir() and not context.given["node_address"]
     return f"http://127.0.0.1:{context.setting('node.rpc_port').value}" if has_node else ""

@@ -1,4 +1,4 @@
-"""What a command is called with: the options that all commands share, the home behind them, and the output."""
+"""The context of a command: the options that all commands share, the home, and the output."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chain.client.sender import TxSender
     from wire.keys import Key
 
-IN_THE_CLEAR = "--keyring test keeps keys in the clear; for local networks only"
+IN_THE_CLEAR = "--keyring test stores keys unencrypted; use it for local networks only"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,11 +26,11 @@ class CommandContext(Settings):
     """The settings that a command was called with, and its output."""
 
     output: Output = field(default_factory=lambda: Output("text"))
-    # By an option, so that a command that is suggested has to name it, too.
+    # An option named the home, so commands that we suggest must name it too.
     home_is_named: bool = False
 
     def sender(self, client: "ChainClient", key: "Key") -> "TxSender":
-        """Return a sender for ``key``; warn if others of a public network could take the key."""
+        """Return a sender for ``key``; warn if an unencrypted key is used on a public network."""
         from chain.client.keyring import KeyringBackend
         from chain.client.sender import TxSender
         from domain.genesis import LOCAL_PREFIX
@@ -43,20 +43,20 @@ class CommandContext(Settings):
 
 def _common() -> list[Callable[[Any], Any]]:
     return [
-        click.option("--home", default=None, help="Where Assay keeps its files.  [~/.assay]"),
+        click.option("--home", default=None, help="Folder for Assay's files.  [~/.assay]"),
         click.option("--node", type=ENDPOINT, default=None, help="gRPC address of a node."),
         click.option(
             "--keyring",
             type=click_type(KEYRING),
             default=None,
-            help="Encrypted keys (file), or keys in the clear for local networks (test).",
+            help="Encrypted keys (file), or unencrypted keys for local networks (test).",
         ),
         click.option("--from", "from_", default=None, help="Name of the key that signs."),
         click.option(
             "--output",
             type=click.Choice(["text", "json"]),
             default=None,
-            help="Tables for people, or JSON.",
+            help="Tables (text), or JSON.",
         ),
     ]
 
@@ -65,7 +65,7 @@ _COMMON_NAMES = ("home", "node", "keyring", "from_", "output")
 
 
 def options_before(group: F) -> F:
-    """Let the options that all commands share stand before the name of the command, too."""
+    """Accept the options that all commands share before the name of the command, too."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         click.get_current_context().obj = {name: kwargs.pop(name) for name in _COMMON_NAMES}
@@ -75,7 +75,7 @@ def options_before(group: F) -> F:
 
 
 def common_options(command: F) -> F:
-    """Add --home, --node, --keyring, --from and --output to a command; they win over those before its name."""
+    """Add --home, --node, --keyring, --from and --output to a command; they override those before its name."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         called = click.get_current_context()
@@ -94,14 +94,14 @@ def _with_options(wrapped: Any, command: F) -> F:
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__click_params__ = getattr(command, "__click_params__", [])
-    made: Any = wrapped
+    decorated: Any = wrapped
     for option in reversed(_common()):
-        made = option(made)
-    return made  # type: ignore[no-any-return]
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 def make_context(values: dict[str, str | None]) -> CommandContext:
-    """Build the context from option values, falling back to environment and defaults."""
+    """Build the context from option values, with environment and defaults for missing ones."""
     return CommandContext(
         home=find_home(values["home"]),
         given={

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY = "~/.assay/demo"
 _QUIET_BLOCKS = 25
-"""Blocks after which a line is said again where there is no terminal."""
+"""Number of blocks after which the line is printed again if there is no terminal."""
 
 
 @click.command(
-    help="""Run the whole path on this machine: validators, providers, two real orders, a caught cheat, payment.
+    help="""Run everything on this machine: validators, providers, two real orders, a caught cheat, payment.
 
     Example: assay demo --output json
     """
@@ -40,27 +40,27 @@ _QUIET_BLOCKS = 25
     type=click.Path(path_type=Path),
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Where the demo's files go; an earlier demo there is thrown away.",
+    help="Folder for the demo's files; an earlier demo in it is deleted.",
 )
 @click.option(
     "--job",
     type=click.Choice(["digits", "vision", "gpt", "finetune"]),
     default="digits",
     show_default=True,
-    help="What is trained: a classifier, a residual network, a character GPT, or LoRA on that. All but the first need "
-    "assay[models].",
+    help="Model to train: a classifier (digits), a residual network (vision), a character GPT (gpt), or LoRA on that "
+    "GPT (finetune). All but digits need assay[models].",
 )
 @click.option(
     "--keep",
     is_flag=True,
-    help="Let the network and its console stay until Ctrl-C, to look at what happened.",
+    help="Keep the network and its console running until Ctrl-C after the demo.",
 )
 @click.option(
     "--down",
     multiple=True,
     type=click.Choice(["val1", "val2", "val3"]),
     hidden=True,
-    help="Leave this validator and its cluster out from the start; one of four may be missing.",
+    help="Do not start this validator and its cluster; one of four may be missing.",
 )
 @common_options
 def command(context: CommandContext, directory: Path, job: str, keep: bool, down: tuple[str, ...]) -> None:
@@ -73,11 +73,13 @@ def command(context: CommandContext, directory: Path, job: str, keep: bool, down
     directory = directory.expanduser().resolve()
     if directory.exists():
         if any(directory.iterdir()) and not (directory / FILE).exists() and not (directory / "job").exists():
-            raise CliError(f"{directory} is not an earlier demo's", "name another with --dir")
+            raise CliError(
+                f"{directory} holds files that are not an earlier demo's", "choose another folder with --dir DIRECTORY"
+            )
         if other := supervisor_of(directory):
             raise CliError(
                 f"process {other} runs a demo in {directory}",
-                "wait for its end, or name another directory with --dir",
+                "wait until it ends, or choose another folder with --dir DIRECTORY",
             )
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
@@ -97,7 +99,7 @@ def command(context: CommandContext, directory: Path, job: str, keep: bool, down
         def stay(finished: "Finished") -> None:
             ticker.stop()
             _print(context, finished, directory)
-            context.output.note(f"the network and {console.url} stay until Ctrl-C")
+            context.output.note(f"the network and the console at {console.url} run until Ctrl-C")
             with suppress(KeyboardInterrupt):
                 Event().wait()
 
@@ -114,20 +116,20 @@ def command(context: CommandContext, directory: Path, job: str, keep: bool, down
 
 
 def _print(context: CommandContext, finished: "Finished", directory: Path) -> None:
-    """Print what came of it, and write the curve."""
+    """Print the summary, and write the loss curve."""
     from localnet.demo import summary
 
     value = summary(finished, _quality(finished))
     _plot_file(finished, directory / "loss.png")
     context.output.result(value, [])
     if not context.output.json:
-        _tell(context, finished, value, directory)
+        _print_summary(context, finished, value, directory)
 
 
 class _Ticker:
-    """Lines of the story that stay, above one that lives: block height, phase, rounds, loss.
+    """The demo's progress on stderr: lines that stay, above a live line with height, phase and rounds.
 
-    Without a terminal the living line is printed now and then.
+    Without a terminal the live line is printed every ``_QUIET_BLOCKS`` blocks.
     """
 
     def __init__(self, hidden: bool) -> None:
@@ -145,7 +147,7 @@ class _Ticker:
         self.stop()
 
     def stop(self) -> None:
-        """Let the line go."""
+        """Remove the live line."""
         self._live.stop()
 
     def say(self, text: str) -> None:
@@ -153,21 +155,21 @@ class _Ticker:
         stderr.print(text, markup=False)
 
     def begin(self, layout: "Layout") -> None:
-        """Learn the names of those who will be in the story."""
+        """Start a story per order, with the names of the network's validators and providers."""
         from assay.cli.story import OrderFollower
 
         names = names_of(layout)
         self._stories = [OrderFollower("the first order", names), OrderFollower("the second order", names)]
 
     def show(self, moment: "Moment") -> None:
-        """Show a moment."""
+        """Print what is new, and update the live line."""
         if self._hidden:
             return
         loss: float | None = moment.loss
         for story, on_chain in zip(self._stories, moment.orders, strict=False):
-            for line in story.tell(on_chain, loss):
+            for line in story.news(on_chain, loss):
                 self._stay(moment.height, line)
-            loss = None  # of the first order
+            loss = None  # The loss of a moment is that of the first order.
         text = moment.phase if not moment.orders else _where(moment.orders)
         if stderr.is_terminal:
             self._live.update(Text(f"block {moment.height:>4}  {text}"))
@@ -181,23 +183,23 @@ class _Ticker:
 
 
 def _where(orders: Sequence["OrderResponse"]) -> str:
-    """Say in a line of 80 columns where the orders are, and what they wait for."""
+    """Return a line of at most 80 columns with the progress of the orders and what they wait for."""
     from consumer.watch import summarise, waits_for
 
-    found = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
+    states = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
     return "; ".join(
-        f"{name} {s.verified}/{s.rounds} paid, {text}" for name, (s, text) in zip(("1st", "2nd"), found, strict=False)
+        f"{name} {s.verified}/{s.rounds} paid, {text}" for name, (s, text) in zip(("1st", "2nd"), states, strict=False)
     )
 
 
 def names_of(layout: "Layout") -> dict[str, str]:
-    """Return how a network's providers and validators are called, by address."""
+    """Return the names of a network's providers and validators, by address."""
     providers = {spec.address: spec.name for spec in layout.providers}
     return providers | {spec.operator: spec.moniker for spec in layout.validators}
 
 
 def _quality(finished: "Finished") -> dict[str, object]:
-    """Evaluate initial and trained state on the consumer's own test set."""
+    """Evaluate the initial and the trained state on the consumer's own test set."""
     from pol.local.evaluate import quality_of
 
     return quality_of(finished.job_directory, finished.state)
@@ -214,10 +216,10 @@ def _plot_file(finished: "Finished", path: Path) -> None:
     axes.plot(rounds, [loss for _, loss in finished.curve], marker=".", linewidth=1)
     for end in range(1, len(finished.on_chain.rounds)):
         axes.axvline(end, color="0.8", linewidth=0.8)
-    for found in {row.round for row in finished.verdicts if row.reason}:
-        axes.axvspan(found, found + 1, color="tab:red", alpha=0.08)
+    for round in {row.round for row in finished.verdicts if row.reason}:
+        axes.axvspan(round, round + 1, color="tab:red", alpha=0.08)
         axes.text(
-            found + 0.5,
+            round + 0.5,
             0.97,
             "a share was rejected",
             ha="center",
@@ -246,9 +248,9 @@ def _plot_terminal(finished: "Finished") -> str:
     return built
 
 
-def _tell(context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
-    """Print the summary for people."""
-    from assay.cli.story import tell_cheat
+def _print_summary(context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
+    """Print the summary as tables and sentences."""
+    from assay.cli.story import cheat_sentence
 
     names = names_of(finished.network.layout)
     payouts = value["payouts"]
@@ -272,10 +274,10 @@ def _tell(context: CommandContext, finished: "Finished", value: dict[str, Any], 
     output = context.output
     output.note("")
     shown: list[str | Table] = [
-        table("Who did what for the first order, and was paid", ("who", "as", "did", "amount"), rows),
-        f"deposit {money(int(order['deposit']))} = payouts + refund + fees, to the last uassay: "
+        table("Work and payments of the first order", ("name", "role", "work", "amount"), rows),
+        f"deposit {money(int(order['deposit']))} = payouts + refund + fees, exact to one uassay: "
         f"{'yes' if value['deposit_accounted'] else 'no'}",
-        tell_cheat(cheat, names, document.segment_steps, document.round_steps),
+        cheat_sentence(cheat, names, document.segment_steps, document.round_steps),
         *_rival(finished, value["second_order"], names),
         f"work quoted {flops(int(order['flops_quoted']))}, verified {flops(int(order['flops_verified']))}",
         _plot_terminal(finished),
@@ -291,29 +293,29 @@ def _tell(context: CommandContext, finished: "Finished", value: dict[str, Any], 
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:
-    """Say what the cluster with the next bid made of the second order."""
+    """Return a line about the second order, which the cluster with the next cheapest bid trained."""
     if second is None:
         return []
     first = finished.on_chain.current
     same = "the same model, bit for bit" if second["same_model"] else "another model"
     workers = ", ".join(names.get(provider, short(provider)) for provider in second["providers"])
     return [
-        f"two orders at once: {names.get(first.validator if first else '', 'nobody')} had the cheapest bid "
-        f"({price(finished.price)}) and sold all of it to the first; the second went to "
-        f"{names.get(second['validator'], 'nobody')} ({money(int(second['price_per_pflop']))}), where {workers} "
+        f"two orders at once: {names.get(first.validator if first else '', 'no validator')} had the cheapest bid "
+        f"({price(finished.price)}) and sold all of it to the first order; the second went to "
+        f"{names.get(second['validator'], 'no validator')} ({price(int(second['price_per_pflop']))}), where {workers} "
         f"trained {same}"
     ]
 
 
 def _trivial(model: dict[str, Any]) -> str:
-    """Say what a model reaches that has learned nothing of its inputs."""
+    """Return the baseline: the accuracy of a model that ignores its inputs."""
     if model["frequency_baseline"] is None:
         return f"majority class: {model['majority_baseline']:.3f}"
     return f"guessing by frequency: {model['frequency_baseline']:.3f}"
 
 
 def _did(finished: "Finished", address: str) -> str:
-    """Say what somebody did for the order, in a few words."""
+    """Return the work that an address did for the order, in a few words."""
     on_chain = finished.on_chain
     shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
     if shares:

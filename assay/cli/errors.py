@@ -1,27 +1,27 @@
-"""How a command ends without success."""
+"""The errors with which a command ends."""
 
 from domain.errors import Exit, Expected
 
 
 class CliError(Expected):
-    """A command that cannot do what it was asked for."""
+    """A command cannot do what the user asked for."""
 
 
 class WrongUsage(CliError):
-    """Arguments that make no command."""
+    """Arguments that a command does not accept."""
 
     exit_code = Exit.USAGE
 
 
 class Interrupted(CliError):
-    """The person at the terminal ended it."""
+    """The user ended the command, with Ctrl-C or SIGTERM."""
 
 
 class NotSettled(CliError):
-    """An order that was waited for is closed, and was not settled."""
+    """An order that the command waited for closed without being settled."""
 
     exit_code = Exit.NOT_SETTLED
 
 
 class SystemFailed(CliError):
-    """The operating system refuses a file, a socket or a process."""
+    """The operating system refused a file, a socket or a process."""

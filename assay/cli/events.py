@@ -16,16 +16,16 @@ from domain.limits import EVENTS_LIMIT_MAX
     type=click.IntRange(1, 2**63 - 1),
     default=1,
     show_default=True,
-    help="First number to show.",
+    help="Number of the first event.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, EVENTS_LIMIT_MAX),
     default=100,
     show_default=True,
-    help="At most so many (not with --follow).",
+    help="Largest number of events (not used with --follow).",
 )
-@click.option("--follow", is_flag=True, help="Go on as new ones come; end with Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Also print new events as they come; end with Ctrl-C.")
 @common_options
 def command(context: CommandContext, since: int, limit: int, follow: bool) -> None:
     """Print events, one line each."""

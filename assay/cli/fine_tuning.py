@@ -1,4 +1,4 @@
-"""``assay job build --hf``: a job from a configuration of Hugging Face and a text, without a job file."""
+"""``assay job build --hf``: a job from a Hugging Face configuration and a text, without a job file."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -17,7 +17,7 @@ _POSITIVE = click.IntRange(1, 2**20)
 
 
 class Finite(click.FloatRange):
-    """A number in a range; click lets NaN pass."""
+    """A finite number in a range; click's FloatRange accepts NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
@@ -37,17 +37,17 @@ OPTIONS = (
         metavar="CONFIG",
         help="Fine-tune this model of Hugging Face, a config.json or its folder, instead of running a FILE.",
     ),
-    click.option("--data", type=_FILE, metavar="TEXT", help="With --hf: the text, in UTF-8."),
-    click.option("--weights", type=_FILE, help="With --hf: the weights.  [model.safetensors beside it, if there]"),
-    click.option("--tokenizer", type=_FILE, help="With --hf: the tokenizer.  [tokenizer.json beside it, if there]"),
-    click.option("--lora", type=_POSITIVE, metavar="RANK", help="With --hf: train LoRA matrices of this rank only."),
-    click.option("--length", type=_POSITIVE, help="With --hf: tokens of a row.  [128]"),
-    click.option("--batch", type=_POSITIVE, help="With --hf: rows of a step.  [8]"),
-    click.option("--steps", type=_POSITIVE, help="With --hf: steps of the whole job."),
-    click.option("--epochs", type=_ABOVE_0, help="With --hf: or how often it goes through the text.  [1]"),
+    click.option("--data", type=_FILE, metavar="TEXT", help="With --hf: the text file, in UTF-8."),
+    click.option("--weights", type=_FILE, help="With --hf: the weights.  [model.safetensors in the folder, if any]"),
+    click.option("--tokenizer", type=_FILE, help="With --hf: the tokenizer.  [tokenizer.json in the folder, if any]"),
+    click.option("--lora", type=_POSITIVE, metavar="RANK", help="With --hf: train only LoRA matrices of this rank."),
+    click.option("--length", type=_POSITIVE, help="With --hf: tokens per row.  [128]"),
+    click.option("--batch", type=_POSITIVE, help="With --hf: rows per step.  [8]"),
+    click.option("--steps", type=_POSITIVE, help="With --hf: number of steps; instead of --epochs."),
+    click.option("--epochs", type=_ABOVE_0, help="With --hf: passes through the text; instead of --steps.  [1]"),
     click.option("--rate", type=_ABOVE_0, help="With --hf: largest learning rate.  [0.0001]"),
-    click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="With --hf: copies that train at once.  [1]"),
-    click.option("--seed", type=click.IntRange(0, MAX_INTEGER), help="With --hf: seed of all that is random.  [0]"),
+    click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="With --hf: replicas that train at once.  [1]"),
+    click.option("--seed", type=click.IntRange(0, MAX_INTEGER), help="With --hf: seed of all random choices.  [0]"),
 )
 
 TUNING_NAMES = (
@@ -64,7 +64,7 @@ TUNING_NAMES = (
     "slots",
     "seed",
 )
-"""Names of the options, as a command gets them."""
+"""Names of the options, as click passes them to a command."""
 
 
 def fine_tuning_options(command: _F) -> _F:
@@ -74,23 +74,23 @@ def fine_tuning_options(command: _F) -> _F:
     return command
 
 
-def spec_of(options: dict[str, Any], tell: Callable[[str], None]) -> Any:
-    """Return the job of the options that were given."""
+def spec_of(options: dict[str, Any], note: Callable[[str], None]) -> Any:
+    """Return the job specification that the options describe."""
     from pol.capture.author.hugging_face import FineTuning, fine_tuning
 
     given = {name: value for name, value in options.items() if value is not None}
     model, text = given.pop(_FOLDER_MARK), given.pop("data", None)
     if text is None:
-        raise CliError("a fine-tuning has no text", "give one with --data")
+        raise CliError("--hf needs a text to train on", "give a UTF-8 text file: --data book.txt")
     if {"steps", "epochs"} <= set(given):
-        raise CliError("both --steps and --epochs are given", "give one of them")
+        raise CliError("both --steps and --epochs are given", "give only one: --steps 500, or --epochs 2")
     if "lora" in given:
         given["rank"] = given.pop("lora")
-    return fine_tuning(FineTuning(model=model, text=text, **given), tell)
+    return fine_tuning(FineTuning(model=model, text=text, **given), note)
 
 
 def refuse_without_model(options: dict[str, Any]) -> None:
-    """Refuse options that a job file has its own words for."""
+    """Raise CliError for an option of --hf that is given with a job file."""
     given = [name for name, value in options.items() if value is not None and name != _FOLDER_MARK]
     if given:
-        raise CliError(f"--{given[0]} belongs to --hf", "say it in the job file, or give --hf")
+        raise CliError(f"--{given[0]} works only with --hf", "set it in the job file, or give --hf instead of FILE")

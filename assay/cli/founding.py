@@ -1,4 +1,4 @@
-"""A new chain's founders, as people name them on the command line, and the genesis file that they start from."""
+"""The founders of a new chain, as given on the command line, and the genesis file."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ FOUNDER_COINS = 1_000_000_000_000
 
 
 def found_chain(chain_id: str, validators: Sequence["GenesisValidator"], coins: Mapping[str, int]) -> bytes:
-    """Return the genesis file of a chain of these validators; HomeError where no chain could start from it.
+    """Return the genesis file of a chain of these validators; raise HomeError if no chain could start from it.
 
-    Validators whose operators ``coins`` does not name get enough for bonds and fees. A chain id that begins with
-    ``assay-local`` gets the short windows of a local network.
+    An operator that is not in ``coins`` gets ``FOUNDER_COINS``, enough for bonds and fees. A chain whose id begins
+    with ``assay-local`` has the short windows of a local network.
     """
     from chain.app.homes import new_genesis
     from domain.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
@@ -29,7 +29,7 @@ def found_chain(chain_id: str, validators: Sequence["GenesisValidator"], coins: 
     params = local_params() if chain_id.startswith(LOCAL_PREFIX) else Params()
     params = params.for_founders(len(validators))
     coins = dict.fromkeys((v.operator for v in validators), FOUNDER_COINS) | dict(coins)
-    accounts = tuple(GenesisAccount(who, (Coin(DENOM, many),)) for who, many in coins.items())
+    accounts = tuple(GenesisAccount(address, (Coin(DENOM, amount),)) for address, amount in coins.items())
     genesis = Genesis(
         chain_id=chain_id,
         denom=DENOM,
@@ -41,7 +41,7 @@ def found_chain(chain_id: str, validators: Sequence["GenesisValidator"], coins: 
 
 
 class Founder(click.ParamType["GenesisValidator"]):
-    """A validator of a new chain, as its own `assay node init` prints it."""
+    """A validator of a new chain, in the form that its own `assay node init` prints."""
 
     name = "MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE[,SPEED,RATE]"
 
@@ -51,14 +51,14 @@ class Founder(click.ParamType["GenesisValidator"]):
 
         parts = value.split(",")
         if len(parts) not in (5, 7):
-            self.fail(f"write {self.name}; `assay node init` prints them", param, ctx)
+            self.fail(f"{value!r} is not {self.name}; `assay node init` on the other machine prints it", param, ctx)
         moniker, address, key, beacon, stake, *promised = parts
         try:
             cons_key = bytes.fromhex(key)
         except ValueError:
             cons_key = b""
         if len(cons_key) != 32:
-            self.fail(f"{moniker}: {key} is not a consensus key; it has 64 hex digits", param, ctx)
+            self.fail(f"{moniker}: {key} is not a consensus key; a consensus key has 64 hex digits", param, ctx)
         beacon_key = BEACON_KEY.convert(beacon, param, ctx)
         operator = ADDRESS.convert(address, param, ctx)
         coins = AMOUNT.convert(stake, param, ctx)
@@ -71,10 +71,8 @@ class Founder(click.ParamType["GenesisValidator"]):
         )
         if not promised:
             return founder
-        speed, rate = (
-            FLOPS.convert(promised[0], param, ctx),
-            SIZE.convert(promised[1], param, ctx),
-        )
+        speed = FLOPS.convert(promised[0], param, ctx)
+        rate = SIZE.convert(promised[1], param, ctx)
         return replace(founder, audit_speed=speed, audit_rate=rate)
 
 

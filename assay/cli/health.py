@@ -1,4 +1,4 @@
-"""What an operator has to know of a home, and what of it somebody should see to."""
+"""The state of a home for its operator, and the problems in it that need attention."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ from domain.registry.records import Provider, Validator
 from validator.decide.deadlines import OpenDuty
 
 LATE_SECONDS = 60
-"""How old the last block may be; blocks come every few seconds."""
+"""Largest age of the last block in seconds; blocks come every few seconds."""
 AHEAD_SECONDS = 10
-"""How far a block may lie in this machine's future."""
+"""Seconds by which a block's time may be ahead of this machine's clock."""
 FREE_BYTES = 2 << 30
 _QUORUM = Fraction(2, 3)
 _SECOND = 10**9
 
 
 class HealthProblem(StrEnum):
-    """What somebody should see to; the words are for scripts, and stay."""
+    """A kind of problem that needs attention. Scripts use these words, so they must not change."""
 
     NODE_AWAY = "node_away"
     COMET_AWAY = "comet_away"
@@ -45,7 +45,7 @@ class HealthProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that somebody should see to, and how."""
+    """A problem that needs attention, and its remedy."""
 
     trouble: HealthProblem
     text: str
@@ -54,9 +54,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSeen:
-    """The provider of a home: what its daemon wrote last, and what the chain has of it (None: not asked).
+    """The provider of a home, from its daemon's status file and the chain.
 
-    ``idle`` is why it has nothing to train, and since when; ``warning`` what its operator has to see to.
+    ``note`` is the daemon's last error. ``on_chain`` is the chain's record, None if the chain was not asked or has
+    none. ``idle`` says why the provider has nothing to train, and since when. ``warning`` is a problem and its remedy.
     """
 
     address: str
@@ -70,15 +71,19 @@ class ProviderSeen:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at a home and its node. ``now_ns`` is this machine's clock in Unix nanoseconds.
+    """The state of a home and its node at one moment.
 
-    ``away`` is why the node did not answer, ``own_chain`` the chain of the home's own node, ``has_comet`` whether it
-    is one of this home and has a CometBFT. ``wrong_clock`` says that this machine's clock is
-    ahead of the chain's. ``signed_twice`` is what its node has found of another node that signs with its key,
-    ``key_user`` the process of this machine, not its node, that does so now (0: it cannot be seen). ``me`` is the
-    validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``bids`` are
-    its own and ``providers`` those of its cluster. ``disk`` are bytes by folder of the home, ``free`` those left beside
-    them.
+    - ``now_ns``: this machine's clock in Unix nanoseconds.
+    - ``away``: why the node did not answer; empty if it did.
+    - ``own_chain``: chain id of the home's own node.
+    - ``has_comet``: whether the home has its own node with CometBFT.
+    - ``wrong_clock``: a message if this machine's clock is ahead of the chain's.
+    - ``signed_twice``: a message if the home's node found another node that signs with its key.
+    - ``key_user``: process id of another process on this machine that uses the home's consensus key; 0 if the id
+      cannot be seen, None if there is none.
+    - ``me``: the validator whose keys are in this home; ``bids`` are its bids, ``providers`` those of its cluster.
+    - ``listens``: the address of its daemon; ``answers``: whether the daemon answers there.
+    - ``disk``: bytes on disk by folder of the home; ``free``: free bytes of the disk.
     """
 
     now_ns: int
@@ -105,38 +110,40 @@ class Seen:
 
     @property
     def block_age(self) -> float | None:
-        """Seconds since the time in the newest block that is known, None where none is."""
-        known = [found.time_ns for found in (self.status, self.comet) if found is not None]
+        """Seconds since the time in the newest known block; None if no block is known."""
+        known = [source.time_ns for source in (self.status, self.comet) if source is not None]
         return (self.now_ns - max(known)) / _SECOND if known else None
 
 
 def problems(seen: Seen) -> Iterator[Problem]:
-    """Yield what somebody should see to, the worst first."""
+    """Yield the problems of a home, the worst first."""
     if seen.away:
         yield Problem(
             HealthProblem.NODE_AWAY,
             seen.away,
-            "start it (assay node start), or name another with --node",
+            "start it (assay node start), or use another node (--node HOST:PORT)",
         )
     if seen.has_comet and seen.comet is None:
-        yield Problem(HealthProblem.COMET_AWAY, "CometBFT of this home does not answer", "see the log of the node")
+        yield Problem(HealthProblem.COMET_AWAY, "this home's CometBFT does not answer", "see the node's log")
     if seen.status is not None and seen.own_chain not in ("", seen.status.chain_id):
         yield Problem(
             HealthProblem.OTHER_CHAIN,
-            f"a node of {cut(seen.status.chain_id)} answers in the place of this home's, which is of {seen.own_chain}",
-            "give this node ports of its own in config.toml, and start it (assay node start)",
+            f"a node of chain {cut(seen.status.chain_id)} answers at the address of this home's node, which belongs to"
+            f" {seen.own_chain}",
+            "give this home's node unused ports (assay node init MONIKER --grpc-port PORT), and start it (assay node"
+            " start)",
         )
     yield from _of_key(seen)
     yield from _of_blocks(seen)
     yield from _of_validator(seen)
     provider = seen.provider
-    # The chain knows one that has left its cluster, too.
+    # The chain also keeps the record of a provider that has left its cluster.
     known = provider.on_chain if provider and not provider.running else None
     if provider and known and known.validator:
         yield Problem(
             HealthProblem.PROVIDER_STOPPED,
-            f"the provider {provider.address} is in a cluster, and its daemon does not run",
-            "start it (assay provider join), or leave (assay provider leave)",
+            f"provider {provider.address} is in a cluster, but its daemon does not run",
+            "start it (assay provider join), or leave the cluster (assay provider leave)",
         )
     if provider and provider.running and provider.warning:
         text, _, remedy = provider.warning.rpartition("; ")
@@ -144,18 +151,17 @@ def problems(seen: Seen) -> Iterator[Problem]:
     if seen.free < FREE_BYTES:
         yield Problem(
             HealthProblem.DISK_LOW,
-            f"{seen.free / 2**30:.1f} GiB of disk are left",
-            "make room: a node that cannot write ends",
+            f"only {seen.free / 2**30:.1f} GiB of the disk are free",
+            "free some space: a node that cannot write stops",
         )
 
 
 def _of_key(seen: Seen) -> Iterator[Problem]:
-    remedy = "end one of the two nodes for good, and see docs/operate/backup.md"
+    remedy = "stop one of the two nodes for good, and see docs/operate/backup.md"
     if seen.key_user is not None:
         yield Problem(
             HealthProblem.SIGNED_TWICE,
-            "the consensus key of this home is in use by another node of this machine, as process"
-            f" {seen.key_user or '?'}",
+            f"another node on this machine (process {seen.key_user or '?'}) uses this home's consensus key",
             remedy,
         )
     if seen.signed_twice:
@@ -163,15 +169,18 @@ def _of_key(seen: Seen) -> Iterator[Problem]:
 
 
 def idle_validator(seen: Seen) -> str:
-    """Say what a validator without duties waits for, and what would help; nothing where it has some or is no one."""
+    """Return what a validator without duties waits for, and a remedy.
+
+    Return an empty string if it has duties, or if the home has no validator.
+    """
     me, status = seen.me, seen.status
     if me is None or status is None or seen.duties:
         return ""
     if not me.endpoint:
-        return "it waits for its endpoint on chain: assay validator run publishes it"
+        return "its endpoint is not on the chain yet: assay validator run publishes it"
     standing = [bid for bid in seen.bids if bid.expires_at > status.clock]
     if not standing:
-        return "it waits for a bid of its own: assay bid place"
+        return "it has no bid: assay bid place"
     measured = [
         each
         for each in seen.providers
@@ -179,19 +188,19 @@ def idle_validator(seen: Seen) -> str:
     ]
     if not measured:
         return (
-            "it waits for a provider with a certified speed in its cluster: assay provider join"
+            "its cluster has no provider with a certified speed: assay provider join"
             f" {me.moniker or me.operator} on a machine that trains"
         )
     since = min(bid.placed_height for bid in standing)
     if not any(bid.free for bid in standing):
         return (
-            f"it waits until a leg ends, since no capacity of its {counted(len(standing), 'bid')} is left: assay bid"
-            " change --capacity gives more"
+            f"it waits until a leg ends, because no capacity of its {counted(len(standing), 'bid')} is left: assay bid"
+            " change --capacity adds more"
         )
     bids, price = counted(len(standing), "bid"), money(min(bid.offer.price for bid in standing))
     return (
-        f"it waits for an order, with {bids} from {price} per PFLOP, the oldest of height {since:,}, and"
-        f" {counted(len(measured), 'provider')}: a lower price wins more (assay bid change)"
+        f"it waits for an order, with {bids} from {price} per PFLOP (oldest since height {since:,}) and"
+        f" {counted(len(measured), 'provider')}: a lower price wins more orders (assay bid change)"
     )
 
 
@@ -213,20 +222,20 @@ def _of_blocks(seen: Seen) -> Iterator[Problem]:
         if comet is not None and comet.catching_up:
             yield Problem(
                 HealthProblem.CATCHING_UP,
-                f"the node fetches old blocks; the last one is {duration(round(age))} old",
-                "wait: until then it does nothing that a validator has to do",
+                f"the node is catching up; its last block is {duration(round(age))} old",
+                "wait: the validator cannot vote or do its duties until the node is in sync",
             )
         else:
             yield Problem(
                 HealthProblem.HALTED,
                 f"no block for {duration(round(age))}{_who_is_away(seen)}",
-                "the chain goes on by itself when more than two thirds of the power vote",
+                "the chain continues by itself when more than two thirds of the voting power are online",
             )
     if comet is not None and not comet.peers and len(seen.validators) > 1:
         yield Problem(
             HealthProblem.NO_PEERS,
-            "the node is connected with nobody",
-            "see that its p2p port is reachable, and --peers of assay node init",
+            "the node has no peers",
+            "make its p2p port reachable, or set peers (assay node init MONIKER --peers ID@HOST:26656)",
         )
 
 
@@ -236,11 +245,11 @@ def _who_is_away(seen: Seen) -> str:
         return ""
     monikers = {each.cons_address: each.moniker for each in seen.validators}
     away = ", ".join(monikers.get(address, address.hex()) for address in votes.absent)
-    return cut(f": votes of {percent(votes.power)} of the power are there, without {away}")
+    return cut(f": only {percent(votes.power)} of the power vote, without {away}")
 
 
 def percent(power: Fraction) -> str:
-    """Write a part of the power, cut and not rounded: two thirds are not enough, and shall not look as if they were."""
+    """Return a fraction of the power as a percentage, rounded down: a power below a quorum must not look like one."""
     return f"{power * 1000 // 1 / 10:g} %"
 
 
@@ -255,15 +264,15 @@ def _of_validator(seen: Seen) -> Iterator[Problem]:
         yield Problem(
             HealthProblem.DAEMON_AWAY,
             f"the daemon of {me.moniker} does not answer{where}",
-            "start it (assay validator run): seats that it misses cost",
+            "start it (assay validator run): missed seats in panels cost stake",
         )
     late = [duty for duty in seen.duties if duty.left is not None and duty.left < 0]
     if late:
         kinds = ", ".join(sorted({duty.kind.value for duty in late}))
-        yield Problem(HealthProblem.OVERDUE, f"{len(late)} duties are overdue: {kinds}", "see the daemon's log")
+        yield Problem(HealthProblem.OVERDUE, f"duties overdue: {len(late)} ({kinds})", "see the log of the daemon")
     if seen.account is not None and not seen.account.balance:
         yield Problem(
             HealthProblem.NO_COINS,
-            f"{me.operator} has {money(0)}, and pays no fee of a transaction",
-            "send it coins: assay tx send",
+            f"{me.operator} has {money(0)} and cannot pay transaction fees",
+            f"send it coins: assay tx send {me.operator} 10ASSAY",
         )

@@ -42,7 +42,7 @@ backend_option = click.option(
     type=click.Choice(BACKENDS),
     default=DEFAULT,
     show_default=True,
-    help="What computes; all give the same bits.",
+    help="Which implementation computes; all give the same bits.",
 )
 
 
@@ -52,12 +52,12 @@ def command() -> None:
 
 
 @command.command(
-    help="""Trace the job that a Python file of yours describes and write it as data.
+    help="""Build a job from your Python file and write it as data.
 
-    The file is run on this machine with your rights; nobody else ever runs it. Its function job() returns a
-    JobSpec: model, loss, data, hyper-parameters. examples/digits.py in a checkout shows one.
+    Only this machine runs the file, with your user rights. Its function job() returns a JobSpec: model, loss, data,
+    hyper-parameters. See examples/digits.py in a checkout.
 
-    Fine-tuning on a text needs no such file: --hf takes the configuration of a model of Hugging Face instead.
+    Fine-tuning on a text needs no such file: --hf takes the configuration of a Hugging Face model instead.
 
     Examples: assay job build examples/digits.py -o ./digits
 
@@ -71,13 +71,13 @@ def command() -> None:
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
-    help="Go on from a result: a model.safetensors, or its folder.",
+    help="Continue from a result: a model.safetensors, or its folder.",
 )
-@click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to create.")
 @click.option(
     "--check/--no-check",
     default=True,
-    help="Compare one step of the job with one of plain torch, and refuse what differs.  [check]",
+    help="Compare one step of the job with one step of plain torch, and refuse a job that differs.  [check]",
 )
 @network_options
 @common_options
@@ -89,45 +89,48 @@ def build(
     check: bool,
     **options: Any,
 ) -> None:
-    """Trace a job file and write the job directory."""
+    """Run a job file, capture its model, and write the job directory."""
     from pol.capture.graph.garbage import keep_for_good
     from pol.job.document import DOCUMENT
 
     tuning = {option: options.pop(option) for option in TUNING_NAMES}
     if (file is None) == (tuning["hf"] is None):
         both = "neither is given" if file is None else "both are given"
-        raise CliError(f"a job comes from a FILE or from --hf, and {both}", "give one of them")
+        raise CliError(
+            f"a job comes from a FILE or from --hf, and {both}",
+            "give exactly one: assay job build FILE.py -o DIR, or assay job build --hf ./gpt2 --data book.txt -o DIR",
+        )
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
-        raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
+        raise CliError(f"{to} exists and is not a job's folder", "choose a new folder with -o")
     warnings: list[str] = []
-    with stages(context.output) as shown, _folder(to):
-        tell = _noting_warnings(shown, warnings)
-        build_job = _builder(tell)
+    with stages(context.output) as begin_stage, _folder(to):
+        note = _collect_warnings(begin_stage, warnings)
+        build_job = _builder(note)
         if file is None:
-            job = build_job(spec_of(tuning, tell), to, tell, resume, check)
+            job = build_job(spec_of(tuning, note), to, note, resume, check)
         else:
             refuse_without_model(tuning)
             with _errors_of(file):
-                job = build_job(file, to, tell, resume, check)
+                job = build_job(file, to, note, resume, check)
     _show(context, job, to, options, {"warnings": warnings})
-    keep_for_good()  # the process ends, which would look at every module and model once more
+    keep_for_good()  # The process ends now; a last garbage collection over all modules and models would only take time.
 
 
-def _noting_warnings(tell: Callable[[str], None], warnings: list[str]) -> Callable[[str], None]:
-    """Return what tells as before, and keeps what is a warning for the result."""
+def _collect_warnings(note: Callable[[str], None], warnings: list[str]) -> Callable[[str], None]:
+    """Return a function that calls ``note`` and also appends warnings to the list."""
     from pol.capture.reports.notes import WARNING
 
-    def told(text: str) -> None:
+    def collect(text: str) -> None:
         if text.startswith(WARNING):
             warnings.append(text.removeprefix(WARNING))
-        tell(text)
+        note(text)
 
-    return told
+    return collect
 
 
 @contextmanager
 def _folder(to: Path) -> Iterator[None]:
-    """Make the folder before a minute's work for it, and take it away if no whole job came of that."""
+    """Create the folder before the build, which can take a minute; remove it if the build fails."""
     was_there = to.exists()
     is_new = not was_there or not any(to.iterdir())
     to.mkdir(parents=True, exist_ok=True)
@@ -135,7 +138,7 @@ def _folder(to: Path) -> Iterator[None]:
         yield
     except BaseException:
         if is_new:
-            # A part of a job in it would keep the next build out.
+            # The next build refuses a folder that holds part of a job.
             shutil.rmtree(to, ignore_errors=True)
             if was_there:
                 to.mkdir(exist_ok=True)
@@ -143,10 +146,10 @@ def _folder(to: Path) -> Iterator[None]:
 
 
 @command.command(
-    help="""Check a job directory and show what it asks for, and what a network would make of it.
+    help="""Check a job directory; show what the job needs and how long a network would take.
 
-    There is no chain here: --params takes what a node's `assay query params --output json` printed, and --slot-speed
-    what bids offer.
+    No chain is asked. --params takes the output of `assay query params --output json`, and --slot-speed the speed
+    that bids offer.
 
     Example: assay job inspect ./digits --slot-speed 5000000000 --slots-at-once 2
     """
@@ -163,15 +166,19 @@ def inspect(context: CommandContext, directory: Path, **network: Any) -> None:
 
 
 @command.command(
-    help="""Train a job on this machine, with the result that a network gives, and write the model and a trace.
+    help="""Train a job on this machine and write the model and a trace; the result equals that of a network.
 
     Example: assay job run ./digits --rounds 1 -o ./digits/run
     """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train so many rounds only.")
+@click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train only this number of rounds.")
 @backend_option
-@click.option("--keep-states", is_flag=True, help="Keep all boundary states, to replay a few.")
+@click.option(
+    "--keep-states",
+    is_flag=True,
+    help="Keep all boundary states, so that `assay trace verify --segments N` can replay a few segments.",
+)
 @click.option("-o", "--to", type=click.Path(path_type=Path), help="Folder to write.  [DIR/run]")
 @common_options
 def run(
@@ -199,11 +206,11 @@ def run(
             text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
-        done = run_locally(directory, wanted, backend, stepped, to, keep_states)
-    _tell(context, loaded.job, done, to)
+        local_run = run_locally(directory, wanted, backend, stepped, to, keep_states)
+    _print_run(context, loaded.job, local_run, to)
 
 
-def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> None:
+def _print_run(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> None:
     from pol.replay.replay import RUN_FOLDER
 
     names = [name for name in done.after if name != "majority_baseline"]
@@ -248,9 +255,9 @@ def _tell(context: CommandContext, job: "Job", done: "LocalRun", to: Path) -> No
             *([] if baseline is None else [f"majority class of the holdout: {baseline:.4f}"]),
             f"model: {done.model}",
             *([] if done.model is None else [load_line(done.model), resume_line(done.model)]),
-            f"trace: {done.trace}; check it: assay trace verify {done.trace} --job {to.parent}"
+            f"trace: {done.trace}; verify it: assay trace verify {done.trace} --job {to.parent}"
             if to.name == RUN_FOLDER
-            else f"trace: {done.trace}; check it: assay trace verify {done.trace} --job DIR",
+            else f"trace: {done.trace}; verify it: assay trace verify {done.trace} --job DIR",
         ],
     )
 
@@ -272,8 +279,8 @@ def _show(
     about = inspect_job(job)
     rows = [
         ("job id", about.id),
-        ("parameters that train", f"{about.parameters:,}"),
-        *([("goes on from step", f"{about.first_step:,}")] if about.first_step else []),
+        ("trainable parameters", f"{about.parameters:,}"),
+        *([("continues from step", f"{about.first_step:,}")] if about.first_step else []),
         ("steps", f"{about.steps:,}: {counted(about.rounds, 'round')} of {about.round_steps:,}"),
         ("slots, batch", f"{about.slots}, {about.batch} rows each"),
         ("segments", f"{about.segments:,} of {counted(about.segment_steps, 'step')}"),
@@ -281,17 +288,17 @@ def _show(
         ("order of rows", about.sampling),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
         (
-            f"products of a step of {', '.join(about.products)} bits",
+            f"products per step of {', '.join(about.products)} bits",
             ", ".join(map(str, about.products.values())),
         ),
-        ("work of a step", flops(about.step_flops)),
-        ("work of a segment", flops(about.segment_flops)),
-        ("work of an aggregation", flops(about.outer_flops)),
-        ("work in all", flops(about.total_flops)),
-        ("memory of who trains or checks", size(about.memory_bytes)),
+        ("work per step", flops(about.step_flops)),
+        ("work per segment", flops(about.segment_flops)),
+        ("work per aggregation", flops(about.outer_flops)),
+        ("total work", flops(about.total_flops)),
+        ("memory to train or check it", size(about.memory_bytes)),
         ("payload", size(about.payload_bytes)),
         ("global state", size(about.state_bytes)),
-        ("local state of a slot", size(about.local_state_bytes)),
+        ("local state per slot", size(about.local_state_bytes)),
         ("data root", about.data_root),
         ("initial global root", about.global_root),
         ("initial local root", about.local_root),
@@ -302,17 +309,17 @@ def _show(
         {"directory": str(directory), **vars(about), "network": expected, **others},
         [
             table(f"Job {about.name} in {directory}", ("what", "value"), rows),
-            table("Work of a step", ("operation", "work", "share"), shares),
+            table("Work per step", ("operation", "work", "share"), shares),
             table(title, ("what", "value"), lines),
         ],
     )
 
 
-def _builder(tell: Callable[[str], None]) -> Callable[..., "Job"]:
-    """Return what builds a job; importing torch takes seconds."""
+def _builder(note: Callable[[str], None]) -> Callable[..., "Job"]:
+    """Return ``build_job``; importing torch takes seconds, so note it."""
     from pol.capture.graph.garbage import collected_later, keep_for_good
 
-    tell("loading torch")
+    note("loading torch")
     with collected_later():
         from pol.capture.build import build_job
     keep_for_good()
@@ -321,7 +328,7 @@ def _builder(tell: Callable[[str], None]) -> Callable[..., "Job"]:
 
 @contextmanager
 def _errors_of(file: Path) -> Iterator[None]:
-    """Tell a mistake in the consumer's own file, with its line, from everything else."""
+    """Raise an exception from the consumer's own file as a CliError with its line; pass others on."""
     try:
         yield
     except Expected:

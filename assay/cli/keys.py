@@ -10,23 +10,23 @@ from assay.cli.errors import CliError
 from assay.cli.output import table
 
 
-@click.group(help="Make, list, import and export keys.")
+@click.group(help="Create, list, import and export keys.")
 def command() -> None:
     """Group of key commands."""
 
 
-@command.command(help="Make a new key.\n\nExample: assay keys add alice")
+@command.command(help="Create a new key.\n\nExample: assay keys add alice")
 @click.argument("name")
 @common_options
 def add(context: CommandContext, name: str) -> None:
-    """Make a key and print its address."""
+    """Create a key and print its address."""
     info = context.keyring().add(name)
     _warn(context)
     context.output.result(info, f"{info.name}  {info.address}")
 
 
 def _warn(context: CommandContext) -> None:
-    """Say of a key that is made in the clear that it is: once, not whenever it is used."""
+    """Warn that a new key is unencrypted; later uses on a local network do not warn again."""
     if context.setting("keyring").value == "test":
         context.output.note(f"warning: {IN_THE_CLEAR}")
 
@@ -44,48 +44,49 @@ def list_(context: CommandContext) -> None:
 @click.argument("name")
 @common_options
 def show(context: CommandContext, name: str) -> None:
-    """Show what is public of a key."""
+    """Show the public part of a key."""
     info = context.keyring().show(name)
     context.output.result(info, f"{info.name}  {info.address}  {info.pub_key.hex()}")
 
 
 @command.command(
     "import",
-    help="Import a secret (64 hex digits) from a file, or from stdin with -.\n\n"
+    help="Import a secret key (64 hex digits) from a file, or from stdin with -.\n\n"
     "Example: assay keys import alice secret.txt",
 )
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @common_options
 def import_(context: CommandContext, name: str, file: Path) -> None:
-    """Import a secret."""
+    """Import a secret key."""
     from wire.keys import Key
 
     try:
         text = sys.stdin.read(256) if str(file) == "-" else file.read_text()[:256]
         key = Key(bytes.fromhex(text.strip()))
     except ValueError:
-        raise CliError("not a secret key", "it has to be 64 hex digits", field=str(file)) from None
+        raise CliError(
+            "this is not a secret key", "a secret key is 64 hex digits, as assay keys export writes it", field=str(file)
+        ) from None
     info = context.keyring().add(name, key)
     _warn(context)
     context.output.result(info, f"{info.name}  {info.address}")
 
 
 @command.command(
-    help="Write a key's secret to a new file that only you can read.\n\n"
-    "Example: assay keys export alice --to secret.txt"
+    help="Write a secret key to a new file that only you can read.\n\nExample: assay keys export alice --to secret.txt"
 )
 @click.argument("name")
-@click.option("--to", required=True, type=click.Path(path_type=Path), help="File to make.")
+@click.option("--to", required=True, type=click.Path(path_type=Path), help="File to create.")
 @common_options
 def export(context: CommandContext, name: str, to: Path) -> None:
-    """Export a secret; it is never printed."""
+    """Write a secret key to a file; it is never printed."""
     key = context.keyring().unlock(name)
     if to.exists():
-        raise CliError(f"{to} exists", "name a new file")
+        raise CliError(f"{to} already exists", "give --to the path of a new file")
     to.touch(mode=0o600)
     to.write_text(key.secret.hex() + "\n")
-    context.output.result({"file": str(to)}, f"wrote {to}; whoever has this file has the key")
+    context.output.result({"file": str(to)}, f"wrote {to}; anyone who has this file can use the key")
 
 
 @command.command(help="Delete a key for good.\n\nExample: assay keys delete alice --yes")

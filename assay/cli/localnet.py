@@ -43,22 +43,22 @@ def command() -> None:
     """
 )
 @directory_option
-@click.option("--validators", type=click.IntRange(1, 100), default=4, show_default=True, help="How many.")
+@click.option("--validators", type=click.IntRange(1, 100), default=4, show_default=True, help="Number of validators.")
 @click.option(
     "--providers",
     type=click.IntRange(0, 100),
     default=2,
     show_default=True,
-    help="In each validator's cluster.",
+    help="Number of providers in each validator's cluster.",
 )
-@click.option("--solo", is_flag=True, help="One node makes all blocks: quick, for development.")
-@click.option("--reset", is_flag=True, help="Throw an existing network away.")
+@click.option("--solo", is_flag=True, help="Run one node that makes all blocks: fast, for development.")
+@click.option("--reset", is_flag=True, help="Delete the existing network first.")
 @click.option(
     "--console/--no-console",
     "with_console",
     default=True,
     show_default=True,
-    help="Show it in a browser, too.",
+    help="Also serve the web console.",
 )
 @common_options
 def start(
@@ -70,7 +70,7 @@ def start(
     reset: bool,
     with_console: bool,
 ) -> None:
-    """Make the network where there is none, start it, carry out faults that are asked for."""
+    """Create the network if there is none, start it, and carry out requested faults."""
     from assay.cli.console import console_beside
     from localnet.create import create
     from localnet.layout import FILE, NetworkKind, load_layout
@@ -81,8 +81,8 @@ def start(
     directory = directory.expanduser().resolve()
     if supervisor_of(directory):
         raise CliError(
-            f"the network in {directory} runs already",
-            "stop it with assay localnet stop; one process of it starts again with assay localnet fault restart NAME",
+            f"the network in {directory} already runs",
+            "stop it with assay localnet stop, or restart one process with assay localnet fault restart NAME",
         )
     if reset and (directory / FILE).exists():
         shutil.rmtree(directory)
@@ -90,7 +90,7 @@ def start(
     kind = NetworkKind.SOLO if solo else NetworkKind.COMETBFT
     layout = load_layout(directory) if known else create(directory, validators, providers, kind=kind)
     if known and solo and layout.kind is not kind:
-        raise CliError(f"the network in {directory} is no solo network", "make it anew with --reset")
+        raise CliError(f"the network in {directory} is not a solo network", "create it again with --solo --reset")
     if known:
         _check_counts(layout, {"validators": validators, "providers": providers})
     network = Network(layout)
@@ -103,12 +103,12 @@ def start(
             network,
             context.output.note,
             (lambda: None) if known else partial(open_market, network),
-            f"up; consumer home {layout.consumer_home}; stop with Ctrl-C",
+            f"the network runs; consumer home {layout.consumer_home}; stop with Ctrl-C",
         )
 
 
 def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
-    """Refuse numbers that were typed and are not those of the network that is there."""
+    """Raise CliError if an option gives another number than the existing network has."""
     count = len(layout.validators)
     has = {"validators": count, "providers": len(layout.providers) // count}
     given = click.get_current_context().get_parameter_source
@@ -116,13 +116,13 @@ def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
         if given(name) is ParameterSource.COMMANDLINE and has[name] != number:
             raise CliError(
                 f"the network in {layout.path} has {has[name]}",
-                "leave it out, or make the network anew with --reset",
+                "leave the option out, or create the network again with --reset",
                 field=f"--{name}",
             )
 
 
 @command.command(
-    help=f"""Give coins of the network's consumer to an address: {FAUCET} if COINS is left out.
+    help=f"""Send coins of the network's consumer to an address; without COINS, {FAUCET}.
 
     Example: assay localnet faucet assay1… 5000ASSAY
     """
@@ -132,7 +132,7 @@ def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
 @directory_option
 @common_options
 def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> None:
-    """Send coins; the network has to run."""
+    """Send coins; the network must run."""
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.genesis import DENOM
@@ -154,7 +154,7 @@ def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> Non
 @directory_option
 @common_options
 def stop(context: CommandContext, directory: Path) -> None:
-    """Ask the supervisor to end and wait for it."""
+    """Ask the supervisor to stop, and wait until it has."""
     from localnet.supervisor import ask_for_end
 
     directory = directory.expanduser().resolve()
@@ -166,7 +166,7 @@ def stop(context: CommandContext, directory: Path) -> None:
 @directory_option
 @common_options
 def status(context: CommandContext, directory: Path) -> None:
-    """Show what runs."""
+    """Show which processes run."""
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
     from localnet.create import KEY
@@ -179,7 +179,7 @@ def status(context: CommandContext, directory: Path) -> None:
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
     running = bool(supervisor_of(directory))
-    # What was left behind by a supervisor that was killed says nothing: all that it started ended with it.
+    # A killed supervisor leaves an old status file, but all its processes ended with it.
     pids = {state["name"]: state["pid"] for state in states if running and state["running"]}
     nodes: list[dict[str, Any]] = []
     for spec in layout.validators:
@@ -221,24 +221,24 @@ def status(context: CommandContext, directory: Path) -> None:
             n["height"],
             n["grpc"],
             n["rpc"] if "cometbft" in parts else "-",
-            _told({part: n["pids"][part] for part in parts}),
+            _process_list({part: n["pids"][part] for part in parts}),
         )
         for n in nodes
         for parts in [_parts(layout, n["moniker"])]
     ]
-    rows += [(p["name"], "-", "-", "-", _told({"provider": p["pid"]})) for p in providers]
+    rows += [(p["name"], "-", "-", "-", _process_list({"provider": p["pid"]})) for p in providers]
     context.output.result(
         value,
         [
             f"{layout.chain_id} in {directory}: {'running' if running else 'stopped'}",
-            table("Who runs", ("name", "height", "gRPC", "RPC", "processes"), rows),
+            table("Processes", ("name", "height", "gRPC", "RPC", "processes"), rows),
             f"consumer: --home {layout.consumer_home} (key {KEY}, {layout.consumer})",
         ],
     )
 
 
 def _parts(layout: "Layout", moniker: str) -> tuple[str, ...]:
-    """Return which processes a validator of the network has: a solo node is that of all, and needs no CometBFT."""
+    """Return the processes of a validator. In a solo network only the first has a node, and no CometBFT runs."""
     from localnet.layout import NetworkKind
 
     if layout.kind is not NetworkKind.SOLO:
@@ -246,8 +246,8 @@ def _parts(layout: "Layout", moniker: str) -> tuple[str, ...]:
     return ("node", "validator") if moniker == layout.nodes[0].moniker else ("validator",)
 
 
-def _told(pids: dict[str, int]) -> str:
-    """Say which processes run, by number, and which do not."""
+def _process_list(pids: dict[str, int]) -> str:
+    """Return the processes with their ids; a process with id 0 does not run."""
     return ", ".join(f"{name} {pid or 'does not run'}" for name, pid in pids.items())
 
 
@@ -258,7 +258,7 @@ def _told(pids: dict[str, int]) -> str:
     type=click.IntRange(1, 100_000),
     default=50,
     show_default=True,
-    help="How many lines.",
+    help="Number of lines, from the end.",
 )
 @directory_option
 @common_options
@@ -268,13 +268,14 @@ def logs(context: CommandContext, name: str, lines: int, directory: Path) -> Non
     path = folder / f"{name}.log"
     known = sorted(p.stem for p in folder.glob("*.log"))
     if name not in known:
-        raise CliError(f"no log of {name}", f"there are {', '.join(known) or 'none yet'}", field="NAME")
+        remedy = f"choose one of {', '.join(known)}" if known else "start the network first: assay localnet start"
+        raise CliError(f"there is no log of {name}", remedy, field="NAME")
     for line in path.read_text(errors="replace").splitlines()[-lines:]:
         context.output.line({"line": line}, line)
 
 
 @command.command(
-    help="""Do something to a process of a running network: kill, pause, resume or restart it.
+    help="""Kill, pause, resume or restart a process of a running network.
 
     Example: assay localnet fault kill val1.node
     """
@@ -284,7 +285,7 @@ def logs(context: CommandContext, name: str, lines: int, directory: Path) -> Non
 @directory_option
 @common_options
 def fault(context: CommandContext, what: str, name: str, directory: Path) -> None:
-    """Leave a request for the supervisor and wait until it is carried out."""
+    """Send a request to the supervisor and wait until it is carried out."""
     from localnet.supervisor import ask_for_fault
 
     ask_for_fault(directory.expanduser().resolve(), what, name)

@@ -1,4 +1,4 @@
-"""The ``assay`` command: groups are imported when they are used, so that help is quick and a node needs no torch."""
+"""The ``assay`` command. Groups are imported on first use, so that help is fast and a node needs no torch."""
 
 import errno
 import importlib
@@ -21,10 +21,10 @@ from assay.cli.output import cut, stderr
 from domain.errors import Exit, Expected
 
 GROUPS = {
-    "demo": "Run the whole path on this machine: network, order, training, a caught cheat, payment.",
-    "version": "Show versions of Assay and what it stands on.",
-    "status": "Show where the chain stands.",
-    "keys": "Make, list, import and export keys.",
+    "demo": "Run everything on this machine: network, orders, training, a caught cheat, payment.",
+    "version": "Show the versions of Assay and its dependencies.",
+    "status": "Show the state of the chain and of this home.",
+    "keys": "Create, list, import and export keys.",
     "query": "Read the chain's state.",
     "tx": "Send transactions.",
     "events": "Show or follow the chain's numbered events.",
@@ -37,20 +37,20 @@ GROUPS = {
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
     "config": "Show the configuration of a home, and where each value comes from.",
-    "console": "Show the network in a browser, live and for reading only.",
+    "console": "Show the network in a browser, live and read-only.",
     "localnet": "Run a network of several validators on this machine.",
-    "completion": "Print what lets a shell complete commands and options.",
+    "completion": "Print a script for shell completion of commands and options.",
 }
 
 
 _OS_REMEDIES = {
-    errno.ENOSPC: "make room on the disk, and try again",
-    errno.EDQUOT: "make room within the quota, and try again",
-    errno.EACCES: "see whose it is, or name another place",
-    errno.EROFS: "name a place that can be written, as with --home",
-    errno.ENOENT: "check the name",
-    errno.ENOTDIR: "check the name: a part of it is a file",
-    errno.EISDIR: "name a file",
+    errno.ENOSPC: "free some disk space, and try again",
+    errno.EDQUOT: "free some space of the disk quota, and try again",
+    errno.EACCES: "see the owner and permissions with ls -ld, or use another path",
+    errno.EROFS: "use a path that is writable, for example with --home",
+    errno.ENOENT: "give the path of an existing file or folder",
+    errno.ENOTDIR: "give a path whose parts are folders: one part is a file",
+    errno.EISDIR: "give the path of a file, not of a folder",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 
@@ -59,7 +59,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class LazyGroup(click.Group):
-    """Lists all commands, imports the one that is called."""
+    """A group that lists all commands and imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is called; an unknown name gets the nearest ones as a suggestion."""
+        """Return the command that is called; for an unknown name raise NoSuchCommand with similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as unknown:
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List names with their one-line help, without importing anything."""
+        """Write the names with their one-line help, without importing a command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(GROUPS.items()))
 
@@ -109,9 +109,9 @@ def assay(context: click.Context) -> None:
 def main() -> None:
     """Run the command line."""
     mend_streams()
-    # What gRPC's core has to say of its connections says nothing to people; what fails is an error of ours.
+    # Users cannot use the log lines of gRPC's core; failed connections raise our own errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Whatever the umask is, what a command makes can be changed by its owner alone, and by the owner's group.
+    # Whatever the umask is, only the owner and the owner's group can write files that a command creates.
     os.umask(os.umask(0) | 0o002)
     with _terminated_as_interrupted():
         code = run(assay)
@@ -120,9 +120,9 @@ def main() -> None:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let a SIGTERM end a command as Ctrl-C does: with its sentence of how to go on.
+    """Treat SIGTERM as Ctrl-C, so that the command prints how to continue.
 
-    A command that runs a daemon sets handlers of its own.
+    A command that runs a daemon sets its own handlers.
     """
     if current_thread() is not main_thread():
         yield
@@ -139,12 +139,12 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def mend_streams() -> None:
-    """Bear streams that are closed, and encodings that lack a letter, which is shown as a question mark."""
+    """Replace closed standard streams, and print a question mark for a letter that the encoding lacks."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # Else the next file that is opened is one of them, and gets what others print.
+            # Otherwise the next file that is opened gets this number, and with it the output meant for the stream.
             os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -152,10 +152,10 @@ def mend_streams() -> None:
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; what people caused or can mend ends in one sentence on stderr.
+    """Run a command and return its exit code; print an error that the user can fix as one sentence on stderr.
 
     With ``--output json`` the sentence is an object, ``{"error": {"kind", "field", "reason", "remedy", "exit_code"}}``.
-    Anything else is a bug, and is raised.
+    Any other exception is a bug, and is raised.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--output=json" in given or ("--output", "json") in pairwise(given)
@@ -177,7 +177,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         if not system.strerror:
             raise
         where = str(system.filename or "")
-        remedy = _OS_REMEDIES.get(system.errno or 0, "see to it and try again")
+        remedy = _OS_REMEDIES.get(system.errno or 0, "the operating system reported this; fix it and try again")
         error = SystemFailed(system.strerror, remedy, field=where)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "torch":
@@ -195,7 +195,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let no Ctrl-C and no SIGTERM cut off what is said last."""
+    """Ignore Ctrl-C and SIGTERM while the last message is printed."""
     if current_thread() is not main_thread():
         yield
         return
@@ -208,15 +208,15 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _interrupted(abort: BaseException) -> Interrupted:
-    """Return what the command said of the first Ctrl-C, even if another one came while it ended."""
-    found: BaseException | None = abort
-    while found is not None and not isinstance(found, Interrupted):
-        found = found.__context__
-    return found or Interrupted("interrupted")
+    """Return the error that the command raised for the first Ctrl-C, even if a second one came while it ended."""
+    error: BaseException | None = abort
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__context__
+    return error or Interrupted("interrupted")
 
 
 def _wrong_usage(error: click.ClickException) -> WrongUsage:
-    """Return what click says of arguments, taken apart."""
+    """Return click's error about arguments as one of ours, with field, reason and remedy."""
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)
     return WrongUsage(

@@ -34,7 +34,9 @@ V = TypeVar("V")
 LOCAL = "127.0.0.1"
 GENESIS_BYTES_MAX = 64 << 20
 _ADDRESSES = ("host", "p2p_port", "rpc_port", "grpc_host", "grpc_port")
-UNAUDITED = "this chain has no auditors, by its genesis: rounds are paid that nobody but their validator has recomputed"
+UNAUDITED = (
+    "this chain has no audits, as its genesis says: a round is paid although only its own validator has recomputed it"
+)
 
 
 @click.group(help="Set up and run a node.")
@@ -43,11 +45,11 @@ def command() -> None:
 
 
 @command.command(
-    help="""Make the home of a node: its keys, and the genesis of a new chain or of the chain that it joins.
+    help="""Create the home of a node: its keys, and the genesis of a new chain or of the chain that it joins.
 
-    With neither --new-chain nor --genesis, only the keys: tell what it prints to whoever makes the chain, and run it
-    again with --genesis when the file is there. In a home that has both already, ports, addresses and peers that are
-    given are changed, and the rest stays.
+    Without --new-chain and --genesis it creates only the keys. Send its output to the person who creates the chain,
+    and run it again with --genesis when you have the file. In a home that has keys and genesis, the command changes
+    only the ports, addresses and peers that you give.
 
     \b
     Examples:
@@ -60,40 +62,52 @@ def command() -> None:
     """
 )
 @click.argument("moniker")
-@click.option("--new-chain", default="", metavar="CHAIN_ID", help="Start a chain.")
-@click.option("--genesis", "genesis_file", type=click.Path(path_type=Path), help="Join this chain.")
+@click.option("--new-chain", default="", metavar="CHAIN_ID", help="Create a chain with this id.")
+@click.option("--genesis", "genesis_file", type=click.Path(path_type=Path), help="Join the chain of this genesis file.")
 @click.option(
     "--peers",
     type=PEERS,
     default="",
     help="ID@host:port of nodes to connect to, comma-separated; an IPv6 address in brackets.",
 )
-@click.option("--stake", type=AMOUNT, default="100000000uassay", show_default=True, help="With --new-chain.")
+@click.option(
+    "--stake",
+    type=AMOUNT,
+    default="100000000uassay",
+    show_default=True,
+    help="With --new-chain: this validator's stake.",
+)
 @click.option(
     "--validator",
     "founders",
     type=FOUNDER,
     multiple=True,
-    help="Another validator, with --new-chain.",
+    help="With --new-chain: another validator of the chain; may be repeated.",
 )
-@click.option("--account", "accounts", type=ACCOUNT, multiple=True, help="With --new-chain.")
-@click.option("--audit-speed", type=FLOPS, help="FLOP/s that it promises in panels, with --new-chain.")
-@click.option("--audit-rate", type=SIZE, help="Bytes/s that it promises, with --new-chain.")
+@click.option(
+    "--account",
+    "accounts",
+    type=ACCOUNT,
+    multiple=True,
+    help="With --new-chain: an account and its coins; may be repeated.",
+)
+@click.option("--audit-speed", type=FLOPS, help="With --new-chain: FLOP/s that this validator promises in panels.")
+@click.option("--audit-rate", type=SIZE, help="With --new-chain: bytes/s that this validator promises in panels.")
 @click.option("--host", type=HOST, default=LOCAL, show_default=True, help="Address for peers.")
-@click.option("--p2p-port", type=PORT, default=26656, show_default=True, help="Where other nodes connect.")
+@click.option("--p2p-port", type=PORT, default=26656, show_default=True, help="Port for other nodes.")
 @click.option(
     "--rpc-port",
     type=PORT,
     default=26657,
     show_default=True,
-    help="Where CometBFT answers RPC, on this machine.",
+    help="Port of CometBFT's RPC on 127.0.0.1.",
 )
 @click.option(
     "--grpc-port",
     type=PORT,
     default=9090,
     show_default=True,
-    help="Where the node answers commands and daemons.",
+    help="Port for commands and daemons.",
 )
 @click.option("--grpc-host", type=HOST, default=LOCAL, show_default=True, help="Address for clients.")
 @common_options
@@ -126,27 +140,27 @@ def init(
     from domain.genesis import AUDIT_RATE, AUDIT_SPEED, GenesisValidator
 
     if new_chain and genesis_file is not None:
-        raise WrongUsage("choose --new-chain CHAIN_ID or --genesis FILE")
+        raise WrongUsage("both --new-chain and --genesis are given; give --new-chain CHAIN_ID or --genesis FILE")
     if (founders or accounts) and not new_chain:
-        raise WrongUsage("--validator and --account go with --new-chain")
+        raise WrongUsage("--validator and --account work only with --new-chain CHAIN_ID")
     operator = context.address() if new_chain or context.given["from"] else "ADDRESS"
     data = _read_genesis(genesis_file) if genesis_file is not None else None
-    kept = _Kept(context)
-    grpc_port = kept("grpc_port", grpc_port)
-    ports = Ports(kept("p2p_port", p2p_port), kept("rpc_port", rpc_port), grpc_port)
-    host, grpc_host = kept("host", host), kept("grpc_host", grpc_host)
+    addresses = _HomeAddresses(context)
+    grpc_port = addresses.choose("grpc_port", grpc_port)
+    ports = Ports(addresses.choose("p2p_port", p2p_port), addresses.choose("rpc_port", rpc_port), grpc_port)
+    host = addresses.choose("host", host)
+    grpc_host = addresses.choose("grpc_host", grpc_host)
     _check_distinct(ports)
-    if kept.names_addresses and genesis_path(context.home).exists() and not (new_chain or data):
-        found = peers if kept.is_given("peers") else None
-        change_addresses(comet_home(context.home), moniker, ports, host=host, peers=found)
+    if addresses.are_named and genesis_path(context.home).exists() and not (new_chain or data):
+        new_peers = peers if addresses.is_given("peers") else None
+        change_addresses(comet_home(context.home), moniker, ports, host=host, peers=new_peers)
         table = {"moniker": moniker, "grpc_port": ports.grpc, "rpc_port": ports.rpc}
         write_node_table(context.home, table)
         _write_addresses(context.home, grpc_host, grpc_port)
         changed = _identity(context)
         lines = [
-            f"changed the addresses in {context.home}; the node takes them at its next start, and so do this home's"
-            " daemons",
-            f"for peers it is {changed['peer']}",
+            f"changed the addresses in {context.home}; restart the node and the daemons of this home to use them",
+            f"the address for peers is {changed['peer']}",
         ]
         context.output.result(changed, lines)
         return
@@ -165,26 +179,24 @@ def init(
         )
         document = found_chain(new_chain, (own, *founders), dict(accounts))
         genesis_path(context.home).write_bytes(document)
-    made = _identity(context)
-    lines = [f"made {context.home}"]
-    if not made["genesis"]:
-        named = f"{moniker},{operator},{made['key']},{made['beacon_key']},STAKE"
-        lines += [f"for the chain's maker: --validator {named}"]
+    identity = _identity(context)
+    lines = [f"created {context.home}"]
+    if not identity["genesis"]:
+        founder = f"{moniker},{operator},{identity['key']},{identity['beacon_key']},STAKE"
+        lines += [f"for the person who creates the chain: --validator {founder}"]
     elif founders:
-        lines += [f"the others join with {made['genesis']} and --peers {made['peer']}"]
-    if made["genesis"]:
+        lines += [f"the other validators join with {identity['genesis']} and --peers {identity['peer']}"]
+    if identity["genesis"]:
         home = f" --home {context.home}" if context.home_is_named else ""
-        solo = "" if founders or data else " --solo (for development), or under CometBFT without it"
+        solo = "" if founders or data else " --solo (for development), or without --solo under CometBFT"
         lines += [f"start it: assay node start{home}{solo}"]
     if elsewhere:
-        context.output.note(
-            f"commands of this home ask the node in it from now on, and no longer the one at {elsewhere}"
-        )
-    context.output.result(made, lines)
+        context.output.note(f"commands of this home now ask the node in it, and no longer the one at {elsewhere}")
+    context.output.result(identity, lines)
 
 
 @command.command(
-    help="""Show who this node is to others: node id, consensus key, peer address, chain.
+    help="""Show this node's identity for other nodes: node id, consensus key, peer address, chain.
 
     Example: assay node show
     """
@@ -192,13 +204,13 @@ def init(
 @common_options
 def show(context: CommandContext) -> None:
     """Show the identity of a home's node, running or not."""
-    found = _identity(context)
-    lines = [f"{name.replace('_', ' '):<10} {value or '-'}" for name, value in found.items()]
-    context.output.result(found, lines)
+    identity = _identity(context)
+    lines = [f"{name.replace('_', ' '):<10} {value or '-'}" for name, value in identity.items()]
+    context.output.result(identity, lines)
 
 
 @command.command(
-    help="""Run a node until Ctrl-C: CometBFT under supervision, or a block maker for development.
+    help="""Run a node until Ctrl-C, with CometBFT, or alone with --solo for development.
 
     \b
     Examples:
@@ -213,12 +225,12 @@ def show(context: CommandContext) -> None:
     type=click.Choice(["managed", "external"]),
     default="managed",
     show_default=True,
-    help="Start CometBFT, or wait for one that somebody else runs.",
+    help="Start CometBFT (managed), or wait for one that you run yourself (external).",
 )
 @click.option(
     "--comet-metrics-port",
     type=PORT_OR_NONE,
-    help="Have CometBFT tell its own metrics on this port of 127.0.0.1.  [off]",
+    help="Port on 127.0.0.1 for CometBFT's own metrics.  [off]",
 )
 @common_options
 @running_options("node")
@@ -232,7 +244,7 @@ def start(
     """Run the node in the foreground."""
     from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
 
-    def tell(ready: NodeReady) -> None:
+    def report(ready: NodeReady) -> None:
         context.output.line(
             ready,
             f"{ready.moniker} is up on {ready.chain_id}: gRPC {ready.grpc}, RPC {ready.rpc or '-'}",
@@ -247,21 +259,21 @@ def start(
         metrics_port=metrics_port,
         comet_metrics_port=int(comet_port or 0),
     )
-    run_node(config, tell)
+    run_node(config, report)
 
 
 @command.command(
     "new-beacon-key",
-    help="""Make another beacon key beside the old one, and register it; it counts after the chain's beacon_delay.
+    help="""Create a new beacon key and register it; it becomes valid after the chain's beacon_delay.
 
-    The node goes on with the old key until then, and needs no restart. Back up node/config/beacon_keys.json.
+    Until then the node uses the old key. It needs no restart. Back up node/config/beacon_keys.json.
 
     Example: assay node new-beacon-key --from op
     """,
 )
 @common_options
 def new_beacon_key(context: CommandContext) -> None:
-    """Write the key first: one that is registered and lost costs the node's proposals."""
+    """Store the key before registering it: without a registered key the node cannot propose blocks."""
     from chain.app.beacon_keys import add_beacon_keys
     from chain.app.homes import beacon_keys_path, read_node_table
     from domain.beacon import possession_sign_bytes
@@ -284,9 +296,10 @@ def new_beacon_key(context: CommandContext) -> None:
 
 @command.command(
     "revoke-beacon-key",
-    help="""Give up a beacon key that is lost, or that others know; `assay status --output json` has yours.
+    help="""Revoke a beacon key that is lost or known to others; `assay status --output json` shows yours.
 
-    From the next block on your proposals need none, and lots do not count them, until another key counts.
+    From the next block on, your proposals need no beacon key and do not count in drawing lots, until a new key is
+    valid.
 
     Example: assay node revoke-beacon-key 02ab… --from op
     """,
@@ -294,7 +307,7 @@ def new_beacon_key(context: CommandContext) -> None:
 @click.argument("beacon_key", type=BEACON_KEY)
 @common_options
 def revoke_beacon_key(context: CommandContext, beacon_key: bytes) -> None:
-    """Send the message; the file of keys stays as it is."""
+    """Send the message; do not change the file of keys."""
     from domain.registry.messages import MsgRevokeBeaconKey
 
     key = context.key()
@@ -304,7 +317,7 @@ def revoke_beacon_key(context: CommandContext, beacon_key: bytes) -> None:
 
 
 @command.command(
-    help="""Write the committed state of a stopped node as JSON; its app hash is computed anew.
+    help="""Write the committed state of a stopped node as JSON, with a recomputed app hash.
 
     Example: assay node export --to state.json
     """
@@ -315,18 +328,18 @@ def export(context: CommandContext, to: Path) -> None:
     """Export all keys and values at the last committed height."""
     from chain.app.storage import export_state
 
-    found = export_state(context.home)
-    to.write_text(json.dumps(found, indent=1) + "\n")
-    summary = {name: found[name] for name in ("chain_id", "height", "app_hash")}
-    keys = len(found["state"])
+    state = export_state(context.home)
+    to.write_text(json.dumps(state, indent=1) + "\n")
+    summary = {name: state[name] for name in ("chain_id", "height", "app_hash")}
+    keys = len(state["state"])
     context.output.result(
         {**summary, "keys": keys, "path": str(to)},
-        f"wrote {keys} keys of {found['chain_id']} at height {found['height']} to {to}",
+        f"wrote {keys} keys of {state['chain_id']} at height {state['height']} to {to}",
     )
 
 
 def _check_distinct(ports: "Ports") -> None:
-    """Refuse one port for two services; each is most likely on another address of one machine."""
+    """Raise WrongUsage if two services have the same port."""
     first: dict[int, str] = {}
     for option, number in (
         ("--p2p-port", ports.p2p),
@@ -335,11 +348,11 @@ def _check_distinct(ports: "Ports") -> None:
     ):
         other = first.setdefault(number, option)
         if other != option:
-            raise WrongUsage(f"{other} and {option} both name port {number}; give each a port of its own")
+            raise WrongUsage(f"{other} and {option} are both port {number}; give two different ports")
 
 
-class _Kept:
-    """What an earlier step said of addresses, where this one leaves them out: a home may be made in two."""
+class _HomeAddresses:
+    """The addresses that an earlier ``node init`` wrote into the home, for options that this one leaves out."""
 
     def __init__(self, context: CommandContext) -> None:
         from chain.app.comet_files import read_addresses
@@ -358,31 +371,35 @@ class _Kept:
             }
 
     @property
-    def names_addresses(self) -> bool:
-        """Whether the command names an address, a port or peers."""
+    def are_named(self) -> bool:
+        """True if the command line has an address, a port or peers."""
         return any(map(self.is_given, ("peers", *_ADDRESSES)))
 
     def is_given(self, name: str) -> bool:
-        """Return whether an option stands on the command line."""
+        """Return whether an option is on the command line."""
         return self._source(name) is not ParameterSource.DEFAULT
 
-    def __call__(self, name: str, value: V) -> V:
-        """Return ``value``, or the earlier one where it is only the default."""
+    def choose(self, name: str, value: V) -> V:
+        """Return ``value``; if it is only the option's default, return the home's value instead, if there is one."""
         if self.is_given(name):
             return value
-        kept: V = self._values.get(name, value)
-        return kept
+        earlier: V = self._values.get(name, value)
+        return earlier
 
 
 def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
-    """Write down where the node serves, and that commands of this home ask it; return whom they asked, if another."""
+    """Write the node's gRPC address to config.toml, also as the node that commands of this home ask.
+
+    Return the node address that was there before if it differs, or an empty string.
+    """
     import tomli_w
 
     path = home / "config.toml"
     config = tomllib.loads(path.read_text())
     config["node"]["grpc_host"] = grpc_host
-    # A node on all addresses is asked on this machine's own.
-    before, address = config.get("node_address"), str(HostPort(bare(grpc_host), grpc_port).reached)
+    # A node that listens on all addresses is reached at the loopback address.
+    before = config.get("node_address")
+    address = str(HostPort(bare(grpc_host), grpc_port).reached)
     path.write_text(tomli_w.dumps(config | {"node_address": address}))
     return str(before) if before and before != address else ""
 
@@ -390,16 +407,20 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
 def _read_genesis(path: Path) -> bytes:
     try:
         if path.stat().st_size > GENESIS_BYTES_MAX:
-            raise CliError(f"larger than {GENESIS_BYTES_MAX} bytes", "is it a genesis file?", field=str(path))
+            raise CliError(
+                f"the file is larger than {GENESIS_BYTES_MAX} bytes",
+                "give the chain's genesis file: --genesis genesis.json",
+                field=str(path),
+            )
         data = path.read_bytes()
         json.loads(data)["app_state"]
     except (ValueError, KeyError, TypeError):
-        raise CliError(f"{path} is not a genesis file", "get it from the chain's makers") from None
+        raise CliError(f"{path} is not a genesis file", "get the file from a validator of the chain") from None
     return data
 
 
 def _identity(context: CommandContext) -> dict[str, str]:
-    """Return what others need to know of the home's node; HomeError where it is not the home of one."""
+    """Return the data of the home's node that other nodes need; raise HomeError if the home has no node."""
     from chain.app.comet_files import read_genesis, read_keys
     from chain.app.homes import comet_home, genesis_path, get_beacon_key, read_node_table
 
@@ -407,8 +428,8 @@ def _identity(context: CommandContext) -> dict[str, str]:
     keys = read_keys(comet_home(context.home))
     config = tomllib.loads((comet_home(context.home) / "config" / "config.toml").read_text())
     host, _, port = config["p2p"]["laddr"].removeprefix("tcp://").rpartition(":")
-    found = ip_of(host)
-    reached = "HOST" if found and found.is_unspecified else bracketed(bare(host))
+    address = ip_of(host)
+    reached = "HOST" if address and address.is_unspecified else bracketed(bare(host))
     genesis = genesis_path(context.home)
     return {
         "moniker": str(table["moniker"]),

@@ -41,7 +41,7 @@ job_option = click.option(
     "--job",
     "directory",
     type=click.Path(path_type=Path),
-    help="The job directory.  [the one that this home ordered]",
+    help="The job directory.  [the one this home submitted]",
 )
 
 
@@ -52,12 +52,12 @@ def command() -> None:
 
 @command.command(
     help="Sign and submit an order, lock its payment, and deliver the payload to the winner.\n\n"
-    f"Ends with {Exit.NOT_SETTLED.value} where the order closes before a validator has accepted it.\n\n"
+    f"The exit code is {Exit.NOT_SETTLED.value} if the order closes before a validator has accepted it.\n\n"
     "Example: assay order submit ./digits --price-limit 1000000000000uassay --from alice"
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
-@click.option("--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Wait for it.")
+@click.option("--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Longest wait for acceptance.")
 @common_options
 def submit(context: CommandContext, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
@@ -82,21 +82,22 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
                 sending=sent.append,
                 asker=Asker.SHELL,
             )
-            made, offered = placed.submitted, placed.quote
+            submitted = placed.submitted
+            offered = placed.quote
             request = replace(request, price_limit=offered.price_limit)
-            telling = Telling(
+            reporter = WaitReporter(
                 context.output.note,
                 lambda: quote(client, job, request),
                 lambda: client.status().clock,
                 [] if offered.match.bids else [offered.match.unmatched],
             )
-            context.output.note(f"order {made.order_id.hex()}: locked {money(made.deposit)}")
+            context.output.note(f"order {submitted.order_id.hex()}: locked {money(submitted.deposit)}")
             with byte_progress(context.output) as bar:
                 task = bar.add_task("payload", total=job.payload_size)
                 delivery = Delivery(
                     client=client,
                     key=key,
-                    order_id=made.order_id,
+                    order_id=submitted.order_id,
                     directory=directory,
                     job=job,
                     progress=lambda done, total: bar.update(task, completed=done, total=total),
@@ -104,65 +105,69 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
                 )
                 on_chain = wait_for(
                     client,
-                    made.order_id,
+                    submitted.order_id,
                     OrderState.RUNNING,
                     delivery,
                     Event(),
                     float(seconds),
-                    telling.look,
+                    reporter.report,
                 )
         except (KeyboardInterrupt, click.exceptions.Abort):
             if not sent:
                 raise Interrupted("interrupted before anything was sent") from None
             name = short(sent[-1])
             raise Interrupted(
-                f"interrupted: order {name} is sent, and goes on without you",
-                f"follow and deliver it with assay order watch {name}, or take it back with assay order cancel {name}",
+                f"interrupted: order {name} was already sent and stays active",
+                f"follow it and deliver its payload with assay order watch {name}, or cancel it with assay order cancel"
+                f" {name}",
             ) from None
     summary = summarise(on_chain)
     context.output.result(
         {
-            "order": made.order_id,
-            "deposit": made.deposit,
-            "tx": made.tx_hash,
+            "order": submitted.order_id,
+            "deposit": submitted.deposit,
+            "tx": submitted.tx_hash,
             "state": summary.state,
             "validator": summary.validator,
             "reason": summary.reason,
         },
-        f"{made.order_id.hex()} is {summary.state.name.lower()}"
+        f"{submitted.order_id.hex()} is {summary.state.name.lower()}"
         + (f" at {summary.validator}" if summary.validator else ""),
     )
     if summary.over and not summary.settled:
-        raise _not_settled(made.order_id, summary)
+        raise _not_settled(submitted.order_id, summary)
     context.output.note(
-        f"leave assay order watch {short(made.order_id)} running: if this validator fails it, another one may take it, "
-        "and needs the payload from you"
+        f"keep assay order watch {short(submitted.order_id)} running: if this validator fails, another one may take"
+        " the order and needs the payload from you"
     )
 
 
 def _not_settled(order_id: bytes, summary: "Summary") -> NotSettled:
     from consumer.words import CLOSED
 
-    told = CLOSED[CloseReason[summary.reason.upper()]]
-    return NotSettled(f"the order is closed, {summary.reason}: {told}", f"see assay order why {short(order_id)}")
+    explanation = CLOSED[CloseReason[summary.reason.upper()]]
+    return NotSettled(f"the order is closed, {summary.reason}: {explanation}", f"see assay order why {short(order_id)}")
 
 
-class Telling:
-    """Says once what keeps an order waiting that was sent, and who takes it."""
+class WaitReporter:
+    """A reporter of a submitted order: which validator takes it, and why it still waits; each reason once."""
 
     def __init__(
         self,
         note: Callable[[str], None],
         ask: Callable[[], "Quote"],
         clock: Callable[[], int],
-        told: list[Histogram],
+        reported: list[Histogram],
     ) -> None:
-        """Say it with ``note``; ``ask`` gets a quote, ``clock`` the chain's time; ``told`` are known reasons."""
-        self._note, self._ask, self._clock, self._told = note, ask, clock, told
+        """Print with ``note``; ``ask`` returns a quote, ``clock`` the chain's time; skip reasons in ``reported``."""
+        self._note = note
+        self._ask = ask
+        self._clock = clock
+        self._reported = reported
         self._matched: list[int] = []
 
-    def look(self, answer: OrderResponse) -> None:
-        """Say what is new in an answer about the order."""
+    def report(self, answer: OrderResponse) -> None:
+        """Print what is new in an answer about the order."""
         from consumer.waiting import waiting
         from consumer.words import Asker, list_failures, what_helps
 
@@ -171,17 +176,17 @@ class Telling:
         if is_matched and current and current.number not in self._matched:
             self._matched.append(current.number)
             self._note(
-                f"matched: {short(current.validator)} takes it at {price(current.price)}, gets the payload, and tries"
+                f"matched: {short(current.validator)} takes it at {price(current.price)}, gets the payload, and tests"
                 " the job"
             )
-        if order.state is OrderState.OPEN and order.unmatched and order.unmatched not in self._told:
-            self._told.append(order.unmatched)
-            found = self._ask()
+        if order.state is OrderState.OPEN and order.unmatched and order.unmatched not in self._reported:
+            self._reported.append(order.unmatched)
+            offer = self._ask()
             waits = waiting(
                 answer,
                 self._clock(),
-                reason=list_failures(order.unmatched, found.backed, found.work),
-                remedy=what_helps(order.unmatched, found.cheapest, Asker.SHELL),
+                reason=list_failures(order.unmatched, offer.backed, offer.work),
+                remedy=what_helps(order.unmatched, offer.cheapest, Asker.SHELL),
                 asker=Asker.SHELL,
             )
             self._note(f"the order {waits}")
@@ -190,14 +195,15 @@ class Telling:
 @command.command(
     "list",
     help="List orders, the newest first.\n\n"
-    "The state of a closed order is why it closed. The job's name is known of orders that this home made.\n\n"
+    "For a closed order, the state column shows why it closed. The job's name is known only for orders that this\n"
+    "home submitted.\n\n"
     "Example: assay order list --consumer assay1…",
 )
-@click.option("--consumer", default="", help="Only of this consumer.")
-@click.option("--validator", default="", help="Only with a leg of this validator.")
+@click.option("--consumer", default="", help="Only orders of this consumer (address).")
+@click.option("--validator", default="", help="Only orders that this validator serves or served (address).")
 @common_options
 def list_(context: CommandContext, consumer: str, validator: str) -> None:
-    """List orders with age and state, and the name of the job of those that this home ordered."""
+    """List orders with age and state, and the job's name if this home submitted the order."""
     from consumer.jobs import job_name
     from consumer.lookup import all_orders
 
@@ -228,12 +234,12 @@ def list_(context: CommandContext, consumer: str, validator: str) -> None:
 
 
 def newest_first(orders: Iterable[Order]) -> list[Order]:
-    """Return orders by when they were opened last, the newest first."""
+    """Return orders sorted by the height at which they were last opened, the newest first."""
     return sorted(orders, key=lambda order: (-order.opened_height, order.id))
 
 
 def state_word(order: Order) -> str:
-    """Return the state of an order, which for a closed one is why it closed."""
+    """Return the state of an order; for a closed order, the reason why it closed."""
     if order.close_reason:
         return CloseReason(order.close_reason).name.lower()
     return order.state.name.lower()
@@ -245,7 +251,7 @@ def state_word(order: Order) -> str:
 def show(context: CommandContext, order: str) -> None:
     """Show an order with its rounds, shares and money."""
     from consumer.lookup import find_order
-    from consumer.panels import panel_rows, read_seats, tell_stop
+    from consumer.panels import describe_stop, panel_rows, read_seats
     from consumer.waiting import waiting
     from consumer.watch import summarise
     from consumer.words import Asker
@@ -266,9 +272,9 @@ def show(context: CommandContext, order: str) -> None:
             f"{summary.round} / {summary.verified} / {terms.rounds}",
         ),
         ("deposit", money(summary.paid + summary.locked + summary.refunded)),
-        ("cost so far, for work and audits", money(summary.paid)),
+        ("paid so far (work and audits)", money(summary.paid)),
         ("still locked", money(summary.locked)),
-        ("of that withheld from the validator", money(summary.withheld)),
+        ("of which withheld from the validator", money(summary.withheld)),
         ("refunded", money(summary.refunded)),
         (
             "loss after the last closed round",
@@ -277,24 +283,24 @@ def show(context: CommandContext, order: str) -> None:
     ]
     if waits := waiting(on_chain, clock, asker=Asker.SHELL):
         head.insert(1, ("it", str(waits)))
-    if stop := tell_stop(on_chain):
+    if stop := describe_stop(on_chain):
         head.append(("stopped", stop))
     payments = [(p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round) for p in on_chain.payments]
-    panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "said")
+    panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "answers")
     context.output.result(
         on_chain,
         [
             table(f"Order {order}", ("what", "value"), head),
             _legs_table(on_chain),
             _shares_table(on_chain),
-            table("Places that strangers recompute", panel_columns, panel_rows(on_chain, seats)),
+            table("Places that auditors recompute", panel_columns, panel_rows(on_chain, seats)),
             table("Payments", ("kind", "to", "amount", "round"), payments),
         ],
     )
 
 
 def _legs_table(on_chain: OrderResponse) -> "Table":
-    """Return the legs of an order: who serves which part of it, and how far."""
+    """Return a table of an order's legs: which validator serves which rounds and slots, and its progress."""
     from domain.legs.reasons import LegEnd
 
     rows = [
@@ -326,7 +332,7 @@ def _legs_table(on_chain: OrderResponse) -> "Table":
 
 
 def _shares_table(on_chain: OrderResponse) -> "Table":
-    """Return the shares of an order with what was drawn of each and what became of it."""
+    """Return a table of an order's shares, with the drawn segments and the state of each."""
     from domain.proof.reasons import ShareReason
     from pol.rules.schedule import share_segments
 
@@ -360,14 +366,14 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
 
 
 @command.command(
-    help="Follow an order to its end; delivers the payload again if it is matched anew.\n\n"
-    f"Ends with {Exit.DONE.value} where the order was settled, with {Exit.NOT_SETTLED.value} where it closed\n"
-    f"otherwise, and with {Exit.TIMED_OUT.value} where --wait was over before.\n\n"
+    help="Follow an order to its end; deliver the payload again if another validator takes the order.\n\n"
+    f"The exit code is {Exit.DONE.value} if the order was settled, {Exit.NOT_SETTLED.value} if it closed\n"
+    f"otherwise, and {Exit.TIMED_OUT.value} if --wait was over before.\n\n"
     + ORDER_ID
     + "Example: assay order watch 1a2b… --from alice"
 )
 @click.argument("order")
-@click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="At most.")
+@click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="Longest time to follow it.")
 @job_option
 @common_options
 def watch(context: CommandContext, order: str, seconds: int, directory: Path | None) -> None:
@@ -407,10 +413,10 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
                     shown = summary, waits
         except (KeyboardInterrupt, click.exceptions.Abort):
             name = short(wanted)
-            more = ", which delivers its payload to whoever takes it" if delivery else ""
+            more = ", which also delivers its payload to the next validator that takes it" if delivery else ""
             raise Interrupted(
-                f"interrupted: order {name} goes on without you",
-                f"look again with assay order watch {name}{more}",
+                f"interrupted: order {name} stays active",
+                f"follow it again with assay order watch {name}{more}",
             ) from None
     if summary is not None and summary.over and not summary.settled:
         raise _not_settled(wanted, summary)
@@ -427,33 +433,37 @@ def _watched(summary: "Summary", waits: str) -> str:
     )
 
 
-@command.command(help="Tell why an order is where it is.\n\n" + ORDER_ID + "Example: assay order why 1a2b…")
+@command.command(
+    help="Explain the state of an order: what it waits for, or why it closed.\n\n"
+    + ORDER_ID
+    + "Example: assay order why 1a2b…"
+)
 @click.argument("order")
 @common_options
 def why(context: CommandContext, order: str) -> None:
-    """Print the reasons: unmatched histogram, failed legs, what panels wait for or found wrong, closing."""
+    """Print the reasons: why bids do not fit, failed legs, what panels wait for or found wrong, why it closed."""
     from consumer.lookup import find_order
     from consumer.why import ask_why
     from consumer.words import Asker
 
     with context.client() as client:
-        found = ask_why(client, find_order(client, order), Asker.SHELL)
+        explanation = ask_why(client, find_order(client, order), Asker.SHELL)
     value = {
-        "state": found.state,
-        "closed": found.closed or "",
-        "legs": found.legs,
-        "unmatched": found.unmatched,
-        "stopped": found.stopped,
-        "panels": found.panels,
-        "price_limit": found.price_limit,
-        "cheapest": found.cheapest,
-        "waits": str(found.waiting) if found.waiting else "",
-        "waiting": found.waiting,
+        "state": explanation.state,
+        "closed": explanation.closed or "",
+        "legs": explanation.legs,
+        "unmatched": explanation.unmatched,
+        "stopped": explanation.stopped,
+        "panels": explanation.panels,
+        "price_limit": explanation.price_limit,
+        "cheapest": explanation.cheapest,
+        "waits": str(explanation.waiting) if explanation.waiting else "",
+        "waiting": explanation.waiting,
     }
-    context.output.result(value, str(found))
+    context.output.result(value, str(explanation))
 
 
-@command.command(help="Cancel an order that is not matched.\n\n" + ORDER_ID + "Example: assay order cancel 1a2b…")
+@command.command(help="Cancel an order that is not matched yet.\n\n" + ORDER_ID + "Example: assay order cancel 1a2b…")
 @click.argument("order")
 @common_options
 def cancel(context: CommandContext, order: str) -> None:
@@ -470,19 +480,19 @@ def cancel(context: CommandContext, order: str) -> None:
 
 @command.command(
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
-    "Beside the file goes a folder, model.training, from which another job goes on (assay job build --resume).\n\n"
-    "It is the state that the last round left; with --round that of an earlier hand-over round, as long as\n"
-    "its validator serves it: the newest verified one, and those since.\n\n"
+    "The folder model.training beside the file lets another job continue from it (assay job build --resume).\n\n"
+    "The result is the state after the last round. --round gives that of an earlier hand-over round as long as\n"
+    "the validator serves it: the newest verified hand-over round, and those since.\n\n"
     + ORDER_ID
     + "Example: assay order result 1a2b… -o model.safetensors --from alice"
 )
 @click.argument("order")
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @job_option
-@click.option("--round", type=ROUND, help="A hand-over round; the last, if not given.")
+@click.option("--round", type=ROUND, help="A hand-over round.  [the last]")
 @common_options
 def result(context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None) -> None:
-    """Write the trained state; all roots on chain are checked before."""
+    """Check the trained state against the roots on the chain, and write it."""
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
     from consumer.result import fetch_result
@@ -493,7 +503,7 @@ def result(context: CommandContext, order: str, to: Path, directory: Path | None
         wanted = find_order(client, order)
         job = read_job(directory or recall(context.home, wanted).job)
         task = bar.add_task("result", total=None)
-        found = fetch_result(
+        outcome = fetch_result(
             client,
             key,
             wanted,
@@ -502,18 +512,18 @@ def result(context: CommandContext, order: str, to: Path, directory: Path | None
             lambda done, total: bar.update(task, completed=done, total=total),
             round,
         )
-    digest = found.save(to)
+    digest = outcome.save(to)
     context.output.result(
         {
             "path": str(to),
             "training": str(training_folder(to)),
             "sha256": digest,
-            "root": found.root,
-            "validator": found.validator,
+            "root": outcome.root,
+            "validator": outcome.validator,
         },
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
-            f"its state root is that of round {found.round} on chain: {found.root.hex()}",
+            f"its state root is that of round {outcome.round} on chain: {outcome.root.hex()}",
             load_line(to),
             resume_line(to),
         ],

@@ -1,4 +1,4 @@
-"""What a network makes of a job, for people: options that say which network, and lines that say what comes of it."""
+"""A job's outlook on a network: the options that describe the network, and the lines that show the outlook."""
 
 import json
 from collections.abc import Callable
@@ -28,24 +28,24 @@ _OPTIONS = (
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         help=f"Parameters of a chain, as `assay query params --output json` prints them.  [{PUBLIC}]",
     ),
-    click.option("--slot-speed", type=FLOPS, help="FLOP/s of a slot, as in a bid.  [the chain's reference]"),
+    click.option("--slot-speed", type=FLOPS, help="FLOP/s per slot, as in a bid.  [the chain's reference]"),
     click.option(
         "--slots-at-once",
         type=click.IntRange(1, SLOTS_MAX),
-        help="Slots that train at once.  [those of the job]",
+        help="Slots that train at once.  [all of the job's slots]",
     ),
 )
 
 
 def network_options(command: F) -> F:
-    """Add what a job is looked at with to a command."""
+    """Add to a command the options that describe a network."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def read_params(file: Path | None) -> "Params":
-    """Return the parameters in a file, else the public defaults."""
+    """Return the parameters in a file, or the public defaults if there is no file."""
     from domain.codec import from_plain
     from domain.params import Params
 
@@ -53,20 +53,21 @@ def read_params(file: Path | None) -> "Params":
         return Params()
     try:
         value = json.loads(file.read_text())
-        # What is too large for a number in JSON is written as text.
+        # Integers above 2^53 are decimal strings in JSON.
         numbers = {
             component: {name: int(number) for name, number in values.items()} for component, values in value.items()
         }
         return from_plain(Params, numbers)
     except (AttributeError, TypeError, ValueError) as error:
-        reason = f"it does not hold the parameters of a chain ({error})"
-        raise CliError(reason, "write it with assay query params --output json", field=str(file)) from None
+        reason = f"the file does not hold the parameters of a chain ({error})"
+        remedy = f"write it with: assay query params --output json > {file}"
+        raise CliError(reason, remedy, field=str(file)) from None
 
 
 def look_at(
     terms: "JobTerms", file: Path | None, slot_speed: int | None, slots: int | None
 ) -> tuple[dict[str, Any], list[tuple[str, str]], str]:
-    """Return the outlook of a job as JSON values, as lines of a table, and as the table's title."""
+    """Return the outlook of a job: JSON values, the rows of a table, and the table's title."""
     from pol.local.inspect import SLOT_SPEED
     from pol.rules.outlook import outlook
 
@@ -85,17 +86,17 @@ def look_at(
 
 
 def outlook_rows(found: "Outlook") -> list[tuple[str, str]]:
-    """Return an outlook for people."""
+    """Return the rows of a table that shows an outlook."""
     return [
-        ("steps one after another", f"{found.steps:,}"),
+        ("consecutive steps", f"{found.steps:,}"),
         (
-            "providers that are of use at once",
+            "providers that can train at once",
             f"{found.providers:,}, in {counted(found.turns, 'turn')}",
         ),
-        ("a round", duration(found.round)),
-        ("all rounds", duration(found.job)),
+        ("time per round", duration(found.round)),
+        ("time for all rounds", duration(found.job)),
         ("from match to acceptance, at most", duration(found.accept)),
-        ("a round has to be closed within", duration(found.progress)),
-        ("an audit of a round", duration(found.audit)),
-        ("a round is paid after its close in", duration(found.window)),
+        ("time limit to close a round", duration(found.progress)),
+        ("time to audit a round", duration(found.audit)),
+        ("payment of a round after its close", duration(found.window)),
     ]

@@ -1,4 +1,4 @@
-"""What commands print: tables and lines for people, or one JSON object with ``--output json``."""
+"""The output of commands: tables and lines for people, or one JSON object with ``--output json``."""
 
 import json
 import re
@@ -33,11 +33,11 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import Share
 
 ID_SHOWN = 12
-"""Digits of an id in tables."""
+"""Number of digits of an id that tables show."""
 PIPED_WIDTH = 160
-"""Columns of a table that goes into a file or a pipe: wide enough that ids stay in one piece."""
+"""Width in characters of output that goes into a file or a pipe: wide enough that no id is wrapped."""
 _WORD_SHOWN = 80
-# Longer than any path or hash that a message may have to name.
+# Words of this length are longer than any path or hash that a message names.
 _LONG_WORD = re.compile(r"\S{400,}")
 stdout = Console(
     highlight=False,
@@ -48,14 +48,14 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Output:
-    """Prints in the form that ``--output`` names."""
+    """A printer in the form that ``--output`` names."""
 
     def __init__(self, form: str) -> None:
-        """``form`` is ``text`` or ``json``."""
+        """Use a form: ``text`` or ``json``."""
         self.json = form == "json"
 
     def note(self, text: str) -> None:
-        """Say something on the way; on stderr, so that results can be piped."""
+        """Print a message to stderr, so that results on stdout can be piped."""
         stderr.print(text, markup=False)
 
     def result(self, value: Any, text: str | Table | Sequence[str | Table]) -> None:
@@ -70,7 +70,7 @@ class Output:
                 stdout.print(part if part.row_count else f"{part.title}: none")
 
     def line(self, value: Any, text: str) -> None:
-        """Print one item of a stream: one JSON object on a line, or a line of text."""
+        """Print one item of a stream, as a JSON object on one line or as a line of text."""
         if self.json:
             print(json.dumps(plain(value), separators=(",", ":")), flush=True)
         else:
@@ -78,9 +78,9 @@ class Output:
 
 
 def plain(value: Any) -> Any:
-    """Turn records, bytes and tuples inside ``value`` into JSON values; states are words, big integers strings.
+    """Convert records, bytes, tuples and enum members inside ``value`` to JSON values; states become words.
 
-    Integers beyond 2^53 lose digits in many JSON readers, so they are written as decimal strings.
+    Integers above 2^53 lose digits in many JSON readers, so they become decimal strings.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain_field(value, field.name) for field in fields(value)}
@@ -98,11 +98,11 @@ def plain(value: Any) -> Any:
 
 
 _REASONS: Mapping[str, type[IntEnum]] = {"close_reason": CloseReason, "end_reason": LegEnd}
-"""Fields of records that are numbers on the chain, 0 where there is no reason."""
+"""Fields of records that are reasons: numbers on the chain, 0 if there is no reason."""
 
 
 def _plain_field(record: Any, name: str) -> Any:
-    """Return a field of a record; a reason is the word that tables show, and empty where there is none."""
+    """Return a field of a record as JSON; a reason becomes the word that tables show, or empty if there is none."""
     value = getattr(record, name)
     words = ShareReason if isinstance(record, Share) and name == "reason" else _REASONS.get(name)
     if words is None:
@@ -111,10 +111,10 @@ def _plain_field(record: Any, name: str) -> Any:
 
 
 class NarrowTable(Table):
-    """A table whose rows are blocks of lines where the screen is too narrow for a word in each column."""
+    """A table that shows each row as a block of lines if the screen is too narrow for all columns."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Show the table; two columns fit any screen that can be read at all."""
+        """Show the table; tables of two columns are never split into blocks."""
         wide = options.update(width=sys.maxsize)
         needed = self.__rich_measure__(console, wide).minimum
         if len(self.columns) <= 2 or needed <= options.max_width:
@@ -130,23 +130,23 @@ class NarrowTable(Table):
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """Return a table for people; numbers are right-aligned."""
-    made = NarrowTable(title=title, title_justify="left", header_style="bold")
+    grid = NarrowTable(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        made.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        # As texts: what a stranger wrote may look like rich's markup.
-        made.add_row(*(Text(amount(cell) if isinstance(cell, int) else str(cell)) for cell in row))
-    return made
+        # Text objects, since a text that another user wrote may look like rich's markup.
+        grid.add_row(*(Text(amount(cell) if isinstance(cell, int) else str(cell)) for cell in row))
+    return grid
 
 
 def counted(number: int, noun: str) -> str:
-    """Write how many there are of something whose plural ends in s: 1 round, 1,024 rounds."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    """Return a number with a noun whose plural ends in s: 1 round, 1,024 rounds."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size(value: int) -> str:
-    """Write bytes with a unit: 70861840 becomes 67.6 MiB."""
+    """Return bytes with a unit: 70861840 becomes 67.6 MiB."""
     for unit, bytes_ in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= bytes_:
             return f"{value / bytes_:,.1f} {unit}"
@@ -154,12 +154,12 @@ def size(value: int) -> str:
 
 
 def amount(value: int) -> str:
-    """Write an integer with thin separators: 1234567 becomes 1,234,567."""
+    """Return an integer with commas: 1234567 becomes 1,234,567."""
     return f"{value:,}"
 
 
 def money(value: int) -> str:
-    """Write uassay in the unit in which people think, with the digits that matter: 1518678 becomes 1.5187 ASSAY."""
+    """Return uassay as ASSAY, with two to six decimals: 1518678 becomes 1.5187 ASSAY."""
     size = abs(value)
     decimals = 2 if size >= 100 * ASSAY else 4 if size >= ASSAY else 6
     text = f"{Decimal(value) / ASSAY:,.{decimals}f}"
@@ -167,39 +167,39 @@ def money(value: int) -> str:
 
 
 def price(uassay_per_pflop: int) -> str:
-    """Write a price in the one unit that prices have everywhere: 1,000,000 ASSAY per PFLOP."""
+    """Return a price with its unit: 1,000,000 ASSAY per PFLOP."""
     return f"{money(uassay_per_pflop)} per PFLOP"
 
 
 def moment() -> str:
-    """Write the time of day here, for lines that come one after another."""
+    """Return the local time of day, HH:MM:SS, as the start of a line of a stream."""
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
 
 def cut(text: str) -> str:
-    """Return a text in which words that nobody would read to their end are cut."""
-    return _LONG_WORD.sub(lambda found: f"{found[0][:_WORD_SHOWN]}…", text)
+    """Return a text in which each word of 400 characters or more is shortened."""
+    return _LONG_WORD.sub(lambda word: f"{word[0][:_WORD_SHOWN]}…", text)
 
 
 def short(value: bytes | str) -> str:
-    """Shorten an id to its first 12 digits, which commands take for the whole, or an address to its two ends."""
+    """Shorten an id to its first 12 digits, which commands accept, or an address to its two ends."""
     if isinstance(value, bytes):
         return value.hex()[:ID_SHOWN]
     return value if len(value) <= 16 else f"{value[:10]}…{value[-4:]}"
 
 
 def load_line(path: Path) -> str:
-    """Say in Python how a result gets into the model of its job file."""
-    return f"into the model of your job file: assay.load_result(model, {str(path)!r})"
+    """Return the Python call that loads a result into the model of its job file."""
+    return f"load it into the model of your job file: assay.load_result(model, {str(path)!r})"
 
 
 def resume_line(path: Path) -> str:
-    """Say how another job goes on from a result that was written."""
-    return f"go on from there: assay job build FILE.py --resume {quote(str(path))} -o DIR"
+    """Return the command that builds a job that continues from a result."""
+    return f"continue from it: assay job build FILE.py --resume {quote(str(path))} -o DIR"
 
 
 def flops(value: int) -> str:
-    """Write work with a unit: FLOP, kFLOP … EFLOP."""
+    """Return work with a unit: FLOP, kFLOP … EFLOP."""
     size = float(value)
     for unit in ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"):
         if size < 1000:
@@ -210,7 +210,7 @@ def flops(value: int) -> str:
 
 @contextmanager
 def stages(output: Output) -> Iterator[Callable[[str], None]]:
-    """Give what says which stage of some work begins, a line each; a terminal shows how long it has taken, too."""
+    """Yield a function that prints a line when a stage of work begins; a terminal also shows the time taken."""
     if not stderr.is_terminal:
         yield output.note
         return
@@ -218,11 +218,11 @@ def stages(output: Output) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=stderr, transient=True) as shown:
         task = shown.add_task("", total=None, visible=False)
 
-        def tell(text: str) -> None:
+        def begin_stage(text: str) -> None:
             output.note(text)
             shown.reset(task, description=escape(text), visible=True)
 
-        yield tell
+        yield begin_stage
 
 
 def byte_progress(output: Output) -> Progress:

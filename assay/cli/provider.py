@@ -29,14 +29,14 @@ def command() -> None:
     """Group of provider commands."""
 
 
-@command.command(help="Measure how fast this machine does exact work.\n\nExample: assay provider bench")
+@command.command(help="Measure this machine's speed at exact arithmetic, in FLOP/s.\n\nExample: assay provider bench")
 @backend_option
 @click.option(
     "--seconds",
     type=click.IntRange(1, 60),
     default=2,
     show_default=True,
-    help="How long to measure.",
+    help="Duration of the measurement in seconds.",
 )
 @common_options
 def bench(context: CommandContext, backend: str, seconds: int) -> None:
@@ -55,7 +55,7 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
         },
         [
             f"{flops(speed.flops)}/s of exact work with {speed.computing} ({_spread(speed)})",
-            f"{size(speed.memory)} of memory",
+            f"memory: {size(speed.memory)}",
         ],
     )
 
@@ -63,7 +63,7 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
 @command.command(
     help="""Join the cluster of a validator and work until Ctrl-C. VALIDATOR is its address or its moniker.
 
-    It measures this machine, which takes some seconds, and admits it or says why not.
+    The validator measures this machine, which takes some seconds. Then it admits the machine, or reports why not.
 
     \b
     Examples:
@@ -72,8 +72,8 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
     """
 )
 @click.argument("validator")
-@click.option("--dry-run", is_flag=True, help="Measure, show the expected income, change nothing.")
-@click.option("--bond", type=AMOUNT, help="Keep so much in the bond account, as 50000000uassay.")
+@click.option("--dry-run", is_flag=True, help="Measure and show the expected income, without joining.")
+@click.option("--bond", type=AMOUNT, help="Keep this amount in the bond account, for example 50ASSAY.")
 @backend_option
 @common_options
 @running_options("provider")
@@ -112,18 +112,18 @@ def join(
 
 
 @command.command(
-    help="Show what the provider in this home does and has earned.\n\n"
+    help="Show the state, shares and earnings of the provider in this home.\n\n"
     "Without --node it asks the node that the provider was started with.\n\n"
     "Example: assay provider status"
 )
 @common_options
 def status(context: CommandContext) -> None:
-    """Read what the daemon wrote last, and ask the chain, which may know better."""
+    """Read the daemon's status file, and replace values for which the chain has newer ones."""
     from compute_provider import api
 
     found = api.status(context.home / "provider")
     if found is None:
-        raise CliError(f"no provider has run in {context.home}; start one with assay provider join VALIDATOR")
+        raise CliError(f"no provider has run in {context.home}", "start one with assay provider join VALIDATOR")
     found["running"] = bool(found["pid"])
     found["node"] = asked_node(context)
     found |= _on_chain(context, found["provider"], found["node"])
@@ -150,7 +150,7 @@ def status(context: CommandContext) -> None:
             *([idle_line(found["idle"])] if found["running"] and found.get("idle") else []),
             *([f"! {found['warning']}"] if found["running"] and found.get("warning") else []),
             *([f"computing with {found['computing']}"] if found["computing"] else []),
-            *([f"last trouble: {found['note']}"] if found["note"] else []),
+            *([f"last error: {found['note']}"] if found["note"] else []),
             *_money_lines(found),
             table("Shares", columns, rows),
             *_earnings_tables(found),
@@ -159,27 +159,27 @@ def status(context: CommandContext) -> None:
 
 
 @command.command(
-    help="Leave the cluster on the chain; shares that are committed stay.\n\n"
+    help="Leave the cluster on the chain; committed shares stay valid.\n\n"
     "Without --node it asks the node that the provider was started with.\n\n"
     "Example: assay provider leave --from worker"
 )
 @common_options
 def leave(context: CommandContext) -> None:
-    """Leave; the bond comes back with assay tx withdraw-bond."""
+    """Leave the cluster; the bond can be withdrawn with assay tx withdraw-bond."""
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
 
     config = ProviderConfig(home=context.home / "provider", node=asked_node(context), validator="", key=context.key())
     if pid := api.runs_as(config.home):
-        # A daemon that is told that it is not known registers again.
-        raise CliError(f"the provider runs as process {pid}", "stop it first (Ctrl-C)")
+        # A running daemon would register again as soon as the chain does not have it.
+        raise CliError(f"the provider still runs, as process {pid}", f"stop it first: Ctrl-C there, or kill {pid}")
     api.leave(config)
     with context.client(config.node) as client:
         bond = client.account(config.key.address).bond.free
     back = (
-        f"take the bond back: assay tx withdraw-bond {in_assay(bond)}"
+        f"withdraw the bond: assay tx withdraw-bond {in_assay(bond)}"
         if bond
-        else "no bond is free now; what is at stake comes back when its rounds are verified"
+        else "no bond is free now; the bond of a share becomes free when its round is verified"
     )
     context.output.result(
         {"left": config.key.address, "bond": bond},
@@ -191,14 +191,14 @@ def _money_lines(found: dict[str, Any]) -> list[str]:
     lines = [f"earned {money(found['earned'])}"]
     if found.get("balance") is not None:
         lines.append(
-            f"balance {money(found['balance'])}, free bond {money(found['bond'])}, on its way back"
+            f"balance {money(found['balance'])}, free bond {money(found['bond'])}, being withdrawn"
             f" {money(found['bond_away'])}"
         )
     return lines
 
 
 def _earnings_tables(found: dict[str, Any]) -> "list[Table]":
-    """Return what was earned by day and by order, where the daemon has written that."""
+    """Return tables of the earnings by day and by order, if the daemon's status file has them."""
     by_day = sorted((found.get("earned_by_day") or {}).items(), reverse=True)
     days = [(day, money(amount)) for day, amount in by_day]
     orders = [(order[:ID_SHOWN], money(amount)) for order, amount in (found.get("earned_by_order") or {}).items()]
@@ -215,11 +215,11 @@ def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") 
             f"{flops(found.speed.flops)}/s with {found.speed.computing} ({_spread(found.speed)})",
         ),
         ("memory", size(found.speed.memory)),
-        ("from the validator", f"{size(bandwidth)}/s" if bandwidth else "it does not answer"),
-        ("its lowest bid", per_pflop(price) if price else "it has none"),
+        ("download from the validator", f"{size(bandwidth)}/s" if bandwidth else "it does not answer"),
+        ("its lowest bid", per_pflop(price) if price else "none"),
         ("providers' share of earnings", f"{found.providers_bps / 100:g} %" if price else "-"),
-        ("income with work all day", f"{money(found.income_per_day)} a day" if price else "-"),
-        ("in words", _in_words(found)),
+        ("income with work all day", f"{money(found.income_per_day)} per day" if price else "-"),
+        ("calculation", _income_calculation(found)),
     ]
     context.output.result(found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note])
 
@@ -228,20 +228,20 @@ def _spread(speed: "Speed") -> str:
     return f"between {flops(speed.slowest)}/s and {flops(speed.quickest)}/s"
 
 
-def _in_words(found: "Forecast") -> str:
-    """Say how the income comes about."""
+def _income_calculation(found: "Forecast") -> str:
+    """Return a sentence that explains the income."""
     if not found.price_per_pflop:
         return "without a bid its cluster has no work to sell"
     hour = money(found.income_per_day // 24)
     return (
         f"an hour of training at this speed is {flops(found.speed.flops * 3600)}; consumers pay "
-        f"{money(found.price_per_pflop)} for each PFLOP that is verified, {found.providers_bps / 100:g} % of it goes "
-        f"to who trained: {hour} for the hour, and nothing while there is no order"
+        f"{money(found.price_per_pflop)} per verified PFLOP, and {found.providers_bps / 100:g} % of it goes to the "
+        f"providers: {hour} per hour with work, and nothing without an order"
     )
 
 
 def _headline(found: dict[str, Any]) -> str:
-    """Say whose it is, as the chain has it where that was asked, and whether its daemon runs."""
+    """Return a line with the provider's address and cluster, and whether its daemon runs."""
     state = "running" if found["running"] else "stopped"
     state += ", joined" if found["running"] and found["joined"] else ""
     where = f"in the cluster of {found['validator']}" if found["validator"] else "in no cluster"
@@ -249,21 +249,21 @@ def _headline(found: dict[str, Any]) -> str:
 
 
 def idle_line(idle: dict[str, Any]) -> str:
-    """Say why a provider has nothing to train, and since when."""
+    """Return a line that says since when and why a provider has nothing to train."""
     since = duration(max(0, int(time.time()) - int(idle.get("since", 0))))
     return f"nothing to train for {since}: {idle.get('why', '')}"
 
 
 def _standing(found: dict[str, Any]) -> str:
-    """Return what its cluster knows of the provider."""
+    """Return the provider's standing in its cluster: admission, measured speed, newcomer or not."""
     speed = found["speed"]
-    said = "admitted" if found["admitted"] else "not admitted"
-    said += f", measured {flops(speed)}/s" if speed else ", not measured"
-    return said + (", a newcomer" if found["newcomer"] else "")
+    standing = "admitted" if found["admitted"] else "not admitted"
+    standing += f", measured {flops(speed)}/s" if speed else ", not measured"
+    return standing + (", a newcomer" if found["newcomer"] else "")
 
 
 def asked_node(context: CommandContext) -> str:
-    """Return the node that is asked about this home's provider: that of its daemon, unless an option names one."""
+    """Return the node to ask about this home's provider: the one of --node, or else the one that its daemon uses."""
     from compute_provider import api
 
     daemons = "" if context.given["node_address"] else api.node_of(context.home / "provider")
@@ -271,7 +271,7 @@ def asked_node(context: CommandContext) -> str:
 
 
 def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any]:
-    """Return what the chain has of the provider now, in the place of what the daemon wrote last, and say it."""
+    """Return the chain's newer values for the provider's status, and a description as ``on_chain``."""
     from chain.client.errors import ChainError
     from domain.ledger.queries import AccountRequest
     from domain.registry.queries import ProviderRequest
@@ -281,8 +281,8 @@ def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any
             known = client.query(ProviderRequest(address)).provider
             account = client.query(AccountRequest(address))
     except ChainError as error:
-        last = "all of this is what the daemon wrote last"
-        return {"on_chain": f"not asked ({error.reason}); {last}"}
+        source = "all values are from the daemon's last report"
+        return {"on_chain": f"not asked ({error.reason}); {source}"}
     coins = {
         "balance": account.balance,
         "bond": account.bond.free,
@@ -290,7 +290,7 @@ def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any
     }
     if known is None or not known.validator:
         return {**coins, "on_chain": "in no cluster", "validator": "", "admitted": False}
-    there = "in" if known.admitted else "asks to join"
+    there = "in" if known.admitted else "has applied to"
     return {
         **coins,
         "on_chain": f"{there} the cluster of {known.validator}",

@@ -27,7 +27,7 @@ def account(context: CommandContext, address: str) -> None:
         ("balance", money(found.balance)),
         ("sequence", found.account.sequence),
         ("free bond", money(found.bond.free)),
-        ("bond on its way back", money(sum(w.amount for w in found.bond.withdrawals))),
+        ("bond being withdrawn", money(sum(w.amount for w in found.bond.withdrawals))),
     ]
     context.output.result(found, table("Account", ("what", "value"), rows))
 
@@ -45,11 +45,11 @@ def params(context: CommandContext) -> None:
 
 
 @command.command(help="List providers.\n\nExample: assay query providers --validator assay1…")
-@click.option("--validator", default="", help="Only this cluster.")
-@click.option("--address", type=ADDRESS, help="Only this provider, also one that was not admitted.")
+@click.option("--validator", default="", help="Only providers in the cluster of this validator (address).")
+@click.option("--address", type=ADDRESS, help="Only this provider, even if it is not admitted.")
 @common_options
 def providers(context: CommandContext, validator: str, address: str | None) -> None:
-    """List providers with measured speed and record."""
+    """List providers with measured speed and counts of accepted and rejected shares."""
     from domain.registry.queries import ProviderRequest, ProvidersRequest
 
     with context.client() as client:
@@ -82,10 +82,13 @@ def tx(context: CommandContext, hash_: str) -> None:
     try:
         digest = bytes.fromhex(hash_)
     except ValueError:
-        raise WrongUsage(f"{hash_} is not a transaction hash", "it has 64 hex digits") from None
+        raise WrongUsage(f"{hash_} is not a transaction hash", "a transaction hash has 64 hex digits") from None
     with context.client() as client:
         receipt = client.tx(digest)
     if receipt is None:
-        raise CliError(f"no transaction {hash_} in a block", "it may still wait, or have expired")
+        raise CliError(
+            f"no block has transaction {hash_}",
+            "it may still wait in the mempool (ask again after the next block), or have expired (send it again)",
+        )
     outcome = "done" if receipt.code == 0 else f"refused ({receipt.codespace} {receipt.code})"
     context.output.result(receipt, f"height {receipt.height}: {outcome} {receipt.log}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @condition_options
 @common_options
 def command(context: CommandContext, directory: Path, **values: Any) -> None:
-    """Print the bids that fit, cheapest first, and why others do not."""
+    """Print the bids that fit, cheapest first, and why other bids do not fit."""
     from consumer.jobs import read_job
     from consumer.submit import quote
     from consumer.words import Asker, bids_fail
@@ -45,7 +45,7 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
         )
         for b, tier in zip(found.match.bids, tiers, strict=True)
     ]
-    columns = ("bid", "validator", "price", "speed of a slot", "slots", "tier")
+    columns = ("bid", "validator", "price", "speed per slot", "slots", "tier")
     title = "With the best bid"
     expected = [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
     unmatched = dict(found.match.unmatched)
@@ -65,11 +65,11 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
             "unmatched": unmatched,
         },
         [
-            told_headline(found),
+            quote_headline(found),
             *expected,
-            *([_told(found.checked)] if found.checked and found.price_limit else []),
+            *([_audit_line(found.checked)] if found.checked and found.price_limit else []),
             *([table("Bids that fit", columns, rows)] if rows else []),
-            *(_told_tier(tier) for tier in dict.fromkeys(tiers)),
+            *(_tier_line(tier) for tier in dict.fromkeys(tiers)),
             f"bids that do not fit: {why or 'none'}",
         ],
     )
@@ -77,31 +77,31 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
         raise CliError(*found.explain(Asker.SHELL))
 
 
-def told_headline(found: "Quote") -> str:
-    """Say what it comes to with the best bid, if one fits."""
+def quote_headline(found: "Quote") -> str:
+    """Return a line with the work, and with price, cost and time of the best bid if one fits."""
     work = f"work {flops(found.work)}"
     if not found.match.bids:
         return f"{work}; no bid fits"
     return (
         f"{work}; best price {price(found.price)}; cost {money(found.cost)}"
         + (f", of which {money(found.audits)} for audits" if found.audits else "")
-        + f"; rounds take {duration(found.seconds)}; an order's price limit is {price(found.price_limit)}"
-        " unless you name another"
+        + f"; the rounds take {duration(found.seconds)}; an order's price limit is {price(found.price_limit)}"
+        " unless you set --price-limit"
     )
 
 
-def _told_tier(name: str) -> str:
-    """Return a sentence about how an order is verified in a tier."""
-    told = tier_named(name).description
-    return f"tier {name}: {told.recomputed}; two findings agree {told.agreement}"
+def _tier_line(name: str) -> str:
+    """Return a sentence about how a tier verifies an order."""
+    description = tier_named(name).description
+    return f"tier {name}: {description.recomputed}; two findings agree {description.agreement}"
 
 
-def _told(checked: "CheckedOrder") -> str:
-    """Say who recomputes rounds, in what time, and what is locked."""
+def _audit_line(checked: "CheckedOrder") -> str:
+    """Return a line with the number of possible auditors, the times of audit and payment, and the deposit."""
     if not checked.audit_ms:
-        return "nobody audits on this chain"
+        return "this chain has no audits"
     return (
-        f"{checked.eligible} validators can audit it, in {checked.audit_ms / 1000:.1f} s; a round is paid "
-        f"{checked.window:,} s after it was closed; an order locks {money(checked.deposit)}, and what is not needed "
-        "comes back"
+        f"{checked.eligible} validators can audit it; an audit takes {checked.audit_ms / 1000:.1f} s; a round is paid "
+        f"{checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused part is "
+        "refunded"
     )

@@ -1,4 +1,4 @@
-"""What nodes and daemons share on the command line: their log, and the port for their metrics."""
+"""The options that nodes and daemons share: the log, and the port for metrics."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,27 +13,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def running_options(part: str) -> Callable[[F], F]:
-    """Add --metrics-port and the options of the log to a command that runs until it is stopped.
+    """Add --metrics-port and the log options to a command that runs until it is stopped.
 
-    ``part`` is its table in ``config.toml``. The command is called with ``metrics_port`` when its log has begun; stands
-    directly above the function, so that the context is there.
+    ``part`` is the command's table in ``config.toml``. The decorator sets up the log, then calls the command with
+    ``metrics_port``. It must be the innermost decorator, because it needs the command context.
     """
     options = (
         click.option(
             "--metrics-port",
             type=PORT_OR_NONE,
-            help="Tell metrics and health on this port of 127.0.0.1.  [off]",
+            help="Port on 127.0.0.1 for metrics and health.  [off]",
         ),
-        click.option("--log-level", type=LOG_LEVEL, help="The least level that is logged.  [info]"),
+        click.option("--log-level", type=LOG_LEVEL, help="Lowest level that is logged.  [info]"),
         click.option(
             "--log-format",
             type=LOG_FORMAT,
-            help="Lines for people, or one JSON object on each line.  [text]",
+            help="Plain lines (text), or one JSON object per line.  [text]",
         ),
         click.option(
             "--log-file",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Log there instead of on stderr; old files are kept up to a bound.",
+            help="Log to this file instead of stderr; a limited number of old files is kept.",
         ),
     )
 
@@ -45,10 +45,10 @@ def running_options(part: str) -> Callable[[F], F]:
 
         wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
         wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-        made: Any = wrapped
+        decorated: Any = wrapped
         for option in reversed(options):
-            made = option(made)
-        return made  # type: ignore[no-any-return]
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
 
     return decorate
 

@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     from validator.decide.deadlines import OpenDuty
 
 ANSWER_SECONDS = 3.0
-"""How long a node, or a daemon of this home, may take to answer."""
+"""Longest wait for an answer of a node or of a daemon of this home."""
 PARTS = ("node", "validator", "provider")
-"""Folders of a home that somebody operates."""
+"""Folders of a home in which a node or daemon keeps its files."""
 _PAGE = 1_000
 _BLOCK = 512
 """Bytes that ``st_blocks`` counts in."""
 
 
 @click.command(
-    help=f"""Show where the chain stands, and what of this home somebody should see to.
+    help=f"""Show the state of the chain, and the problems of this home that need attention.
 
-    A home with a node, a validator or a provider shows it, too: peers, votes, stake, duties, disk.
+    For a home with a node, a validator or a provider it also shows peers, votes, stake, duties and disk use.
 
-    Ends with {Exit.NEEDS_CARE.value} where something needs care: the node or a daemon is away, blocks do not come, the
-    validator is jailed, overdue or without coins, the disk is almost full. `--output json` names each in `problems`.
+    The exit code is {Exit.NEEDS_CARE.value} if there is a problem: the node or a daemon does not answer, no new blocks
+    arrive, the validator is jailed, overdue or without coins, the disk is almost full. `--output json` lists them in
+    `problems`.
 
     \b
     Examples:
@@ -53,14 +54,14 @@ _BLOCK = 512
 @common_options
 @click.pass_context
 def command(click_context: click.Context, context: CommandContext) -> None:
-    """Look once, show it, and end with what it needs."""
+    """Look once, print the state, and exit with a code that says whether there are problems."""
     from assay.cli.health import idle_validator, problems
 
     seen = _look(context)
     found = list(problems(seen))
     lines: list[str | Table] = [_headline(seen)]
     if rows := _home_rows(seen):
-        lines.append(table(f"In {context.home}", ("what", "how it is"), rows))
+        lines.append(table(f"In {context.home}", ("what", "state"), rows))
     if seen.validators:
         lines.append(_validator_table(seen))
     lines += [f"! {each.text}; {each.remedy}" for each in found]
@@ -106,7 +107,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
 
 
 def _look(context: CommandContext) -> "Seen":
-    """Read what can be read: each part may be away, and nothing is waited for long."""
+    """Read the state of the chain and of the home; skip parts that do not answer within ``ANSWER_SECONDS``."""
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
@@ -120,7 +121,7 @@ def _look(context: CommandContext) -> "Seen":
     if operated:
         seen["free"] = shutil.disk_usage(home).free
         seen["disk"] = {path.name: _size(path) for path in operated}
-    # A home with a provider alone may have its node elsewhere.
+    # The node of a home that has only a provider may be on another machine.
     node = context.node if (home / "node").is_dir() else asked_node(context)
     with ChainClient(node, timeout=ANSWER_SECONDS) as client:
         try:
@@ -155,7 +156,7 @@ def _own_chain(home: Path) -> str:
     try:
         return read_genesis(genesis_path(home))[0].chain_id
     except HomeError:
-        # It waits for its genesis file.
+        # The home has no genesis file yet.
         return ""
 
 
@@ -168,13 +169,13 @@ def _of_comet(context: CommandContext) -> dict[str, Any]:
 
 
 def _of_key(home: Path) -> dict[str, Any]:
-    """Return what there is of another node that signs with the home's consensus key."""
+    """Return the signs that another node signs with the home's consensus key."""
     from chain.app.homes import comet_home
     from chain.app.signing import foreign_user, read_trouble
 
-    found = read_trouble(comet_home(home))
+    trouble = read_trouble(comet_home(home))
     return {
-        "signed_twice": found.text if found else "",
+        "signed_twice": trouble.text if trouble else "",
         "key_user": foreign_user(comet_home(home)),
     }
 
@@ -232,35 +233,39 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
     from domain.registry.queries import ProviderRequest
 
     try:
-        found = api.status(home / "provider")
-    # As a power cut leaves it. Whose the home is stands there alone.
+        report = api.status(home / "provider")
+    # A power cut can damage the status file, the only file that has the provider's address.
     except api.ProviderError as error:
         pid = api.runs_as(home / "provider")
         return ProviderSeen(address="", running=bool(pid), pid=pid, note=str(error), on_chain=None)
-    if found is None:
+    if report is None:
         return None
-    address, pid = found["provider"], found["pid"]
+    address = report["provider"]
+    pid = report["pid"]
     known = client.query(ProviderRequest(address)).provider if client else None
-    idle = found.get("idle") if pid else None
+    idle = report.get("idle") if pid else None
     return ProviderSeen(
         address=address,
         running=bool(pid),
         pid=pid,
-        note=found["note"],
+        note=report["note"],
         on_chain=known,
         idle=idle_line(idle) if idle else "",
-        warning=found.get("warning") or "",
+        warning=report.get("warning") or "",
     )
 
 
 def find_daemon(configured: str, published: str) -> tuple[str, bool]:
-    """Return where a daemon listens, and whether it answers: an option of it goes before config.toml."""
+    """Return the address at which a daemon listens, and whether it answers.
+
+    The daemon may have been started with another address than the one in config.toml, so try the published one too.
+    """
     where = next((each for each in (configured, published) if each and _answers(each)), "")
     return where or configured, bool(where)
 
 
 def _answers(endpoint: str) -> bool:
-    """Whether somebody listens at host:port."""
+    """Return whether a server accepts connections at host:port."""
     try:
         where = HostPort.parse(endpoint).reached
         socket.create_connection((where.host, where.port), ANSWER_SECONDS).close()
@@ -270,7 +275,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of all files below, as they are while others write there."""
+    """Return the bytes on disk of all files in a folder; files may disappear meanwhile."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -299,13 +304,13 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if comet := seen.comet:
         peers = ", ".join(map(short, comet.peers)) or "none"
-        doing = "fetches old blocks" if comet.catching_up else "follows"
+        doing = "catching up" if comet.catching_up else "in sync"
         rows += [
             ("node", f"{doing} at height {comet.height}"),
             ("peers", f"{len(comet.peers)}: {peers}"),
-            ("transactions that wait", f"{comet.waiting_txs:,}, {comet.waiting_bytes:,} bytes"),
+            ("waiting transactions", f"{comet.waiting_txs:,}, {comet.waiting_bytes:,} bytes"),
         ]
-        # A moment's look says nothing while blocks come.
+        # Votes at one moment mean nothing while new blocks arrive.
         if seen.votes is not None and (seen.block_age or 0) > LATE_SECONDS:
             rows.append(("votes for the next block", f"{percent(seen.votes.power)} of the power"))
     if me := seen.me:
@@ -328,7 +333,7 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         if provider.idle:
             rows.append(("its work", provider.idle))
         if provider.note:
-            rows.append(("its last trouble", provider.note))
+            rows.append(("its last error", provider.note))
     if seen.disk:
         used = ", ".join(f"{name} {size / 2**20:,.1f} MiB" for name, size in seen.disk.items())
         rows.append(("disk", f"{used}; {seen.free / 2**30:,.1f} GiB free"))
@@ -336,7 +341,7 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
 
 
 def _duty_lines(duties: "tuple[OpenDuty, ...]") -> Iterator[str]:
-    """Say of each kind how many there are, and when the nearest is due."""
+    """Yield a line per kind of duty: the number of duties, and when the first is due."""
     for kind in dict.fromkeys(duty.kind for duty in duties):
         left = [duty.left for duty in duties if duty.kind is kind]
         known = [seconds for seconds in left if seconds is not None]
@@ -348,7 +353,7 @@ def _duty_lines(duties: "tuple[OpenDuty, ...]") -> Iterator[str]:
 
 
 def _power(seen: "Seen") -> float:
-    """Return the part of the power that the validator of this home has."""
+    """Return the fraction of the voting power that this home's validator has."""
     total = sum(each.stake for each in seen.validators if not each.jailed)
     return seen.me.stake / total if seen.me and total and not seen.me.jailed else 0.0
 

@@ -20,11 +20,11 @@ def command() -> None:
     """Group of trace commands."""
 
 
-@command.command(help="Show what a trace file commits to.\n\nExample: assay trace show ./digits/run/trace.json")
+@command.command(help="Show the shares and roots of a trace file.\n\nExample: assay trace show ./digits/run/trace.json")
 @click.argument("file", type=click.Path(path_type=Path))
 @common_options
 def show(context: CommandContext, file: Path) -> None:
-    """Print one row for each share; hashes are recomputed, nothing is replayed."""
+    """Print one row per share; recompute the hashes, but replay nothing."""
     from pol.replay.trace_file import read_trace
     from pol.values import metric_values
 
@@ -38,11 +38,11 @@ def show(context: CommandContext, file: Path) -> None:
                 share.round,
                 share.slot,
                 share.segments,
-                # A boundary has the number of steps before it.
+                # The step of a boundary is the number of steps before it.
                 f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}" if share.segments else "-",
                 f"{last[0]:.4f}" if last else "-",
                 short(share.trace_root),
-                fault or "whole",
+                fault or "correct",
             )
         )
     columns = ("round", "slot", "segments", "steps", "last loss", "trace root", "hashes")
@@ -67,7 +67,7 @@ def show(context: CommandContext, file: Path) -> None:
 
 
 class Segments(click.IntRange):
-    """A number of segments, or the word ``all``, which is 0."""
+    """A number of segments, or the word ``all``, which becomes 0."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
@@ -75,11 +75,11 @@ class Segments(click.IntRange):
 
 
 @command.command(
-    help="""Check a trace: recompute its leaves and roots, replay segments from the job, compare.
+    help="""Verify a trace: recompute its leaves and roots, replay segments of the job, and compare.
 
-    All segments are replayed from the job's initial state, with nothing taken from the file but what it claims.
-    A number replays so many drawn segments of each share, with its first and last, from states that
-    `assay job run --keep-states` has kept beside the trace.
+    By default all segments are replayed from the job's initial state; the file gives only the values to compare with.
+    --segments N replays N drawn segments of each share, including its first and last. They begin from the states
+    that `assay job run --keep-states` has kept beside the trace.
 
     Example: assay trace verify ./digits/run/trace.json --job ./digits --segments all
     """
@@ -91,12 +91,12 @@ class Segments(click.IntRange):
     type=Segments(1, SHARE_SEGMENTS_MAX),
     default="all",
     show_default=True,
-    help="all, or a number.",
+    help="Segments to replay per share: all, or a number.",
 )
 @backend_option
 @common_options
 def verify(context: CommandContext, file: Path, directory: Path, segments: int, backend: str) -> None:
-    """Replay and compare; refused where the trace does not hold."""
+    """Replay and compare; raise CliError if a check of the trace fails."""
     from pol.replay.replay import STATES_FOLDER, verify_trace
     from pol.replay.trace_file import read_trace
 
@@ -121,7 +121,7 @@ def verify(context: CommandContext, file: Path, directory: Path, segments: int, 
         ),
     )
     if wrong:
-        raise CliError(f"the trace does not hold: {_where(wrong[0])}")
+        raise CliError(f"the trace is wrong: {_where(wrong[0])}")
 
 
 def _row(check: "Check") -> tuple[object, ...]:

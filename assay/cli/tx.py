@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(help="Send transactions.")
 def command() -> None:
-    """Group of transactions that stand alone."""
+    """Group of transactions that belong to no other command group."""
 
 
 @command.command(
@@ -52,7 +52,7 @@ def deposit_bond(context: CommandContext, coins: int) -> None:
 @command.command(
     "withdraw-bond",
     cls=AmountCommand,
-    help="Ask for free bond coins back; they arrive after the chain's bond_wait."
+    help="Withdraw free bond coins; they arrive after the chain's bond_wait."
     "\n\nExample: assay tx withdraw-bond 5000000uassay --from op",
 )
 @click.argument("coins", type=AMOUNT)
@@ -65,7 +65,7 @@ def withdraw_bond(context: CommandContext, coins: int) -> None:
 
 
 def _send(context: CommandContext, make: Callable[[str], "Message"]) -> None:
-    """Unlock the key, make its message, send, and tell what came of it."""
+    """Unlock the key, send the message that ``make`` builds for its address, and print the receipt."""
     key = context.key()
     with context.client() as client:
         receipt = context.sender(client, key).send(make(key.address))

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from wire.keys import Key
 
 SPEED_MARGIN = 4
-"""Declared work may take four times as long as products of the same size."""
+"""Divisor for the promised speed: other operations may take four times as long as products of the same work."""
 RATE_MARGIN = 2
 RATES_MEASURED = 3
-"""How many other validators a way is measured from."""
+"""Number of other validators from which the download rate is measured."""
 
 
 @click.group(help="Run a validator's daemon.")
@@ -34,26 +34,30 @@ def command() -> None:
 
 
 @command.command(
-    help="""Run the daemon: take payloads, run the cluster, replay, prove, sit in panels about others. Ends with Ctrl-C.
+    help="""Run the daemon until Ctrl-C: receive payloads, run the cluster, replay shares, prove rounds, sit in panels.
 
     Example: assay validator run --listen 0.0.0.0:9191 --endpoint validator.example:9191 --from op
     """
 )
-@click.option("--listen", type=ENDPOINT, help="Where to serve.  [127.0.0.1:9191]")
-@click.option("--endpoint", type=ENDPOINT, help="Where others reach it; goes on chain.")
+@click.option("--listen", type=ENDPOINT, help="Address to listen on.  [127.0.0.1:9191]")
+@click.option(
+    "--endpoint",
+    type=ENDPOINT,
+    help="Address at which others reach the daemon; published on the chain.  [that of --listen]",
+)
 @backend_option
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="Processes that replay.",
+    help="Number of processes for replay.",
 )
 @click.option(
     "--admit",
     type=click.Choice([policy.value for policy in Policy]),
-    help="Which providers join when they pass a probe: whoever asks, who was named with assay validator admit,"
-    " or nobody.  [open]",
+    help="Which providers may join after passing a probe: any (open), those named with assay validator admit (listed),"
+    " or none (closed).  [open]",
 )
 @common_options
 @running_options("validator")
@@ -91,18 +95,18 @@ def run(
 
 
 def _check_reachable(endpoint: str) -> None:
-    """Raise WrongUsage where an endpoint says all addresses of a machine, which others cannot connect to."""
+    """Raise WrongUsage if the endpoint means all addresses of a machine: others cannot connect to it."""
     host = HostPort.parse(endpoint).host
-    found = ip_of(host)
-    if found is not None and found.is_unspecified:
+    address = ip_of(host)
+    if address is not None and address.is_unspecified:
         raise WrongUsage(
-            f"{host} stands for all addresses of this machine, and goes on chain as where others reach the daemon: name"
-            " one with --endpoint, as validator.example:9191"
+            f"{host} means all addresses of this machine, so others cannot connect to it; give the address at which"
+            " others reach the daemon, for example --endpoint validator.example:9191"
         )
 
 
 @command.command(
-    help="""Admit a provider: at once where it has asked, else when it asks and passes the probe.
+    help="""Admit a provider: at once if it has applied, otherwise when it applies and passes the probe.
 
     Example: assay validator admit assay1… --from op
     """
@@ -110,12 +114,14 @@ def _check_reachable(endpoint: str) -> None:
 @click.argument("address", type=ADDRESS)
 @common_options
 def admit(context: CommandContext, address: str) -> None:
-    """Name a provider in the home of the daemon, and admit it where it asked."""
+    """Record in the daemon's home that a provider may join, and admit it if it has applied."""
     _name(context, address, admit=True)
 
 
 @command.command(
-    help="""Have a provider in the cluster no more, or never. Not while a share of it is committed.
+    help="""Remove a provider from the cluster, or reject it when it applies.
+
+    Not possible while the provider has a committed share.
 
     Example: assay validator dismiss assay1… --from op
     """
@@ -123,7 +129,7 @@ def admit(context: CommandContext, address: str) -> None:
 @click.argument("address", type=ADDRESS)
 @common_options
 def dismiss(context: CommandContext, address: str) -> None:
-    """Name a provider in the home of the daemon, and dismiss it where it is in the cluster or asked."""
+    """Record in the daemon's home that a provider may not join, and dismiss it if it is in the cluster or applied."""
     _name(context, address, admit=False)
 
 
@@ -151,15 +157,15 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
     if mine:
         line = f"{address} is {what}"
     else:
-        line = f"{address} has not asked; it will be {what if admit else 'refused'} when it does"
+        line = f"{address} has not applied; it will be {what if admit else 'rejected'} when it does"
     context.output.result({"provider": address, "admit": admit, "on_chain": mine}, [line])
 
 
 @command.command(
-    help="""Promise at what speed this validator recomputes and fetches when it sits in a panel; measured by default.
+    help="""Promise the speeds at which this validator recomputes and downloads in panels; measured by default.
 
-    Orders get the time for audits from these promises, and who promises too little for an order never sits in its
-    panels and earns nothing there. Each stage in which it is silent halves the promise.
+    The time for an order's audits follows from these promises. A validator whose promise is too low for an order
+    never sits in its panels and earns nothing there. Each stage of a panel that it misses halves the promise.
 
     \b
     Examples:
@@ -168,11 +174,11 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
     """
 )
 @click.option("--speed", type=FLOPS, help="FLOP/s of exact work.  [measured, with a margin]")
-@click.option("--rate", type=SIZE, help="Bytes/s from other validators.  [measured, with a margin]")
+@click.option("--rate", type=SIZE, help="Download rate from other validators, bytes/s.  [measured, with a margin]")
 @backend_option
 @common_options
 def promise(context: CommandContext, speed: int | None, rate: int | None, backend: str) -> None:
-    """Measure what is not given, and send it."""
+    """Measure the values that are not given, and send the promise."""
     from domain.registry.messages import MsgPromiseAudits
 
     key = context.key()
@@ -186,7 +192,7 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
                 context.output.note(f"measured within {measured.limits}")
             speed = max(1, measured.flops // SPEED_MARGIN)
         if rate is None:
-            context.output.note("measuring the way from other validators")
+            context.output.note("measuring the download rate from other validators")
             rate = max(1, _measure_rate(client, key) // RATE_MARGIN)
         message = MsgPromiseAudits(key.address, speed, rate)
         receipt = context.sender(client, key).send(message)
@@ -197,33 +203,39 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
 
 
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
-    """Return bytes/s from the slowest of a few other validators that answer."""
+    """Return the lowest download rate, in bytes/s, from up to ``RATES_MEASURED`` validators that answer."""
     from compute_provider.work.bench import measure_bandwidth
     from domain.registry.queries import ValidatorsRequest
     from link.client import connect
     from link.errors import ClusterError
 
     chain_id = client.status().chain_id
-    found: list[int] = []
+    rates: list[int] = []
     for other in client.query(ValidatorsRequest()).validators:
-        if other.operator == key.address or not other.endpoint or len(found) == RATES_MEASURED:
+        if other.operator == key.address or not other.endpoint or len(rates) == RATES_MEASURED:
             continue
         try:
             link = connect(other, key, chain_id)
         except ClusterError:
             continue
         try:
-            found.append(measure_bandwidth(link))
+            rates.append(measure_bandwidth(link))
         except ClusterError:
             continue
         finally:
             link.close()
-    if not found:
-        raise CliError("no other validator answers", "say what your line takes: --rate 20MiB")
-    return min(found)
+    if not rates:
+        raise CliError(
+            "no other validator answers, so the download rate cannot be measured",
+            "give your line's rate in bytes/s: --rate 20MiB",
+        )
+    return min(rates)
 
 
-@command.command(help="Show verdicts and orders of this validator.\n\nExample: assay validator status")
+@command.command(
+    help="Show this validator's orders, its seats in panels, and its verdicts on shares.\n\n"
+    "Example: assay validator status"
+)
 @common_options
 def status(context: CommandContext) -> None:
     """Read the daemon's database."""
@@ -291,19 +303,20 @@ def status(context: CommandContext) -> None:
         },
         [
             f"{counted(len(orders), 'leg')}, {counted(len(audits), 'panel')} answered in, "
-            f"{sum(not agreed for *_, agreed in audits)} of them not as on chain",
+            f"{sum(not agreed for *_, agreed in audits)} of them with another result than the chain's",
             *([f"computing with {computing}"] if computing else []),
-            *(_told(seat) for seat in seats),
+            *(_seat_line(seat) for seat in seats),
             table("Verdicts on shares", columns, rows),
         ],
     )
 
 
-def _told(seat: "LocalSeat") -> str:
-    """Say where a seat stands that has something to do."""
-    duty, waiting = seat.duty, sum(place.is_open for place in seat.places)
-    where = "its answers are ready" if seat.sealed else f"{waiting} to be recomputed"
+def _seat_line(seat: "LocalSeat") -> str:
+    """Return a line with the progress of a seat in a panel."""
+    duty = seat.duty
+    waiting = sum(place.is_open for place in seat.places)
+    progress = "answers ready" if seat.sealed else f"{waiting} still to recompute"
     return (
-        f"a seat for {short(duty.order_id)} round {duty.round} stage {duty.stage}: "
-        f"{len(seat.places)} places, {where}, commit until {duty.commits_end} s"
+        f"seat in the panel of order {short(duty.order_id)} round {duty.round} stage {duty.stage}: "
+        f"{len(seat.places)} places, {progress}, commit until chain time {duty.commits_end} s"
     )

@@ -11,10 +11,10 @@ from assay.cli.output import table
 PARTS = ("assay", "cosmpy", "grpcio", "protobuf", "plyvel", "coincurve", "pynacl", "numpy", "torch")
 
 
-@click.command(help="Show versions of Assay and what it stands on.\n\nExample: assay version")
+@click.command(help="Show the versions of Assay and its dependencies.\n\nExample: assay version")
 @common_options
 def command(context: CommandContext) -> None:
-    """Print versions; ``torch`` is missing where the ``train`` extra is not installed."""
+    """Print versions; ``torch`` is not installed without the ``train`` extra."""
     versions = {"python": platform.python_version()}
     for part in PARTS:
         try:

@@ -1,1 +1,1 @@
-"""The home of a person and its settings, for commands and programs alike."""
+"""A user's home folder and its settings, for commands and for programs."""

@@ -1,7 +1,7 @@
-"""``config.toml`` of a home: the one table of its keys, and where the value of each comes from.
+"""``config.toml`` of a home: the table of its keys, and the source of each value.
 
-The file is checked whenever it is read. An option wins over a variable of the environment, that over the file, and the
-file over the default.
+The file is checked whenever it is read. An option overrides an environment variable, which overrides the file, which
+overrides the default.
 """
 
 import os
@@ -34,7 +34,7 @@ _CLOSE = 0.5
 
 
 class Source(StrEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     OPTION = "option"
     ENVIRONMENT = "environment"
@@ -44,9 +44,10 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key of ``config.toml``; ``name`` has the table in front of a dot.
+    """A key of ``config.toml``, named ``table.key`` or ``key``.
 
-    ``default`` None: there is none. ``option`` is one of all commands, or of those in ``commands``.
+    A ``default`` of None means no default. ``option`` belongs to the commands in ``commands``, or to all commands if
+    that is empty.
     """
 
     name: str
@@ -59,22 +60,22 @@ class Setting:
 
     @property
     def is_number(self) -> bool:
-        """Whether the file has a number there, not a text."""
+        """True if the file must have a number, not a text."""
         return isinstance(self.kind, Whole)
 
     def read(self, value: object, where: str) -> str | int:
-        """Return a value of this setting; a SettingsError names the place ``where`` it stands."""
-        found: str | int
+        """Return the checked value; raise SettingsError with ``where``, the place of the value, if it is wrong."""
+        checked: str | int
         if (self.is_number and type(value) is int) or (not self.is_number and type(value) is str):
-            found = value
+            checked = value
         else:
             wanted = "a whole number" if self.is_number else "a text in quotes"
             raise SettingsError(f"{value!r} is not {wanted}", self.meaning, field=where)
         try:
-            self.kind.check(found)
+            self.kind.check(checked)
         except ValueError as error:
             raise SettingsError(str(error), self.meaning, field=where) from None
-        return found
+        return checked
 
 
 SETTINGS = (
@@ -82,7 +83,7 @@ SETTINGS = (
         name="node_address",
         kind=Endpoint(),
         default="127.0.0.1:9090",
-        meaning="The gRPC address of the node that commands and daemons of this home ask.",
+        meaning="gRPC address of the node that commands and daemons of this home ask.",
         option="--node",
         variable="ASSAY_NODE",
     ),
@@ -90,21 +91,21 @@ SETTINGS = (
         name="keyring",
         kind=KEYRING,
         default="file",
-        meaning="Keys that are encrypted (file), or in the clear for local networks (test).",
+        meaning="Encrypted keys (file), or unencrypted keys for local networks (test).",
         option="--keyring",
     ),
     Setting(
         name="from",
         kind=Text(),
         default=None,
-        meaning="The key that signs; not needed for one alone.",
+        meaning="Name of the key that signs; not needed if the home has only one key.",
         option="--from",
     ),
     Setting(
         name="log.level",
         kind=LOG_LEVEL,
         default="info",
-        meaning="The least level that a node's or daemon's log has.",
+        meaning="Lowest level that nodes and daemons log.",
         option="--log-level",
         commands="node start, validator run, provider join",
     ),
@@ -112,11 +113,11 @@ SETTINGS = (
         name="log.format",
         kind=LOG_FORMAT,
         default="text",
-        meaning="Lines for people, or one JSON object on each line.",
+        meaning="Plain log lines (text), or one JSON object per line (json).",
         option="--log-format",
         commands="node start, validator run, provider join",
     ),
-    Setting(name="node.moniker", kind=Text(), default=None, meaning="The name that the node goes by."),
+    Setting(name="node.moniker", kind=Text(), default=None, meaning="The node's name."),
     Setting(
         name="node.grpc_host",
         kind=Host(),
@@ -139,8 +140,8 @@ SETTINGS = (
         name="node.min_gas_price_millionths",
         kind=Whole(0),
         default=0,
-        meaning="The node's own floor for what it takes into its mempool: uassay per million "
-        "of gas, beside the chain's.",
+        meaning="Lowest gas price that the node accepts into its mempool, in uassay per million gas; the "
+        "chain's own lowest price applies, too.",
     ),
     Setting(
         name="node.metrics_port",
@@ -162,7 +163,7 @@ SETTINGS = (
         name="validator.listen",
         kind=Endpoint(),
         default="127.0.0.1:9191",
-        meaning="Where a validator's daemon serves its cluster and consumers.",
+        meaning="Address on which a validator's daemon listens for its cluster and for consumers.",
         option="--listen",
         commands="validator run",
     ),
@@ -170,7 +171,7 @@ SETTINGS = (
         name="validator.endpoint",
         kind=Endpoint(),
         default=None,
-        meaning="Where others reach it; goes on chain. By default where it listens.",
+        meaning="Address at which others reach the daemon; published on the chain. Default: that of validator.listen.",
         option="--endpoint",
         commands="validator run",
     ),
@@ -178,7 +179,8 @@ SETTINGS = (
         name="validator.admit",
         kind=WordChoice(tuple(policy.value for policy in Policy)),
         default="open",
-        meaning="Which providers join when they pass a probe: whoever asks, who was named, nobody.",
+        meaning="Which providers may join after passing a probe: any (open), those named with assay validator admit "
+        "(listed), or none (closed).",
         option="--admit",
         commands="validator run",
     ),
@@ -204,7 +206,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """The value of a setting, and where it comes from; None where nothing gives one."""
+    """The value of a setting and its source; the value is None if no source has one."""
 
     setting: Setting
     value: str | int | None
@@ -215,18 +217,18 @@ class Configuration:
     """The settings of a home."""
 
     def __init__(self, home: Path) -> None:
-        """Read the home's file, where there is one; SettingsError names the key that is wrong in it."""
+        """Read the home's file if there is one; raise SettingsError with the key if a value is wrong."""
         path = home / FILE
         self._file = dict(_read(path))
 
     def get(self, name: str, option: str | int | None = None) -> SettingValue:
-        """Return the value of a setting; ``option`` is what stands on the command line."""
+        """Return the value of a setting; ``option`` is the value on the command line, if any."""
         setting = BY_NAME[name]
         if option is not None:
             return SettingValue(setting, option, Source.OPTION)
-        said = os.environ.get(setting.variable) if setting.variable else None
-        if said:
-            return SettingValue(setting, setting.read(said, setting.variable), Source.ENVIRONMENT)
+        text = os.environ.get(setting.variable) if setting.variable else None
+        if text:
+            return SettingValue(setting, setting.read(text, setting.variable), Source.ENVIRONMENT)
         if name in self._file:
             return SettingValue(setting, self._file[name], Source.FILE)
         return SettingValue(setting, setting.default, Source.DEFAULT)
@@ -236,7 +238,7 @@ def _read(path: Path) -> Iterator[tuple[str, str | int]]:
     try:
         tables = tomllib.loads(path.read_text()) if path.exists() else {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"not TOML ({error})", "correct the file", field=str(path)) from None
+        raise SettingsError(f"the file is not TOML ({error})", "correct this place in it", field=str(path)) from None
     for name, value in _flat(tables):
         setting = BY_NAME.get(name)
         if setting is None:
@@ -253,9 +255,9 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ob
 
 
 def _nearest(name: str) -> str:
-    """Return the key that was meant, most likely: as it is written, or under its last part in another table."""
+    """Return a remedy that suggests a similar key, or the one key of another table with the same last part."""
     close = get_close_matches(name, BY_NAME, 1, _CLOSE)
     last = name.rpartition(".")[2]
     same = [known for known in BY_NAME if known.rpartition(".")[2] == last]
-    found = same if len(same) == 1 else close
-    return f"is it {found[0]}?" if found else "assay config show lists all keys"
+    matches = same if len(same) == 1 else close
+    return f"did you mean {matches[0]}?" if matches else "assay config show lists all keys"

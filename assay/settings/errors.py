@@ -1,7 +1,7 @@
-"""The one error of a home's settings."""
+"""The error of a home's settings."""
 
 from domain.errors import Expected
 
 
 class SettingsError(Expected):
-    """A home, a setting or a key that cannot be used."""
+    """A home, a setting or a signing key cannot be used."""

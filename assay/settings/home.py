@@ -1,4 +1,4 @@
-"""A home: its settings, its keys, and the node that it asks."""
+"""A home: its settings, its keys, and its node's address."""
 
 import getpass
 import os
@@ -22,24 +22,25 @@ PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 
 def find_home(named: str | None) -> Path:
-    """Return the home that a person named, else that of the environment, else the default."""
+    """Return the home: the named one, or that of ``ASSAY_HOME``, or the default."""
     try:
         return Path(named or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
     except RuntimeError:
         raise SettingsError(
-            "this user has no home directory", "set HOME, or name one (--home DIRECTORY, or home=)"
+            "this user has no home directory",
+            "set the variable HOME, or choose a folder for Assay: --home DIRECTORY (in Python: home=)",
         ) from None
 
 
 def ask_passphrase(name: str) -> str:
-    """Return the passphrase of a key, from the environment or else from the terminal."""
+    """Return the passphrase of a key, from ``ASSAY_PASSPHRASE`` or else from the terminal."""
     given = os.environ.get(PASSPHRASE_VARIABLE)
     if given is not None:
         return given
     if not sys.stdin.isatty():
         raise SettingsError(
             f"key {name} needs its passphrase",
-            f"set {PASSPHRASE_VARIABLE}, use a terminal, or in a program give passphrase=",
+            f"set the variable {PASSPHRASE_VARIABLE}, or use a terminal (in Python: passphrase=)",
         )
     return getpass.getpass(f"Passphrase of key {name}: ")
 
@@ -48,7 +49,7 @@ def ask_passphrase(name: str) -> str:
 class Settings:
     """A home with its ``config.toml``, and the values that options or a program give instead.
 
-    ``given`` has them by the name of the setting; None stands for one that is not given.
+    ``given`` maps names of settings to these values; None means not given.
     """
 
     home: Path
@@ -57,13 +58,13 @@ class Settings:
 
     @cached_property
     def _configuration(self) -> "Configuration":
-        # Only when a setting is asked for: a command that needs none works with a wrong file.
+        # Loaded on first use, so that a command without settings works even if the file is wrong.
         from assay.settings.configuration import Configuration
 
         return Configuration(self.home)
 
     def setting(self, name: str, option: str | int | None = None) -> "SettingValue":
-        """Return the value of a setting; ``option`` is the value of an option that only this command has."""
+        """Return the value of a setting; ``option`` is the value of the command's own option, if it has one."""
         return self._configuration.get(name, self.given.get(name, option))
 
     @property
@@ -72,7 +73,7 @@ class Settings:
         return str(self.setting("node_address").value)
 
     def client(self, node: str = "") -> "ChainClient":
-        """Return a client of the node, or of another one."""
+        """Return a client of ``node``, or of the home's node if ``node`` is empty."""
         from chain.client.client import ChainClient
 
         return ChainClient(node or self.node)
@@ -84,24 +85,24 @@ class Settings:
         return Keyring(self.home / "keys", str(self.setting("keyring").value), self.passphrase)
 
     def key(self) -> "Key":
-        """Unlock the key that signs: the one that is named, or the only one."""
+        """Unlock the key that signs: the named one, or the home's only key."""
         ring = self.keyring()
         return ring.unlock(self.key_name(ring))
 
     def address(self) -> str:
-        """Return the address of that key, without unlocking it."""
+        """Return the address of the key that signs, without unlocking the key."""
         ring = self.keyring()
         return ring.show(self.key_name(ring)).address
 
     def key_name(self, ring: "Keyring") -> str:
-        """Return the name of the key that signs; a SettingsError says why it is not clear."""
+        """Return the name of the key that signs; raise SettingsError if the home has none, or several."""
         name = str(self.setting("from").value or "")
         if name:
             return name
         names = [info.name for info in ring.names()]
         if not names:
-            raise SettingsError("there is none that signs", "make one with assay keys add", field="key")
+            raise SettingsError("this home has no key to sign with", "create one: assay keys add NAME", field="key")
         if len(names) > 1:
-            remedy = f"name one of {', '.join(names)} (--from, or key=)"
-            raise SettingsError("several are here, and none is named", remedy, field="key")
+            remedy = f"choose one of {', '.join(names)} with --from NAME (in Python: key=)"
+            raise SettingsError("this home has several keys, and none is chosen", remedy, field="key")
         return names[0]

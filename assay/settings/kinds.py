@@ -1,4 +1,4 @@
-"""The kinds of values that settings have: a file, the environment, a program and an option are checked alike."""
+"""The kinds of values that settings have, with one check for files, environment, programs and options."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class WordChoice:
 
     @property
     def name(self) -> str:
-        """The words, as help pages show them."""
+        """The words, in the form that help pages show."""
         return "|".join(self.options)
 
     def check(self, value: str | int) -> None:
@@ -36,7 +36,7 @@ class WordChoice:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number in a range; without ``high`` the range has no end."""
+    """A whole number in a range; without ``high`` there is no upper bound."""
 
     low: int
     high: int | None = None
@@ -62,8 +62,8 @@ class Host:
         """Check that the value is an IP address."""
         if ip_of(str(value)) is None:
             raise ValueError(
-                f"{value} is not an IP address; 0.0.0.0 means all IPv4 addresses of this machine, and :: the IPv6"
-                " addresses, too"
+                f"{value} is not an IP address; write for example 10.0.0.1, 0.0.0.0 for all IPv4 addresses of this"
+                " machine, or :: for all IPv4 and IPv6 addresses"
             )
 
 
@@ -80,18 +80,18 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class PeerList:
-    """Other nodes, as ID@host:port, with commas between them."""
+    """Other nodes as ID@host:port, separated by commas."""
 
     name: ClassVar[str] = "ID@host:port,..."
 
     def check(self, value: str | int) -> None:
-        """Check that each peer has the id of a node and an address."""
+        """Check that each peer has a node id and an address."""
         for peer in filter(None, map(str.strip, str(value).split(","))):
             node_id, at, address = peer.rpartition("@")
             if not at or not _NODE_ID.fullmatch(node_id):
                 raise ValueError(
-                    f"{peer} is not ID@host:port with the node's id, 40 hex digits; `assay node show` prints it on the"
-                    " other machine"
+                    f"{peer} is not ID@host:port, where ID has 40 hex digits; `assay node show` on the other machine"
+                    " prints it"
                 )
             HostPort.parse(address)
 

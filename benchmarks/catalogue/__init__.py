@@ -1,4 +1,4 @@
-"""Models, layers, losses and optimizers that people train, as small jobs: the rows of ``benchmarks models``."""
+"""Common models, layers, losses and optimizers as small jobs: the rows of ``benchmarks models``."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,4 +17,4 @@ from benchmarks.catalogue.updates import UPDATES
 CATALOGUE: Mapping[str, Make] = MappingProxyType(
     dict((*LAYERS, *OPERATIONS, *TRAINING, *UPDATES, *DATA, *MODELS, *FAMILIES, *PACKAGES, *PEOPLE))
 )
-"""Name of a row to what makes its job."""
+"""Functions that make the jobs, by the name of the row."""

@@ -1,4 +1,4 @@
-"""Data as people keep it: the columns of a job from each kind of source."""
+"""Common data sources: the columns of a job from each of them."""
 
 import json
 from atexit import register
@@ -20,7 +20,7 @@ from benchmarks.catalogue.rows import CLASSES, VECTORS, Make, Row, job, next_tok
 
 
 class Items(Dataset[dict[str, torch.Tensor]]):
-    """A data set of torch with a row at a time."""
+    """A map-style data set of torch that returns one row at a time."""
 
     def __len__(self) -> int:
         return len(VECTORS()["y"])
@@ -31,10 +31,11 @@ class Items(Dataset[dict[str, torch.Tensor]]):
 
 @cache
 def _folder() -> Path:
-    """Return a folder with the files of the rows; it is gone when the process ends."""
-    made = TemporaryDirectory(prefix="assay-catalogue-")
-    register(made.cleanup)
-    folder, columns = Path(made.name), VECTORS()
+    """Return a folder with the rows' files, which is deleted when the process ends."""
+    temporary = TemporaryDirectory(prefix="assay-catalogue-")
+    register(temporary.cleanup)
+    folder = Path(temporary.name)
+    columns = VECTORS()
     np.savez(folder / "rows.npz", x=columns["x"], y=columns["y"])
     for name, column in columns.items():
         np.save(folder / f"{name}.npy", column)
@@ -52,11 +53,11 @@ def _folder() -> Path:
 
 
 def _from(source: Callable[[], Any]) -> Make:
-    made = job(lambda: nn.Linear(16, CLASSES), VECTORS)
+    make_job = job(lambda: nn.Linear(16, CLASSES), VECTORS)
 
     def make() -> JobSpec:
-        found = source()
-        return replace(made(), train=found, holdout=found)
+        data = source()
+        return replace(make_job(), train=data, holdout=data)
 
     return make
 
@@ -79,8 +80,8 @@ def _other_types() -> dict[str, Any]:
 
 def _text(tokenizer: str | None) -> Make:
     def make() -> JobSpec:
-        named = None if tokenizer is None else _folder() / tokenizer
-        rows = text_rows(_folder() / "book.txt", 12, named)
+        tokenizer_file = None if tokenizer is None else _folder() / tokenizer
+        rows = text_rows(_folder() / "book.txt", 12, tokenizer_file)
         model = nn.Sequential(nn.Embedding(rows.words, 8), nn.Linear(8, rows.words))
         return job(lambda: model, lambda: {"x": rows.train["x"]}, next_token)()
 

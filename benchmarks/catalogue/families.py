@@ -1,4 +1,4 @@
-"""More families of transformers, and ways to adapt them, each by a small configuration."""
+"""More model families of transformers and methods to adapt them, each with a small configuration."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ _EXPERTS = {
 
 
 def _adapted(make: Callable[[Any], Any]) -> Make:
-    """Return a Llama that a method of peft adapts."""
+    """Return the job of a Llama model that is adapted with a method of peft."""
 
     def made() -> JobSpec:
         library, peft = package("transformers"), package("peft")

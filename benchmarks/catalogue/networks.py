@@ -1,4 +1,4 @@
-"""Whole networks: by hand, of torchvision, of transformers."""
+"""Whole networks: written by hand, from torchvision, and from transformers."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -39,8 +39,8 @@ def _vision(name: str, data: Callable[[], dict[str, Array]] = PHOTOS, **options:
 
 
 def _scores(model: nn.Module, batch: Batch) -> torch.Tensor:
-    found: Any = model(batch["x"])
-    return F.cross_entropy(found if isinstance(found, torch.Tensor) else found[0], batch["y"])
+    scores: Any = model(batch["x"])
+    return F.cross_entropy(scores if isinstance(scores, torch.Tensor) else scores[0], batch["y"])
 
 
 def _vision_transformer() -> JobSpec:

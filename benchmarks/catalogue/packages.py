@@ -1,4 +1,4 @@
-"""Packages that people train with, used as they are; ``make packages`` installs them."""
+"""Models and losses from common training packages, unchanged; ``make packages`` installs the packages."""
 
 import os
 from collections.abc import Callable
@@ -32,7 +32,7 @@ MAKE = "install it with `make packages`"
 
 
 class WithLoss(nn.Module):
-    """A network and a loss that has weights or settings of its own."""
+    """A network together with a loss that has its own weights or settings."""
 
     def __init__(self, body: nn.Module, loss: nn.Module) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def _of(
     loss: Loss = classify,
     **options: Any,
 ) -> Make:
-    """Return a job whose model a package makes."""
+    """Return a job whose model comes from a package."""
 
     def made() -> JobSpec:
         library = package(name, MAKE)
@@ -89,7 +89,7 @@ def _language(library: Any) -> nn.Module:
 
 
 def _metric(name: str) -> Make:
-    """Return a network under a loss of pytorch-metric-learning that has class weights."""
+    """Return the job of a network with a loss of pytorch-metric-learning that has class weights."""
 
     def make(library: Any) -> nn.Module:
         return WithLoss(nn.Linear(16, 8), getattr(library, name)(CLASSES, 8))
@@ -103,7 +103,7 @@ def _metric(name: str) -> Make:
 
 
 def _pairs(make: Callable[[Any], nn.Module]) -> Make:
-    """Return a network under a loss of pytorch-metric-learning whose pairs are two noisy views of each row."""
+    """Return the job of a network with a pair loss of pytorch-metric-learning, on two noisy views of each row."""
 
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
         assert isinstance(model, WithLoss)
@@ -120,14 +120,19 @@ def _pairs(make: Callable[[Any], nn.Module]) -> Make:
     )
 
 
-def _triplets(losses: Any) -> nn.Module:
-    mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
-    made: nn.Module = losses.TripletMarginLoss(margin=1, reducer=mean)
-    return made
+def _over_all(name: str, **options: Any) -> Make:
+    """Return a loss over pairs as the mean over all pairs, also those with a loss of 0."""
+
+    def make(losses: Any) -> nn.Module:
+        mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
+        loss: nn.Module = getattr(losses, name)(reducer=mean, **options)
+        return loss
+
+    return _pairs(make)
 
 
 def _two_views(name: str, **options: Any) -> Make:
-    """Return a network under a loss of lightly that compares two noisy views of a row."""
+    """Return the job of a network with a loss of lightly that compares two noisy views of each row."""
 
     def make(library: Any) -> nn.Module:
         return WithLoss(nn.Linear(16, 8), getattr(library, name)(**options))
@@ -160,9 +165,9 @@ class OnGraph(nn.Module):
 
 
 def _graph() -> dict[str, Array]:
-    made = np.random.default_rng(4)
-    x = made.standard_normal((1, NODES, 6), np.float32)
-    return {"x": x, "y": made.integers(0, CLASSES, (1, NODES))}
+    random = np.random.default_rng(4)
+    x = random.standard_normal((1, NODES, 6), np.float32)
+    return {"x": x, "y": random.integers(0, CLASSES, (1, NODES))}
 
 
 def _nodes(model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -181,7 +186,7 @@ def _lightning() -> JobSpec:
     library = package("lightning", MAKE)
 
     class Module(library.LightningModule):  # type: ignore[misc,name-defined]
-        """A module as its tutorial has it: hyper-parameters, a log, an optimizer with a schedule."""
+        """A module as in Lightning's tutorial: hyper-parameters, logging, an optimizer with a schedule."""
 
         def __init__(self, width: int = 16) -> None:
             super().__init__()
@@ -211,7 +216,7 @@ def _lightning() -> JobSpec:
 
 def _keras(make: Callable[[Any], nn.Module], data: Callable[[], dict[str, Array]]) -> Make:
     def made() -> JobSpec:
-        # read when it is imported
+        # Keras reads this variable when it is imported.
         os.environ["KERAS_BACKEND"] = "torch"
         library = package("keras", MAKE)
         return job(lambda: make(library), data)()
@@ -308,8 +313,10 @@ PACKAGES: tuple[Row, ...] = (
     ),
     (
         "pytorch-metric-learning TripletMarginLoss, two views",
-        _pairs(_triplets),
+        _over_all("TripletMarginLoss", margin=1),
     ),
+    ("pytorch-metric-learning ContrastiveLoss, two views", _over_all("ContrastiveLoss")),
+    ("pytorch-metric-learning SupConLoss, two views", _over_all("SupConLoss")),
     ("lightly NTXentLoss", _two_views("NTXentLoss")),
     ("lightly BarlowTwinsLoss", _two_views("BarlowTwinsLoss")),
     ("lightly VICRegLoss", _two_views("VICRegLoss")),

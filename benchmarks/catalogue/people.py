@@ -1,4 +1,4 @@
-"""What people's training loops have in them, as their issues and threads show it, each in a few lines of our own."""
+"""Patterns from public training loops, as issues and forum threads show them, each rewritten in a few lines."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def _losses(loss: Loss, model: Callable[[], nn.Module] = _embedding, **options: 
 
 
 class ArcHead(nn.Module):
-    """Cosines to class weights that are brought to length 1 in each forward pass, with a margin at the true class."""
+    """Cosines to class weights, which are normalized in each forward pass, with a margin at the true class."""
 
     def __init__(self, reduce: bool) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def _triplets(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _margin_of_true(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """A margin by a mask of labels, as many heads for faces have it."""
+    """Return a loss with a margin applied by a mask of labels, as in many face recognition heads."""
     scores = model(batch["x"]).tanh().clone()
     is_true = torch.zeros_like(scores).scatter_(1, batch["y"].view(-1, 1).long(), 1.0) == 1
     scores[is_true] = (torch.acos(scores[is_true].clamp(-0.99, 0.99)) + 0.2).cos()
@@ -107,7 +107,7 @@ def _margin_of_true(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _others_of_each(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """The scores of all classes but the true one, as distillation and hard negatives have them."""
+    """Return a loss on the scores of all classes but the true one, as in distillation and hard negatives."""
     scores: torch.Tensor = model(batch["x"])
     is_true = F.one_hot(batch["y"], CLASSES).bool()
     others = scores[~is_true].view(len(scores), -1)
@@ -165,15 +165,15 @@ def _row_weights(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _weighted() -> dict[str, Array]:
-    found = VECTORS()
-    return {**found, "w": np.random.default_rng(6).random(len(found["y"]), np.float32)}
+    columns = VECTORS()
+    return {**columns, "w": np.random.default_rng(6).random(len(columns["y"]), np.float32)}
 
 
-# --- what forward passes change ------------------------------------------------------------------
+# --- forward passes that change state ------------------------------------------------------------
 
 
 class Follows(nn.Module):
-    """A key network that follows a query network, moved in the forward pass."""
+    """A query network and a key network that follows it, updated in the forward pass."""
 
     def __init__(self, move: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ def _follow(move: Callable[[torch.Tensor, torch.Tensor], None]) -> Make:
 
 
 class Queue(nn.Module):
-    """Keys of the batches before, of which the oldest make room."""
+    """A queue of the keys of earlier batches, in which new keys replace the oldest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class Queue(nn.Module):
 
 
 class Clamped(nn.Module):
-    """A layer whose weights stay within bounds, the trained ones and a fixed scale."""
+    """A layer whose forward pass clamps its weights and shrinks a scale that is not trained."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def _frozen_norm() -> nn.Module:
 
 
 class StaysFrozen(nn.Sequential):
-    """A network whose ``train`` leaves batch norm in evaluation."""
+    """A network whose ``train`` keeps batch norm in evaluation mode."""
 
     def train(self, mode: bool = True) -> "StaysFrozen":
         super().train(mode)
@@ -266,11 +266,11 @@ class StaysFrozen(nn.Sequential):
         return self
 
 
-# --- gradients of one's own ----------------------------------------------------------------------
+# --- custom gradients ----------------------------------------------------------------------------
 
 
 class Reverse(torch.autograd.Function):
-    """The same forward, the other direction backward."""
+    """The identity with a negated gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -291,7 +291,7 @@ def _adversary(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 class Codebook(nn.Module):
-    """The nearest of the codes, with the gradient straight through."""
+    """A vector quantizer: the nearest code, with a straight-through gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -302,8 +302,8 @@ class Codebook(nn.Module):
         z = self.encode(x)
         nearest = self.codes(torch.cdist(z, self.codes.weight).argmin(1))
         straight = z + (nearest - z).detach()
-        kept = F.mse_loss(nearest, z.detach()) + 0.25 * F.mse_loss(z, nearest.detach())
-        return F.mse_loss(self.decode(straight), x) + kept
+        commitment = F.mse_loss(nearest, z.detach()) + 0.25 * F.mse_loss(z, nearest.detach())
+        return F.mse_loss(self.decode(straight), x) + commitment
 
 
 def _penalty(model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -318,10 +318,10 @@ def _penalty(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _own_init() -> nn.Module:
-    """Return a language model with tied weights and initial ones of its own, as nanoGPT has them."""
+    """Return a language model with tied weights and custom initial weights, as in nanoGPT."""
 
     class Tied(nn.Module):
-        """Embedding and scores share their weights."""
+        """A model whose embedding and output layer share their weights."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -349,8 +349,7 @@ def _next(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _default_weights() -> JobSpec:
-    made = job(_own_init, words, _next)()
-    return replace(made, weights=None)
+    return replace(job(_own_init, words, _next)(), weights=None)
 
 
 def _last_state(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -417,9 +416,9 @@ def _of_nodes(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _nodes() -> dict[str, Array]:
-    made = np.random.default_rng(4)
-    x = made.standard_normal((1, 8, 6), np.float32)
-    return {"x": x, "y": made.integers(0, CLASSES, (1, 8))}
+    random = np.random.default_rng(4)
+    x = random.standard_normal((1, 8, 6), np.float32)
+    return {"x": x, "y": random.integers(0, CLASSES, (1, 8))}
 
 
 def _gaps(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -445,7 +444,7 @@ def _dashed() -> nn.Module:
 
 
 class Growing(torch.optim.lr_scheduler.LRScheduler):
-    """Restarts that come later each time."""
+    """A schedule with restarts at growing intervals."""
 
     def get_lr(self) -> list[float | torch.Tensor]:
         part = (self.last_epoch % 3) / 3
@@ -477,7 +476,7 @@ def _warmed() -> JobSpec:
 
 
 def _went_on() -> JobSpec:
-    """Return a job whose optimizer has trained before, as a checkpoint's has."""
+    """Return a job whose optimizer has already taken steps, as after loading a checkpoint."""
     torch.manual_seed(7)
     model, data = _scores(), VECTORS()
     adam = torch.optim.Adam(model.parameters(), 0.01)

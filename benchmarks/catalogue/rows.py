@@ -1,4 +1,4 @@
-"""What the rows of the catalogue are made of: small jobs on data of the right shape."""
+"""Helpers for the rows of the catalogue: small jobs on random data of the right shape."""
 
 import importlib
 import importlib.util
@@ -24,7 +24,7 @@ ROWS, CLASSES = 16, 5
 
 
 class Does(nn.Module):
-    """A function over named layers."""
+    """A module whose forward pass is a function of itself and its inputs, with layers under given names."""
 
     def __init__(self, function: Callable[..., torch.Tensor], **layers: nn.Module) -> None:
         super().__init__()
@@ -55,12 +55,12 @@ LINES = partial(floats, 3, 24)
 IMAGES = partial(floats, 3, 12, 12)
 PHOTOS = partial(floats, 3, 32, 32)
 LARGE_PHOTOS = partial(floats, 3, 64, 64)
-"""For networks that halve their images five times: batch norm needs more than a place for each row."""
+"""Images for networks that halve them five times: batch norm needs more than one position per row."""
 VOLUMES = partial(floats, 2, 6, 6, 6)
 
 
 def classify(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the cross-entropy of the scores of ``x``."""
+    """Return the cross-entropy of the model's scores for ``x``."""
     return F.cross_entropy(model(batch["x"]), batch["y"])
 
 
@@ -81,23 +81,23 @@ def job(
             "weights": "keep",
         }
         torch.manual_seed(7)
-        made = model()
-        given = {name: option(made) if isinstance(option, OfModel) else option for name, option in options.items()}
+        built = model()
+        chosen = {name: option(built) if isinstance(option, OfModel) else option for name, option in options.items()}
         holdout = {name: column[:4] for name, column in columns.items()}
         return JobSpec(
             name="row",
-            model=made,
+            model=built,
             loss=loss,
             train=columns,
             holdout=holdout,
-            **{**settings, **given},
+            **{**settings, **chosen},
         )
 
     return make
 
 
 class OfModel:
-    """An option that is made of the model, such as an optimizer of torch."""
+    """An option that depends on the model, such as an optimizer of torch."""
 
     def __init__(self, make: Callable[[nn.Module], Any]) -> None:
         self._make = make
@@ -115,18 +115,18 @@ def layers(width: int, data: Callable[[], dict[str, Array]], *makers: Callable[[
 
 
 def linear() -> nn.Module:
-    """Return a layer from sixteen numbers to as many."""
+    """Return a linear layer from 16 numbers to 16 numbers."""
     return nn.Linear(16, 16)
 
 
 def next_token(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the cross-entropy of the scores of what follows each element of ``x``, but 1."""
+    """Return the cross-entropy of predicting each next element of ``x``; targets that are 1 are ignored."""
     scores = model(batch["x"])
     return F.cross_entropy(scores.flatten(0, 1), batch["x"].roll(-1, 1).flatten(), ignore_index=1)
 
 
 def package(name: str, remedy: str = "install assay[models]") -> Any:
-    """Return a library; JobError with the remedy where it is not installed."""
+    """Return a library; raise JobError with the remedy if it is not installed."""
     if importlib.util.find_spec(name.partition(".")[0]) is None:
         raise JobError("case", f"needs {name}", remedy)
     return importlib.import_module(name)

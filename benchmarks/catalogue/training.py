@@ -1,4 +1,4 @@
-"""Optimizers and schedules as torch has them."""
+"""Optimizers and schedules of torch."""
 
 from collections.abc import Callable
 from typing import Any

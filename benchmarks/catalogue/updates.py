@@ -1,4 +1,4 @@
-"""Update rules of a person's own, optimizers in a list, gradients at other weights, and losses in turn."""
+"""Custom update rules, several optimizers, gradients at other weights, and alternating losses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +52,7 @@ def _sharp(model: nn.Module) -> assay.SAM:
 
 
 class _Gan(nn.Module):
-    """Vectors of the kind that the data are, made of noise, and what tells them from these."""
+    """A generator, which makes vectors from noise, and a discriminator, which tells them from the data."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The node process: ABCI, storage, queries and the supervisor of CometBFT."""
+"""The node process: ABCI, storage, queries, and the supervisor of CometBFT."""

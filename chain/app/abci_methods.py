@@ -1,4 +1,4 @@
-"""ABCI requests and responses (``tendermint.abci`` of CometBFT v0.38) over the :class:`Application`."""
+"""ABCI requests and responses (``tendermint.abci`` of CometBFT v0.38), mapped to the :class:`Application`."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
@@ -24,7 +24,7 @@ _RECHECK = 1
 
 
 class AnswerQuery(Protocol):
-    """Answers an ABCI query (path, data, height, prove) with a ``ResponseQuery``."""
+    """The function that answers an ABCI query (path, data, height, prove) with a ``ResponseQuery``."""
 
     def __call__(self, path: str, data: bytes, height: int, prove: bool) -> Any:
         """Return the ResponseQuery."""
@@ -39,8 +39,9 @@ class Methods:
         answer_query: AnswerQuery,
         check_block: Callable[[Any], None] = lambda request: None,
     ) -> None:
-        """Build the table of methods; ``check_block`` sees each FinalizeBlock first, and may raise to end the node."""
-        self._app, self._check_block = app, check_block
+        """Build the table of methods; ``check_block`` gets each FinalizeBlock first, and may raise to end the node."""
+        self._app = app
+        self._check_block = check_block
         self._answer_query = answer_query
         table: dict[str, Callable[[Any], Any]] = {
             "echo": lambda request: abci.Response(echo=abci.ResponseEcho(message=request.message)),
@@ -54,7 +55,7 @@ class Methods:
             "verify_vote_extension": self._verify_vote_extension,
             "finalize_block": self._finalize_block,
             "commit": self._commit,
-            # No state sync yet: nothing is offered, and nothing that is offered is taken.
+            # There is no state sync yet: the node offers no snapshots and accepts none.
             "list_snapshots": lambda request: abci.Response(list_snapshots=abci.ResponseListSnapshots()),
             "offer_snapshot": lambda request: abci.Response(
                 offer_snapshot=abci.ResponseOfferSnapshot(result=abci.ResponseOfferSnapshot.Result.ABORT)
@@ -72,11 +73,11 @@ class Methods:
         }
 
     def _info(self, request: Any) -> Any:
-        # CometBFT names its version; tools that only ask (abci-cli) do not.
+        # CometBFT sends its version; tools that only query (abci-cli) do not.
         if request.abci_version and not request.abci_version.startswith(ABCI_VERSION):
             raise RuntimeError(
-                f"consensus speaks ABCI {request.abci_version}, and this node {ABCI_VERSION}x:"
-                " run the CometBFT that was installed with it"
+                f"CometBFT uses ABCI {request.abci_version}, and this node {ABCI_VERSION}x:"
+                " run the CometBFT that was installed with the node"
             )
         head = self._app.info().block
         return abci.Response(
@@ -100,13 +101,13 @@ class Methods:
         genesis = codec.decode(GENESIS, request.app_state_bytes)
         if genesis.chain_id != request.chain_id:
             raise RuntimeError(
-                f"app_state is for chain {genesis.chain_id} in a genesis file for"
-                f" {request.chain_id}: use the genesis file as it was made"
+                f"the genesis file is for chain {request.chain_id}, but its app_state for {genesis.chain_id}:"
+                " use the unchanged genesis file"
             )
         if request.initial_height > 1:
             raise RuntimeError(
-                f"the genesis file starts at height {request.initial_height}, and this chain at 1:"
-                " use the genesis file as it was made"
+                f"the genesis file starts at height {request.initial_height}, but this chain at 1:"
+                " use the unchanged genesis file"
             )
         started = self._app.init_chain(genesis, _nanoseconds(request.time))
         return abci.Response(
@@ -116,22 +117,22 @@ class Methods:
         )
 
     def _prepare_proposal(self, request: Any) -> Any:
-        chosen = self._app.prepare_proposal(request.txs, request.max_tx_bytes, request.height, request.proposer_address)
-        return abci.Response(prepare_proposal=abci.ResponsePrepareProposal(txs=chosen))
+        txs = self._app.prepare_proposal(request.txs, request.max_tx_bytes, request.height, request.proposer_address)
+        return abci.Response(prepare_proposal=abci.ResponsePrepareProposal(txs=txs))
 
     def _process_proposal(self, request: Any) -> Any:
-        held = self._app.process_proposal(request.txs, request.height, request.proposer_address)
-        status = _ACCEPT if held else _REJECT
+        is_valid = self._app.process_proposal(request.txs, request.height, request.proposer_address)
+        status = _ACCEPT if is_valid else _REJECT
         return abci.Response(process_proposal=abci.ResponseProcessProposal(status=status))
 
     def _verify_vote_extension(self, request: Any) -> Any:
-        # Extensions are off; an empty one says nothing and is fine, anything else was not made by this software.
+        # Extensions are off. An empty one is valid, and any other one was not made by this software.
         status = _REJECT if request.vote_extension else _ACCEPT
         return abci.Response(verify_vote_extension=abci.ResponseVerifyVoteExtension(status=status))
 
     def _finalize_block(self, request: Any) -> Any:
         self._check_block(request)
-        done = self._app.finalize_block(
+        finalized = self._app.finalize_block(
             request.height,
             _nanoseconds(request.time),
             request.hash,
@@ -140,10 +141,10 @@ class Methods:
         )
         return abci.Response(
             finalize_block=abci.ResponseFinalizeBlock(
-                events=events_proto(done.result.events),
-                tx_results=list(map(_tx_result, done.items, done.result.tx_results)),
-                validator_updates=_validator_updates(done.result.validator_updates),
-                app_hash=done.app_hash,
+                events=events_proto(finalized.result.events),
+                tx_results=list(map(_tx_result, finalized.items, finalized.result.tx_results)),
+                validator_updates=_validator_updates(finalized.result.validator_updates),
+                app_hash=finalized.app_hash,
             )
         )
 
@@ -180,7 +181,7 @@ def _serialized(method: Callable[[Any], Any], request: Any) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _checked(code: int, codespace: str, log: str, gas_wanted: int, gas_used: int) -> bytes:
-    """Return a response to CheckTx; those of accepted transactions differ in little but their gas."""
+    """Return a response to CheckTx. The cache helps because accepted transactions differ little except in gas."""
     checked = abci.ResponseCheckTx(code=code, codespace=codespace, log=log, gas_wanted=gas_wanted, gas_used=gas_used)
     answer: bytes = abci.Response(check_tx=checked).SerializeToString()
     return answer

@@ -1,4 +1,4 @@
-"""ABCI queries: every gRPC method by its path, and provable reads of the state under ``/store/assay/key``."""
+"""ABCI queries: each gRPC method by its path, and provable reads of the state under ``/store/assay/key``."""
 
 import logging
 from collections.abc import Callable
@@ -20,10 +20,10 @@ Route = Callable[[str, bytes], bytes | None]
 
 
 class AbciQueries:
-    """Answers ABCI queries at the newest height; what it cannot answer gets a code, never an exception."""
+    """The answers to ABCI queries at the newest height; a failed query gets a code, never an exception."""
 
     def __init__(self, app: Application, route: Route) -> None:
-        """``route`` serves the gRPC methods."""
+        """Answer gRPC methods with ``route``."""
         self._app = app
         self._route = route
 
@@ -36,37 +36,46 @@ class AbciQueries:
             return answer
         except Refusal as refusal:
             text = str(refusal)
-            # The words by which CosmJS knows that something is absent.
+            # CosmJS recognizes an absent key by these words.
             if refusal.code == NOT_FOUND:
                 text = f"rpc error: code = NotFound desc = {text}"
             return self._refused(refusal.code.space, refusal.code.number, text)
         except Exception:
             log.exception("bug in query %s", path)
-            return self._refused(*INTERNAL, "internal error; the node's log has it")
+            return self._refused(*INTERNAL, "internal error; the node's log has the details")
 
     def _check_height(self, height: int) -> None:
         newest = self._app.head.block.height
         if height not in (0, newest):
-            raise Refusal(INVALID_REQUEST, "height", f"{height} is not kept", f"ask for 0 or {newest}")
+            raise Refusal(
+                INVALID_REQUEST, "height", f"{height} is not available", f"use 0 or the newest height, {newest}"
+            )
 
     def _answer(self, path: str, data: bytes, prove: bool) -> Any:
         newest = self._app.head.block.height
         if path == STORE_PATH:
             return self._state_key(data, prove)
         if prove:
-            raise Refusal(INVALID_REQUEST, "prove", f"{path} has no proofs", f"ask {STORE_PATH}")
+            raise Refusal(INVALID_REQUEST, "prove", f"is not possible for {path}", f"use the path {STORE_PATH}")
         value = self._route(path, data)
         if value is None:
-            raise Refusal(UNKNOWN_REQUEST, "path", f"unknown query path {path}")
-        # CosmJS takes height 0 for "no height"; before block 1 the answers are those of genesis.
+            raise Refusal(
+                UNKNOWN_REQUEST, "path", f"{path} is unknown", f"use the path of a gRPC method, or {STORE_PATH}"
+            )
+        # CosmJS reads height 0 as "no height"; before block 1 the answers are those of genesis.
         return ResponseQuery(value=value, height=max(newest, 1))
 
     def _state_key(self, key: bytes, with_proof: bool) -> Any:
-        """Answer with a key's value; its proof leads to the app hash in the header of the next height."""
+        """Return the answer with a key's value; its proof leads to the app hash in the header of the next height."""
         snapshot = self._app.committed()
         height = snapshot.head.block.height
         if not key or not height:
-            raise Refusal(INVALID_REQUEST, "data", "no key, or no block yet", "give a state key")
+            raise Refusal(
+                INVALID_REQUEST,
+                "data",
+                "is empty, or there is no block yet",
+                "send the key of a state record after block 1",
+            )
         answer = ResponseQuery(key=key, value=snapshot.get(key) or b"", height=height)
         if with_proof:
             proof = prove(snapshot.node, snapshot.get, key).SerializeToString()

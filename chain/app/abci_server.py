@@ -1,12 +1,12 @@
-"""The ABCI socket server: frames in, frames out, in order, on the connections that CometBFT opens (four of them).
+"""The ABCI socket server: it answers frames in order, on the connections that CometBFT opens (four of them).
 
-A frame is a message's length as an unsigned varint, then the message. Whatever has arrived is answered with one
-write. A peer that breaks the protocol loses its connection and gets a line in the log; it cannot take the process
-down. A bug in a consensus call does: ``on_fatal`` is told, and by default ends the process.
+A frame is a message's length as an unsigned varint, then the message. All frames of one read are answered with one
+write. A peer that breaks the protocol loses its connection, which is logged; it cannot stop the process. A bug in a
+consensus call stops the process: ``on_fatal`` is called, and by default ends it.
 
-CometBFT may die with requests that nobody has read, and its successor asks Info to learn which blocks to replay. So
-what the dead left behind is settled before a new connection is served: the request at work is waited for, and the
-others are never done.
+CometBFT may die with requests that were not read, and its successor sends Info to learn which blocks to replay. So the
+requests of the dead CometBFT are settled before a new connection is served: the running request is waited for, and the
+others are dropped.
 """
 
 import logging
@@ -36,13 +36,13 @@ EXIT_BUG = 70  # EX_SOFTWARE
 _READ_BYTES = 256 * 1024
 _VARINT_BYTES_MAX = 5
 _NEW = 0  # CheckTxType: not a recheck
-_ACCEPT_PAUSE_SECONDS = 0.1  # while the process has no file descriptor left
+_ACCEPT_PAUSE_SECONDS = 0.1  # pause if the process has no free file descriptor
 
 Method = Callable[[Any], bytes]
-"""From the message of a request to the whole ``Response``, serialized."""
+"""A function from the message of a request to the whole ``Response``, serialized."""
 
 Prefetch = Callable[[Sequence[bytes]], None]
-"""Gets the transactions of all new CheckTx requests of a batch, before they are answered in order."""
+"""A function that gets the transactions of all new CheckTx requests of a batch before they are answered in order."""
 
 CONSENSUS_METHODS: Final = frozenset(
     {
@@ -56,15 +56,15 @@ CONSENSUS_METHODS: Final = frozenset(
         "commit",
     }
 )
-"""Where a bug must stop the node: it could otherwise disagree with the others, or vote blindly."""
+"""Methods in which a bug must stop the node, which otherwise could disagree with other nodes or vote blindly."""
 
 
 class BrokenFrame(Exception):
-    """What the peer sent is not ABCI."""
+    """Bytes from the peer that are not ABCI."""
 
 
 def stop_loudly(error: BaseException) -> None:
-    """End the process at once, with the reason in the log and a code that no supervisor takes for success."""
+    """End the process at once, with the reason in the log and an exit code that is not success."""
     if isinstance(error, Expected):
         log.critical("the node stops: %s", error)
         sys.stderr.write(f"assay node: stopped: {error}\n")
@@ -77,35 +77,35 @@ def stop_loudly(error: BaseException) -> None:
 
 
 class AbciConnection:
-    """A peer's connection; until it is cut off, one request of it is done at a time."""
+    """A peer's connection; one request at a time is processed until it is cut off."""
 
     def __init__(self, peer: socket.socket, number: int) -> None:
-        """Take over an accepted socket."""
+        """Use an accepted socket."""
         self.peer = peer
         self.number = number
-        self.turn = Lock()  # held while a request is done
+        self.turn = Lock()  # held while a request is processed
         self.is_cut_off = False
 
-    def is_left(self) -> bool:
-        """Tell whether the peer has closed its end (a dead process has), whatever it sent before."""
+    def is_abandoned(self) -> bool:
+        """Return whether the peer has closed its end, as a dead process has, whatever it sent before."""
         poll = select.poll()
-        poll.register(self.peer, 0)  # POLLHUP is always told
+        poll.register(self.peer, 0)  # POLLHUP is always reported
         return bool(poll.poll(0))
 
     def cut_off(self) -> None:
-        """Let no other request be done, and wait for the one at work."""
+        """Allow no further request, and wait for the running one."""
         self.is_cut_off = True
         with self.turn:
             pass
 
     def hang_up(self) -> None:
-        """Close both directions, so that whoever reads or writes wakes up."""
-        with suppress(OSError):  # the peer was faster
+        """Close both directions, so that blocked readers and writers wake up."""
+        with suppress(OSError):  # the peer has already closed it
             self.peer.shutdown(socket.SHUT_RDWR)
 
 
 class AbciServer:
-    """Listens on a unix socket that only its owner may connect to; a thread for each connection."""
+    """A server on a unix socket that only its owner may connect to, with a thread per connection."""
 
     def __init__(
         self,
@@ -114,9 +114,9 @@ class AbciServer:
         on_fatal: Callable[[BaseException], None] = stop_loudly,
         prefetch: Prefetch = lambda raws: None,
     ) -> None:
-        """Bind and listen; :meth:`start` answers, with the methods by their names in ``Request``."""
+        """Bind and listen; after :meth:`start`, ``methods`` answer requests by their names in ``Request``."""
         if len(os.fsencode(path)) > SOCKET_PATH_MAX:
-            raise ValueError(f"a socket path has at most {SOCKET_PATH_MAX} bytes: {path}")
+            raise ValueError(f"a socket path may have at most {SOCKET_PATH_MAX} bytes: {path}")
         self.path = path
         self._methods = methods
         self._on_fatal = on_fatal
@@ -124,11 +124,11 @@ class AbciServer:
         self._connections: set[AbciConnection] = set()
         self._lock = Lock()
         self._closed = Event()
-        # It is of a process that was killed; the database's lock tells whether one lives.
+        # A socket file is left by a killed process; the database's lock shows whether a node is running.
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
-        path.chmod(0o600)  # before anybody can connect
+        path.chmod(0o600)  # before anyone can connect
         self._listener.listen(CONNECTIONS_MAX)
         self._thread = Thread(target=self._accept, name="abci-accept", daemon=True)
 
@@ -137,7 +137,7 @@ class AbciServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, close all connections, and wait for the requests at work: nothing is done afterwards."""
+        """Stop listening, close all connections, and wait for running requests; nothing is processed afterwards."""
         self._closed.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
@@ -161,17 +161,17 @@ class AbciServer:
                     self._closed.wait(_ACCEPT_PAUSE_SECONDS)
                 continue
             number += 1
-            self._settle_the_left()
+            self._settle_abandoned()
             self._admit(AbciConnection(peer, number))
 
-    def _settle_the_left(self) -> None:
-        """Cut off all whose peer is gone."""
-        with self._lock:  # so that none of them is closed meanwhile
-            left = [connection for connection in self._connections if connection.is_left()]
-        for connection in left:
+    def _settle_abandoned(self) -> None:
+        """Cut off the connections whose peers are gone."""
+        with self._lock:  # so that no other thread closes one of them
+            abandoned = [connection for connection in self._connections if connection.is_abandoned()]
+        for connection in abandoned:
             connection.cut_off()
         with self._lock:
-            self._connections.difference_update(left)
+            self._connections.difference_update(abandoned)
 
     def _admit(self, connection: AbciConnection) -> None:
         with self._lock:
@@ -207,7 +207,7 @@ class AbciServer:
         for name, request in requests:
             with connection.turn:
                 if connection.is_cut_off:
-                    raise ConnectionAbortedError("its peer is gone, and what it asked is not done")
+                    raise ConnectionAbortedError("its peer is gone, so its request is dropped")
                 answer = self._respond(name, request)
             yield answer
 
@@ -227,7 +227,7 @@ class AbciServer:
 
 
 def _parse(data: bytes) -> tuple[str | None, Any]:
-    """Return the name and the message of a request; no name and a text for what is none."""
+    """Return the name and the message of a request; for other bytes, None and a text."""
     try:
         request = Request.FromString(data)
     except DecodeError:
@@ -237,7 +237,7 @@ def _parse(data: bytes) -> tuple[str | None, Any]:
 
 
 def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes]], Iterable[bytes]]) -> None:
-    """Answer frames in order until the peer closes; all complete frames of a read share one write."""
+    """Answer frames in order until the peer closes; the answers to all complete frames of a read share one write."""
     buffer = bytearray()
     while chunk := connection.recv(_READ_BYTES):
         buffer += chunk
@@ -246,7 +246,7 @@ def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes
         try:
             for reply in answer(frames):
                 out += (varint(len(reply)), reply)
-        finally:  # what was asked before a broken frame is still answered
+        finally:  # requests before a broken frame are still answered
             if out:
                 connection.sendall(b"".join(out))
         if broken is not None:
@@ -255,12 +255,12 @@ def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes
 
 
 def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | None]:
-    """Return the complete messages of a buffer, where they end, and what is wrong with the one behind them."""
+    """Return the complete messages of a buffer, the offset of their end, and the error of the next one, if any."""
     frames: list[bytes] = []
     at = 0
-    whole = b""  # the buffer, once a message in it is complete
+    whole = b""  # a copy of the buffer, made when it contains a complete message
     while True:
-        # Requests about one transaction have two bytes of length; one look at each is enough.
+        # Requests with one transaction have a length of two bytes, so this check usually suffices.
         if at + 1 < len(buffer) and buffer[at] > 0x7F >= buffer[at + 1]:
             start, size = at + 2, buffer[at] & 0x7F | buffer[at + 1] << 7
         else:
@@ -269,7 +269,7 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
             except BrokenFrame as broken:
                 return frames, at, broken
         if size > FRAME_BYTES_MAX:
-            return frames, at, BrokenFrame(f"a frame of {size} bytes; at most {FRAME_BYTES_MAX}")
+            return frames, at, BrokenFrame(f"a frame has {size} bytes, and at most {FRAME_BYTES_MAX} are allowed")
         if not start or start + size > len(buffer):
             return frames, at, None
         whole = whole or bytes(buffer)
@@ -278,7 +278,7 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
 
 
 def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
-    """Return where the message starts and its size; (0, 0) while the varint is not complete."""
+    """Return the offset and the size of the message; (0, 0) while the varint is incomplete."""
     value = 0
     for count in range(_VARINT_BYTES_MAX):
         if at + count >= len(buffer):
@@ -287,10 +287,10 @@ def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return at + count + 1, value
-    raise BrokenFrame("a frame's length does not end")
+    raise BrokenFrame("the length of a frame has more than five bytes")
 
 
 def frame(message: Any) -> bytes:
-    """Return a message as a frame (the scripted client's side)."""
+    """Return a message as a frame, for the client's side of tests."""
     data: bytes = message.SerializeToString()
     return varint(len(data)) + data

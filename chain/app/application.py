@@ -1,10 +1,10 @@
-"""The replicated application behind consensus, without sockets: what each ABCI call means for state and store.
+"""The replicated application behind consensus, without sockets: the effect of each ABCI call on state and store.
 
-Consensus calls run under one lock and work on an overlay; only :meth:`Application.commit` writes, one atomic batch.
-CheckTx runs on the mempool's overlay, queries on snapshots of the last commit; neither waits for a block.
+Consensus calls run under one lock and work on an overlay. Only :meth:`Application.commit` writes, as one atomic batch.
+CheckTx runs on the mempool's overlay, and queries run on snapshots of the last commit; neither waits for a block.
 
-A bug in CheckTx or a query becomes an error code, because it is one stranger's request. A bug in a block is raised:
-a node that cannot compute what the others agree on must stop (the server does that), never guess.
+A bug in CheckTx or a query becomes an error code, because it concerns one stranger's request. A bug in a block is
+raised: a node that cannot compute the others' result must stop (the server does that) and never guess.
 """
 
 import logging
@@ -46,20 +46,20 @@ from wire.tx import TxDecoder
 log = logging.getLogger(__name__)
 
 BLOCK_TXS_MAX = 20_000
-INTERNAL = ("undefined", 1)  # codespace and code that Cosmos clients know for a bug
+INTERNAL = ("undefined", 1)  # codespace and code by which Cosmos clients recognize a bug
 
 
 @dataclass(frozen=True, slots=True)
 class AppConfig:
-    """What a node may choose for itself; nothing here changes what a block does."""
+    """The settings that a node chooses for itself; none of them changes the result of a block."""
 
-    min_gas_price_millionths: int = 0  # its own floor for CheckTx, beside the chain's
+    min_gas_price_millionths: int = 0  # the node's own minimum for CheckTx, in addition to the chain's
     solo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Answer of InitChain: consensus powers from genesis, and the app hash of block 1's header."""
+    """The answer to InitChain: consensus powers from genesis, and the app hash of block 1's header."""
 
     validators: tuple[ValidatorUpdate, ...]
     app_hash: bytes
@@ -67,7 +67,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """Answer of FinalizeBlock."""
+    """The answer to FinalizeBlock."""
 
     items: tuple[Reveal | Tx | Refusal, ...]
     result: BlockResult
@@ -76,18 +76,18 @@ class Finalized:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What the next block, CheckTx and queries build on: the last commit, or genesis before the first one."""
+    """The base of the next block, CheckTx and queries: the last commit, or genesis before the first commit."""
 
     head: ChainHead
-    reader: Reader  # an overlay without changes: it keeps decoded records for all who read
-    snapshot: StoreSnapshot  # for tree nodes; behind ``reader`` as long as genesis is not committed
+    reader: Reader  # an overlay without changes, which caches decoded records for all readers
+    snapshot: StoreSnapshot  # for tree nodes; older than ``reader`` until genesis is committed
     uncommitted: Overlay | None  # genesis, to be written with block 1
     next: "_Next | None"  # None before InitChain
 
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """What the next block begins with: its rules, and the state as they want it. Proposals and votes read it."""
+    """The start of the next block: its rules, and the state in their form; proposals and votes read it."""
 
     rules: Rules
     store: Overlay
@@ -116,7 +116,7 @@ class Application:
         watcher: BlockWatcher | None = None,
         rulebook: Rulebook = RULEBOOK,
     ) -> None:
-        """Continue from where ``storage`` stands. Nobody votes for what a validator without its beacon key proposes.
+        """Continue from the last commit of ``storage``. A validator without its beacon key cannot make valid proposals.
 
         Raises RulesMissing if ``rulebook`` lacks the rules of the next block.
         """
@@ -136,8 +136,9 @@ class Application:
         self._base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)
         self._mempool = Mempool(self._base.reader, self._crypto, rulebook)
         self._ahead = Ahead(self._decode, self._verify)
-        # A book for the auction and another one for quotes, so that blocks never wait for strangers.
-        self._book, self._quoted = LivingBook(), LivingBook()
+        # The auction and quotes have a book each, so that blocks never wait for strangers' quotes.
+        self._book = LivingBook()
+        self._quoted = LivingBook()
         self._quote_lock = Lock()
         self._simulations = TurnQueue()
         if snapshot.head.block.height:
@@ -152,12 +153,12 @@ class Application:
         return self._base.head
 
     def info(self) -> ChainHead:
-        """Return the head for a handshake: a commit that is under way for a connection that broke is waited for."""
+        """Return the head for a handshake, after waiting for a commit that a broken connection left running."""
         with self._consensus:
             return self._base.head
 
     def init_chain(self, genesis: Genesis, time_ns: int) -> Started:
-        """Prepare the first state. Nothing is written, so that after a crash before block 1 it simply comes again."""
+        """Prepare the first state. Nothing is written, so after a crash before block 1 the call can be repeated."""
         with self._consensus:
             snapshot = self._storage.snapshot()
             if snapshot.head.block.height:
@@ -177,67 +178,68 @@ class Application:
             return Started(validators, root)
 
     def can_propose(self, proposer: bytes) -> bool:
-        """Tell whether this node can make what the next block begins with, if it is ``proposer``'s."""
+        """Return whether this node can make the reveal of the next block if ``proposer`` proposes it."""
         duty = self._reveal_duty(proposer)
         return duty is None or self._beacon_keys.holds(duty.pub_key)
 
     def prepare_proposal(self, raws: Sequence[bytes], max_bytes: int, height: int, proposer: bytes) -> list[bytes]:
-        """Return a proposal: what its proposer reveals, then transactions in the mempool's order.
+        """Return a proposal: its proposer's reveal, then transactions in the mempool's order.
 
-        As many as bytes and gas have room for. Where nothing can be proposed that others vote for, nothing is, and the
-        log says why.
+        It has as many transactions as bytes and gas allow. If no valid proposal is possible, it is empty, and the log
+        has the reason.
         """
         if height != self.head.block.height + 1:
-            log.error("no proposal for block %d behind %d", height, self.head.block.height)
+            log.error("no proposal for block %d: the last block is %d", height, self.head.block.height)
             return []
-        left, gas_left = max_bytes, self._block_gas()
+        bytes_left = max_bytes
+        gas_left = self._block_gas()
         first: list[bytes] = []
         duty = self._reveal_duty(proposer)
         if duty is not None:
             proof = self._beacon_keys.prove(duty.pub_key, duty.message)
             if proof is None:
                 log.error(
-                    "this node lacks the beacon key %s of %s: nobody votes for what it proposes;"
+                    "this node lacks the beacon key %s of %s, so other nodes refuse its proposals;"
                     " restore the key from a copy, or revoke it",
                     duty.pub_key.hex(),
                     duty.operator,
                 )
                 return []
             first = [encode_reveal(proof)]
-            left -= _encoded_size(first[0])
-            if left < 0:
-                log.error("no proposal: %d bytes do not hold what it begins with", max_bytes)
+            bytes_left -= _encoded_size(first[0])
+            if bytes_left < 0:
+                log.error("no proposal: its reveal does not fit into %d bytes", max_bytes)
                 return []
-        chosen: dict[bytes, None] = {}
+        included: dict[bytes, None] = {}
         for raw in raws[:BLOCK_TXS_MAX]:
             tx = self._proposed(raw)
-            if raw in chosen or isinstance(tx, Refusal):
+            if raw in included or isinstance(tx, Refusal):
                 continue
-            left -= _encoded_size(raw)
+            bytes_left -= _encoded_size(raw)
             gas_left -= tx.gas_limit
-            if left < 0 or gas_left < 0:
-                break  # a later one might need this one's sequence
-            chosen[raw] = None
-        return [*first, *chosen]
+            if bytes_left < 0 or gas_left < 0:
+                break  # a later transaction might need the sequence of this one
+            included[raw] = None
+        return [*first, *included]
 
     def process_proposal(self, raws: Sequence[bytes], height: int, proposer: bytes) -> bool:
-        """Tell whether to vote for a proposal, and verify its signatures now, so that they are known in its block.
+        """Return whether to vote for a proposal, and verify its signatures now, so that its block need not.
 
-        Nothing is run: what a block may cost is the sum of what its transactions declare, and the first one that is
-        too much is the last that is looked at.
+        Nothing is executed. The cost of a block is bounded by the gas that its transactions declare. The check ends at
+        the first transaction above the bound.
         """
         if height != self.head.block.height + 1:
-            log.warning("proposal for block %d refused behind %d", height, self.head.block.height)
+            log.warning("proposal for block %d refused: the last block is %d", height, self.head.block.height)
             return False
         duty = self._reveal_duty(proposer)
         if duty is not None:
             reveal = decode_reveal(raws[0]) if raws else None
             if reveal is None or not self._crypto.reveal(duty.pub_key, duty.message, reveal.proof):
-                log.warning("proposal refused: it does not begin as %s has to", duty.operator)
+                log.warning("proposal refused: it does not begin with the reveal of %s", duty.operator)
                 return False
             raws = raws[1:]
         if len(raws) > BLOCK_TXS_MAX:
-            log.warning("proposal refused: %d transactions", len(raws))
+            log.warning("proposal refused: it has %d transactions", len(raws))
             return False
         gas_left = self._block_gas()
         for index, raw in enumerate(raws):
@@ -247,7 +249,7 @@ class Application:
                 return False
             gas_left -= tx.gas_limit
             if gas_left < 0:
-                log.warning("proposal refused: transaction %d: more gas than a block has", index)
+                log.warning("proposal refused: transaction %d exceeds the gas of a block", index)
                 return False
         base = self._base
         self._ahead.verify_all(base.reader, base.head.chain_id, raws)
@@ -258,13 +260,13 @@ class Application:
         return get_reveal_duty(self._next().store, proposer, base.head.block.height + 1)
 
     def _next(self) -> _Next:
-        begun = self._base.next
-        if begun is None:
+        upcoming = self._base.next
+        if upcoming is None:
             raise RuntimeError("no block before InitChain")
-        return begun
+        return upcoming
 
     def _proposed(self, raw: bytes) -> Tx | Refusal:
-        """Return what a proposal may hold, or why it may not."""
+        """Return a transaction that a proposal may include, or the Refusal of it."""
         tx = self._decode(raw)
         if not isinstance(tx, Refusal):
             try:
@@ -274,13 +276,13 @@ class Application:
         return tx
 
     def _block_gas(self) -> int:
-        """Return the gas of a block on the last commit, which is the same for all who propose or vote."""
+        """Return the gas of a block according to the last commit, which is the same for all proposers and voters."""
         return PARAMS.get(self._next().store).of(NodeParams).block_gas
 
     def finalize_block(
         self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]
     ) -> Finalized:
-        """Execute a decided block on an overlay and return its results and app hash; nothing is written."""
+        """Execute a decided block on an overlay, and return its results and app hash; nothing is written."""
         with self._consensus:
             base = self._base
             if height != base.head.block.height + 1:
@@ -321,7 +323,7 @@ class Application:
             return Finalized(_items(block), result, tree.root)
 
     def commit(self) -> ChainHead:
-        """Write the finalized block in one atomic batch; CheckTx and queries see it from here on."""
+        """Write the finalized block as one atomic batch; afterwards CheckTx and queries see it."""
         with self._consensus:
             pending = self._pending
             if pending is None:
@@ -346,19 +348,19 @@ class Application:
         snapshot: StoreSnapshot,
         uncommitted: Overlay | None = None,
     ) -> _Base:
-        """Return what the next block builds on; RulesMissing where this software has no rules for it."""
-        begun = None
+        """Return the base of the next block; RulesMissing if this software lacks the rules for it."""
+        upcoming = None
         if head.block.height or uncommitted is not None:
             store = Overlay(reader)
             rules, _ = self._rulebook.enter(store, head.block.height + 1)
-            begun = _Next(rules, store)
-        return _Base(head=head, reader=reader, snapshot=snapshot, uncommitted=uncommitted, next=begun)
+            upcoming = _Next(rules, store)
+        return _Base(head=head, reader=reader, snapshot=snapshot, uncommitted=uncommitted, next=upcoming)
 
     def _warn_of_missing_rules(self) -> None:
         base = self._base
         missing = self._rulebook.get_missing(Overlay(base.reader), base.head.block.height + 1)
         if missing is not None:
-            log.warning("this node will stop: %s", missing)
+            log.warning("this node will have to stop: %s", missing)
 
     def _rebase(self, base: _Base) -> None:
         with self._mempool_lock:
@@ -370,12 +372,12 @@ class Application:
     # --- mempool -------------------------------------------------------------
 
     def prefetch(self, raws: Sequence[bytes]) -> None:
-        """Prepare for what :meth:`check_tx` is going to be asked next."""
+        """Prepare the transactions of the next calls of :meth:`check_tx`."""
         base = self._base
         self._ahead.fetch(base.reader, base.head.chain_id, raws)
 
     def check_tx(self, raw: bytes, recheck: bool = False) -> TxResult:
-        """Tell whether the mempool may keep ``raw``; a bug is an answer, too."""
+        """Return whether the mempool may keep ``raw``; a bug is an error code too."""
         result = self._check_tx(raw, recheck)
         self._watcher.checked(result, recheck=recheck)
         return result
@@ -410,7 +412,7 @@ class Application:
 
     @property
     def solo(self) -> bool:
-        """Whether one process makes the blocks."""
+        """True if one process makes the blocks."""
         return self._config.solo
 
     def view(self) -> CommittedState:
@@ -419,21 +421,21 @@ class Application:
         return CommittedState(base.head.block, base.reader)
 
     def committed(self) -> StoreSnapshot:
-        """Return the newest commit with its tree; at height 0 it is empty."""
+        """Return the newest commit with its tree, which is empty at height 0."""
         return self._base.snapshot
 
     def block(self, height: int) -> CommittedBlock | None:
-        """Return a committed block."""
-        found = self._storage.block(height)
-        return found if found is not None and self._is_seen(found.height) else None
+        """Return a committed block, or None."""
+        block = self._storage.block(height)
+        return block if block is not None and self._is_seen(block.height) else None
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
-        """Return a committed transaction, whose effects every query has."""
-        found = self._storage.tx(tx_hash)
-        return found if found is not None and self._is_seen(found.height) else None
+        """Return a committed transaction whose effects all queries see, or None."""
+        tx = self._storage.tx(tx_hash)
+        return tx if tx is not None and self._is_seen(tx.height) else None
 
     def _is_seen(self, height: int) -> bool:
-        """Whether queries are at a height; a block is in the store a moment before that."""
+        """Return whether queries see a height; the store has a block a moment before they do."""
         return height <= self._base.head.block.height
 
     def events(self, since: int, limit: int) -> EventsResponse:
@@ -443,14 +445,15 @@ class Application:
         return EventsResponse(self._storage.events(since, until, cap), until)
 
     def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
-        """Return what an order would match in the newest committed state."""
+        """Return the bids that an order would match in the newest committed state."""
         with self._quote_lock:
             return simulate_match(self._base.reader, request, self._quoted)
 
     def simulate(self, tx: Tx) -> TxResult:
-        """Run ``tx`` on a throw-away overlay of the committed state; one at a time, and few may wait for their turn.
+        """Return the result of ``tx`` on a throw-away overlay of the committed state.
 
-        Each keeps one core busy for as long as a transaction may. Raises a Refusal where too many wait.
+        A simulation keeps one core busy as long as a transaction may run. So one runs at a time, and a few may wait;
+        a Refusal is raised if too many wait.
         """
         with self._simulations.turn():
             return simulate_tx(self._base.reader, tx, self._rulebook)
@@ -472,7 +475,7 @@ def _internal_error() -> TxResult:
     return TxResult(
         code=code,
         codespace=space,
-        log="internal error; the node's log has it",
+        log="internal error; the node's log has the details",
         gas_wanted=0,
         gas_used=0,
         events=(),
@@ -480,12 +483,12 @@ def _internal_error() -> TxResult:
 
 
 def _encoded_size(raw: bytes) -> int:
-    """Return what a transaction adds to a block: a tag, its length as a varint, its bytes."""
+    """Return the bytes that a transaction adds to a block: a tag, its length as a varint, and its own bytes."""
     return 1 + max(1, (len(raw).bit_length() + 6) // 7) + len(raw)
 
 
 def _numbered(result: BlockResult, first: int) -> tuple[Event, ...]:
-    """Return the events of the gap-free sequence; a gap is a bug, because daemons rely on seeing every one."""
+    """Return the numbered events; a gap is a bug, because daemons rely on seeing every event."""
     events = [event for event in result.events if event.number]
     for tx_result in result.tx_results:
         events += [event for event in tx_result.events if event.number]
@@ -497,7 +500,7 @@ def _numbered(result: BlockResult, first: int) -> tuple[Event, ...]:
 
 
 def _items(block: Block) -> tuple[Reveal | Tx | Refusal, ...]:
-    """Return what a block consists of, as it came."""
+    """Return the items of a block in their order: the reveal, if there is one, and the transactions."""
     return block.txs if block.reveal is None else (block.reveal, *block.txs)
 
 

@@ -1,8 +1,8 @@
-"""The supervisor of CometBFT: one child, its log, a bounded restart policy, and an orderly end.
+"""The supervisor of CometBFT: one child process, its log, a bounded restart policy, and an orderly end.
 
-CometBFT dies with this process whatever kills it (the kernel sees to it, ``host.process``), and this process
-notices CometBFT's death at once. It is started again with growing pauses; when it keeps dying, or its words say that
-it always will, the node stops.
+CometBFT dies with this process, whatever kills it (``host.process``), and this process notices CometBFT's death at
+once. CometBFT is started again with growing pauses. If it ends too often, or its log shows that it always will, the
+node stops.
 """
 
 import logging
@@ -24,12 +24,12 @@ log = logging.getLogger(__name__)
 
 
 class CometError(Expected):
-    """CometBFT does not run."""
+    """CometBFT cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often CometBFT is started again. A run of ``healthy_seconds`` forgets the failures before it."""
+    """The policy of starting CometBFT again. After a run of ``healthy_seconds``, earlier failures no longer count."""
 
     failures_max: int = 5
     first_pause_seconds: float = 0.2
@@ -38,7 +38,7 @@ class RestartPolicy:
     grace_seconds: float = 10.0
 
     def pause_after(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row: twice as long each time."""
+        """Return the pause after this number of failures in a row; it doubles each time."""
         return min(self.first_pause_seconds * (1 << failures - 1), self.longest_pause_seconds)
 
 
@@ -66,14 +66,14 @@ def find_binary() -> Path:
 def _version(binary: str) -> str:
     """Return the version that a CometBFT binary reports; empty if it does not report one within 10 seconds."""
     try:
-        done = subprocess.run([binary, "version"], capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run([binary, "version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip()[:40]
+    return result.stdout.strip()[:40]
 
 
 class CometProcess:
-    """Runs ``cometbft start`` for a home and a socket, until told to stop. :meth:`run` belongs to the main thread."""
+    """``cometbft start`` for a home and a socket, restarted until stopped. :meth:`run` is for the main thread."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class CometProcess:
         on_start: Callable[[int], None] = lambda pid: None,
         on_trouble: Callable[[CometTrouble], None] = lambda trouble: None,
     ) -> None:
-        """``on_start`` is called with the process id after each start, ``on_trouble`` with what it says meanwhile."""
+        """Call ``on_start`` with the process id after each start, and ``on_trouble`` with problems found in the log."""
         self._on_trouble = on_trouble
         self._command: list[str | Path] = [
             binary or find_binary(),
@@ -98,7 +98,8 @@ class CometProcess:
             "--abci",
             "socket",
         ]
-        self._home, self._log_path = home, log_path
+        self._home = home
+        self._log_path = log_path
         self._policy = policy or RestartPolicy()
         self._on_start = on_start
         self._stopping = Event()
@@ -110,7 +111,7 @@ class CometProcess:
         self._changed.set()
 
     def run(self) -> None:
-        """Start CometBFT and keep it running until :meth:`request_stop`; CometError where it keeps dying."""
+        """Start CometBFT and keep it running until :meth:`request_stop`; CometError if it ends too often."""
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -121,7 +122,7 @@ class CometProcess:
                 failures = 0
             failures += 1
             if trouble.kind is LogKind.LASTS:
-                raise CometError(f"CometBFT cannot go on: {trouble.reason}", trouble.remedy)
+                raise CometError(f"CometBFT cannot run: {trouble.reason}", trouble.remedy)
             log.error("CometBFT ended with code %d (%d in a row): %s", code, failures, trouble)
             if failures > self._policy.failures_max:
                 raise CometError(
@@ -131,10 +132,10 @@ class CometProcess:
             self._stopping.wait(self._policy.pause_after(failures))
 
     def _run_once(self) -> tuple[int, CometTrouble]:
-        """Run CometBFT until it ends or is to be stopped; return its exit code and why it ended."""
+        """Run CometBFT until it ends or must stop; return its exit code and the reason of its end."""
         self._changed.clear()
         process = start_child(self._command, piped=True)
-        said = CometLog(process, self._log_path, self._home, self._on_trouble)
+        output = CometLog(process, self._log_path, self._home, self._on_trouble)
         log.info("CometBFT started as process %d", process.pid)
         self._on_start(process.pid)
         waiter = Thread(target=self._wait_for_end, args=(process,), name="comet-wait", daemon=True)
@@ -143,7 +144,7 @@ class CometProcess:
             self._changed.wait()
         code = stop_child(process, self._policy.grace_seconds)
         waiter.join()
-        return code, said.why()
+        return code, output.why()
 
     def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()

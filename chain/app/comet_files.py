@@ -1,6 +1,6 @@
-"""The files of a CometBFT home: keys, configuration, genesis. CometBFT itself is never asked to make them.
+"""The files of a CometBFT home: keys, configuration and genesis, all written by this module, not by CometBFT.
 
-Every value that matters is written down, so that the defaults of a CometBFT release do not decide anything.
+Every setting that matters is written explicitly, so the defaults of a CometBFT release do not decide anything.
 """
 
 import base64
@@ -30,19 +30,19 @@ _LINK_BYTES_PER_SECOND = 20_000_000
 
 
 SIGNS_TWICE = (
-    "it may sign twice, of which every node keeps the evidence (this version of the chain cuts no stake for it);"
+    "it may sign twice; every node keeps the evidence (this version of the chain does not cut its stake for that);"
     " see docs/operate/backup.md"
 )
-"""What there is to know of a validator that does not remember what it signed; one sentence for all who say it."""
+"""The consequence for a validator that does not remember its last signature; the same text in all errors."""
 
 
 class HomeError(Expected):
-    """A home cannot be made or read."""
+    """A home that cannot be made or read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where a node listens; CometBFT's RPC and our gRPC on ``host``, p2p on ``host`` too unless it is public."""
+    """The ports of a node: CometBFT's RPC and the node's gRPC are on ``host``, and p2p too unless it is public."""
 
     p2p: int
     rpc: int
@@ -51,7 +51,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Consensus timeouts in milliseconds. ``commit`` is about the time between blocks."""
+    """The timeouts of consensus in milliseconds; ``commit`` is about the time between blocks."""
 
     propose: int = 3_000
     vote: int = 1_000
@@ -60,7 +60,7 @@ class Timing:
 
 
 LOCAL_TIMING = Timing(propose=1_000, vote=500, commit=200, gossip_sleep=25)
-"""For networks on one machine: a block about every quarter of a second, also with one of four validators down."""
+"""For networks on one machine: a block about every 0.25 s, even with one of four validators down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,14 @@ class NodeKeys:
 
 
 def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
-    """Make the validator's and the node's key; HomeError where there are some. ``seed`` is for tests only."""
-    config, data = comet_home / "config", comet_home / "data"
+    """Make the keys of the validator and the node; HomeError if there are some. ``seed`` is for tests only."""
+    config = comet_home / "config"
+    data = comet_home / "data"
     if (config / "priv_validator_key.json").exists():
         raise HomeError(
-            f"{comet_home} has a validator key already",
-            "choose another --home; to change ports or addresses of this one, name them (--p2p-port, --rpc-port,"
-            " --grpc-port, --host, --grpc-host, --peers) without --new-chain and --genesis",
+            f"{comet_home} already has a validator key",
+            "choose another --home; to change the ports or addresses of this home, use --p2p-port, --rpc-port,"
+            " --grpc-port, --host, --grpc-host or --peers without --new-chain and --genesis",
         )
     for directory in (config, data):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -103,47 +104,48 @@ def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
 
 
 def read_keys(comet_home: Path) -> NodeKeys:
-    """Return the public half of the keys of a home; HomeError where there are none."""
+    """Return the public half of a home's keys; HomeError if there are none."""
     config = comet_home / "config"
     try:
         cons = json.loads((config / "priv_validator_key.json").read_bytes())["pub_key"]["value"]
         node = json.loads((config / "node_key.json").read_bytes())["priv_key"]["value"]
-        cons_key, node_key = base64.b64decode(cons), base64.b64decode(node)[32:]
+        cons_key = base64.b64decode(cons)
+        node_key = base64.b64decode(node)[32:]
     except FileNotFoundError:
         raise HomeError(f"{comet_home} has no keys", "run `assay node init` first") from None
     except (KeyError, TypeError, ValueError):
-        raise HomeError(f"{config} has keys that CometBFT did not write", "restore them from a copy") from None
+        raise HomeError(f"the keys in {config} cannot be read", "restore them from a copy") from None
     return NodeKeys(cons_key, _node_id(node_key))
 
 
 def check_signer(comet_home: Path) -> None:
-    """Raise HomeError where a file is missing that CometBFT votes with: it would make another key without a word."""
+    """Raise HomeError if a file is missing that CometBFT needs to vote, because it would silently make a new one."""
     needed = ("config/priv_validator_key.json", "data/priv_validator_state.json")
     missing = [str(comet_home / name) for name in needed if not (comet_home / name).exists()]
     if missing:
         raise HomeError(
             f"{' and '.join(missing)} is missing: without the key this is another validator, and without the state"
             f" {SIGNS_TWICE}",
-            "bring back the newest one; that page says what to do where it is lost",
+            "restore the newest one; that page says what to do if it is lost",
         )
 
 
 def read_addresses(comet_home: Path) -> dict[str, tuple[str, int]]:
-    """Return host and port of CometBFT's RPC, p2p and metrics, as ``config.toml`` has them."""
+    """Return host and port of CometBFT's RPC, p2p and metrics from its ``config.toml``."""
     try:
         tables = tomllib.loads((comet_home / "config" / "config.toml").read_text())
     except (OSError, ValueError):
-        return {}  # CometBFT says it better
-    found = {}
+        return {}  # CometBFT itself reports the error
+    addresses = {}
     laddrs = {name: tables.get(name, {}).get("laddr", "") for name in ("rpc", "p2p")}
-    told = tables.get("instrumentation", {})
-    if told.get("prometheus"):
-        laddrs["metrics"] = told.get("prometheus_listen_addr", "")
+    instrumentation = tables.get("instrumentation", {})
+    if instrumentation.get("prometheus"):
+        laddrs["metrics"] = instrumentation.get("prometheus_listen_addr", "")
     for name, laddr in laddrs.items():
         host, _, port = str(laddr).removeprefix("tcp://").rpartition(":")
         if port.isdecimal():
-            found[name] = (bare(host), int(port))
-    return found
+            addresses[name] = (bare(host), int(port))
+    return addresses
 
 
 def write_config(
@@ -155,7 +157,7 @@ def write_config(
     host: str = "127.0.0.1",
     persistent_peers: str = "",
 ) -> None:
-    """Write ``config.toml``. On a loopback host, peers may share an address and the address book is not strict."""
+    """Write ``config.toml``. On a loopback host, peers may share an address, and the address book is not strict."""
     local = is_loopback(host)
     config: dict[str, Any] = {
         "moniker": moniker,
@@ -190,18 +192,18 @@ def write_config(
             "timeout_precommit_delta": f"{timing.vote // 2}ms",
             "timeout_commit": f"{timing.commit}ms",
             "peer_gossip_sleep_duration": f"{timing.gossip_sleep}ms",
-            "create_empty_blocks": True,  # the chain clock and its deadlines live on blocks
-            "double_sign_check_height": 0,  # ``signing`` looks, and knows its own votes
+            "create_empty_blocks": True,  # the chain clock and its deadlines need blocks
+            "double_sign_check_height": 0,  # ``signing`` does this check, because it knows its own votes
         },
         "storage": {"discard_abci_responses": False},
-        "tx_index": {"indexer": "kv"},  # CosmJS looks transactions up by tx_search
+        "tx_index": {"indexer": "kv"},  # CosmJS finds transactions by tx_search
         "instrumentation": {"prometheus": False},  # ``set_comet_ports`` switches it on
     }
     (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
 
 
 def change_addresses(comet_home: Path, moniker: str, ports: Ports, *, host: str, peers: str | None) -> None:
-    """Change where CometBFT listens, and its ``peers`` unless they are None; the rest of its file stays."""
+    """Change the addresses on which CometBFT listens, and its ``peers`` unless None; keep the rest of its file."""
     path = comet_home / "config" / "config.toml"
     try:
         config = tomllib.loads(path.read_text())
@@ -222,22 +224,22 @@ def change_addresses(comet_home: Path, moniker: str, ports: Ports, *, host: str,
 
 
 def set_comet_ports(comet_home: Path, rpc_port: int, metrics_port: int) -> None:
-    """Have CometBFT answer RPC on a port, and tell its own metrics on 127.0.0.1 or (port 0) not.
+    """Set the port of CometBFT's RPC, and that of its metrics on 127.0.0.1 (port 0: none).
 
-    Our ``config.toml`` has both; CometBFT's file is written where that changes it.
+    The node's own ``config.toml`` has both ports; CometBFT's file is written only if they change it.
     """
     path = comet_home / "config" / "config.toml"
     try:
         config = tomllib.loads(path.read_text())
     except (OSError, ValueError):
-        return  # CometBFT says it better
-    wanted: dict[str, Any] = {"prometheus": False}
+        return  # CometBFT itself reports the error
+    instrumentation: dict[str, Any] = {"prometheus": False}
     if metrics_port:
         address = f"127.0.0.1:{metrics_port}"
-        wanted = {"prometheus": True, "prometheus_listen_addr": address, "namespace": "cometbft"}
+        instrumentation = {"prometheus": True, "prometheus_listen_addr": address, "namespace": "cometbft"}
     rpc = dict(config.get("rpc", {}))
     host = str(rpc.get("laddr", "")).rpartition(":")[0] or "tcp://127.0.0.1"
-    changed = {**config, "rpc": {**rpc, "laddr": f"{host}:{rpc_port}"}, "instrumentation": wanted}
+    changed = {**config, "rpc": {**rpc, "laddr": f"{host}:{rpc_port}"}, "instrumentation": instrumentation}
     if changed != config:
         path.write_text(tomli_w.dumps(changed))
 
@@ -269,7 +271,7 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
 
 
 def read_genesis(path: Path) -> tuple[Genesis, int]:
-    """Return the application's part of ``genesis.json`` and its time; HomeError says what is wrong with the file."""
+    """Return the application's part of ``genesis.json`` and its time; the HomeError says what is wrong with it."""
     try:
         document = json.loads(path.read_bytes())
         genesis = read(GENESIS, document["app_state"])
@@ -277,9 +279,10 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
     except FileNotFoundError:
         raise HomeError(f"{path} does not exist", "run `assay node init` with --genesis FILE") from None
     except (KeyError, TypeError, ValueError, Refusal) as error:
-        raise HomeError(f"{path} is not an Assay genesis file ({error})") from None
+        raise HomeError(f"{path} is not a genesis file of Assay ({error})", "get it from the chain's makers") from None
     if document.get("chain_id") != genesis.chain_id:
-        raise HomeError(f"{path} names two chains: {document.get('chain_id')}, {genesis.chain_id}")
+        reason = f"{path} names two chains: {document.get('chain_id')} and {genesis.chain_id}"
+        raise HomeError(reason, "use the unchanged genesis file of the chain's makers")
     return genesis, time_ns
 
 
@@ -303,7 +306,7 @@ def _rfc3339(time_ns: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return the Unix nanoseconds of a time as CometBFT writes it; ValueError."""
+    """Return the Unix nanoseconds of a time in CometBFT's format; ValueError for other text."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
     return seconds * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)

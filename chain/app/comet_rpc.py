@@ -1,4 +1,4 @@
-"""The way into CometBFT on this machine, over JSON-RPC: into its mempool, and to what it says of itself."""
+"""JSON-RPC calls to the CometBFT on this machine: they send transactions and read its state."""
 
 import base64
 import logging
@@ -17,9 +17,9 @@ from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, TX_TOO_LARGE, Code
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS: Final = 5.0  # below that of a client, which is to see our answer
+TIMEOUT_SECONDS: Final = 5.0  # shorter than a client's, so that the client gets the node's answer
 
-# What CometBFT says, and the code that the Cosmos SDK gives it.
+# Error texts of CometBFT, and their codes in the Cosmos SDK.
 _WORDS: Final = (
     ("tx already exists in cache", TX_IN_CACHE),
     ("mempool is full", MEMPOOL_FULL),
@@ -29,18 +29,18 @@ _WORDS: Final = (
 
 
 LOOK_SECONDS: Final = 2.0
-"""How long an answer about itself is waited for."""
+"""Longest wait for CometBFT's answer about itself."""
 _PAGE: Final = 100
 _PREVOTE: Final = 4
 _PRECOMMIT: Final = 6
-"""Steps of a round from which on CometBFT waits for votes of these kinds."""
+"""Steps of a round from which on CometBFT waits for votes of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class CometStanding:
-    """What CometBFT says of itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds.
+    """CometBFT's report about itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds.
 
-    ``peers`` are the monikers of those that it is connected with, as they call themselves.
+    ``peers`` are the monikers that its connected peers give themselves.
     """
 
     node_id: str
@@ -54,10 +54,10 @@ class CometStanding:
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Whose votes are there for the block that is being made: of the round and the kind that are waited for.
+    """The votes for the next block, of the round and kind that CometBFT waits for.
 
-    ``power`` is their part of the whole, and ``absent`` are consensus addresses (20 bytes) of the others. Where power
-    stays at two thirds or less, there is no block.
+    ``power`` is the fraction of the total power that has voted, and ``absent`` are the consensus addresses (20 bytes)
+    of the validators that have not. While ``power`` is two thirds or less, no block is made.
     """
 
     power: Fraction
@@ -65,16 +65,18 @@ class Votes:
 
 
 class CometView:
-    """Reads what the CometBFT at ``rpc_url`` says of itself; any thread may call."""
+    """A reader of the state of the CometBFT at ``rpc_url``; any thread may call."""
 
     def __init__(self, rpc_url: str, timeout: float = LOOK_SECONDS) -> None:
-        """Make no call yet."""
-        self._url, self._timeout = rpc_url, timeout
+        """Store the address; calls are made later."""
+        self._url = rpc_url
+        self._timeout = timeout
 
     def standing(self) -> CometStanding | None:
-        """Return where it stands, None where it does not answer."""
+        """Return CometBFT's report about itself, or None if it does not answer."""
         try:
-            status, net = self._ask("status"), self._ask("net_info")
+            status = self._ask("status")
+            net = self._ask("net_info")
             pool = self._ask("num_unconfirmed_txs")
             sync = status["sync_info"]
             return CometStanding(
@@ -90,22 +92,22 @@ class CometView:
             return None
 
     def node_id(self) -> str:
-        """Return the p2p identity of the node that answers there, nothing where none does."""
+        """Return the p2p identity of the node that answers there, or an empty text if none does."""
         try:
             return str(self._ask("status")["node_info"]["id"])
         except (requests.RequestException, ValueError, LookupError, TypeError):
             return ""
 
     def votes(self) -> Votes | None:
-        """Return whose votes are there, None where it does not answer or there are none yet."""
+        """Return the votes for the next block, or None if CometBFT does not answer or there are none yet."""
         try:
-            said = self._ask("consensus_state")["round_state"]
-            _, round, step = map(int, said["height/round/step"].split("/"))
+            state = self._ask("consensus_state")["round_state"]
+            _, round, step = map(int, state["height/round/step"].split("/"))
             kind = "precommits" if step >= _PRECOMMIT else "prevotes"
-            # A round that has just begun has no votes yet, and the one before it ended with them.
+            # A round that has just begun has no votes yet; the round before it ended with its precommits.
             if step < _PREVOTE and round:
                 round, kind = round - 1, "precommits"
-            votes = {each["round"]: each for each in said["height_vote_set"]}
+            votes = {each["round"]: each for each in state["height_vote_set"]}
             power, voted = _read_votes(votes[round][f"{kind}_bit_array"])
             absent = [address for address, has in zip(self._voters(len(voted)), voted, strict=True) if has != "x"]
             return Votes(power, tuple(absent))
@@ -113,7 +115,7 @@ class CometView:
             return None
 
     def precommit(self, height: int, address: bytes) -> tuple[int, bytes] | None:
-        """Return round and signature of a validator's vote in the commit of a block; None where there is none."""
+        """Return the round and signature of a validator's vote in the commit of a block, or None if there is none."""
         try:
             commit = self._ask(f"commit?height={height}")["signed_header"]["commit"]
             for vote in commit["signatures"]:
@@ -124,40 +126,40 @@ class CometView:
             return None
 
     def _voters(self, count: int) -> list[bytes]:
-        """Return the consensus addresses of those who vote, in the order of their votes."""
-        found: list[bytes] = []
-        while len(found) < count:
-            page = len(found) // _PAGE + 1
+        """Return the consensus addresses of the voters, in the order of their votes."""
+        voters: list[bytes] = []
+        while len(voters) < count:
+            page = len(voters) // _PAGE + 1
             listed = self._ask(f"validators?page={page}&per_page={_PAGE}")["validators"]
-            found += [bytes.fromhex(each["address"]) for each in listed]
+            voters += [bytes.fromhex(each["address"]) for each in listed]
             if len(listed) < _PAGE:
                 break
-        return found
+        return voters
 
     def _ask(self, method: str) -> Any:
         with requests.Session() as session:
-            session.trust_env = False  # it is on this machine: no proxy
+            session.trust_env = False  # CometBFT is on this machine, so no proxy is used
             return session.get(f"{self._url}/{method}", timeout=self._timeout).json()["result"]
 
 
 def _read_votes(bits: str) -> tuple[Fraction, str]:
-    """Read ``BA{4:xx__} 20/40 = 0.50``: the part of the power, and a mark for each validator."""
+    """Return the voted fraction of the power and a mark per validator from ``BA{4:xx__} 20/40 = 0.50``."""
     marks, _, power = bits.partition("} ")
     voted, _, total = power.partition(" =")[0].partition("/")
     return Fraction(int(voted), int(total)), marks.partition(":")[2]
 
 
 class CometBroadcaster:
-    """Hands transactions to the CometBFT at ``rpc_url``; any thread may call."""
+    """A sender of transactions to the CometBFT at ``rpc_url``; any thread may call."""
 
     def __init__(self, rpc_url: str, timeout: float = TIMEOUT_SECONDS) -> None:
-        """Make no call yet."""
+        """Store the address; calls are made later."""
         self._url = rpc_url
         self._timeout = timeout
-        self._threads = local()  # a session is not made for several threads
+        self._threads = local()  # a session must not be shared by threads
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
-        """Return what CheckTx said, or why CometBFT did not ask it."""
+        """Return the result of CheckTx, or the reason why CometBFT did not call it."""
         tx_hash = sha256(raw).digest()
         call = {
             "jsonrpc": "2.0",
@@ -170,26 +172,26 @@ class CometBroadcaster:
             return _read(tx_hash, answer)
         except (requests.RequestException, ValueError, LookupError, TypeError) as error:
             log.warning("broadcast failed: %s", error)
-            return _not_taken(tx_hash, UNREACHABLE, "CometBFT does not answer: try again")
+            return _rejected(tx_hash, UNREACHABLE, "CometBFT does not answer: try again in a few seconds")
 
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._threads, "session", None)
         if session is None:
             session = self._threads.session = requests.Session()
-            session.trust_env = False  # it is on this machine: no proxy
+            session.trust_env = False  # CometBFT is on this machine, so no proxy is used
         return session
 
 
 def _read(tx_hash: bytes, answer: Any) -> BroadcastResult:
     if not isinstance(answer, dict):
-        raise TypeError("not a JSON-RPC answer")
+        raise TypeError("is not a JSON-RPC answer")
     error = answer.get("error")
     if error:
         text = f"{error['message']}: {error.get('data', '')}"
         for words, code in _WORDS:
             if words in text.lower():
-                return _not_taken(tx_hash, code, text)
-        return _not_taken(tx_hash, UNREACHABLE, text)
+                return _rejected(tx_hash, code, text)
+        return _rejected(tx_hash, UNREACHABLE, text)
     result = answer["result"]
     return BroadcastResult(
         hash=tx_hash,
@@ -199,5 +201,5 @@ def _read(tx_hash: bytes, answer: Any) -> BroadcastResult:
     )
 
 
-def _not_taken(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
+def _rejected(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
     return BroadcastResult(hash=tx_hash, code=code.number, codespace=code.space, log=text)

@@ -1,4 +1,4 @@
-"""The services of the Cosmos SDK, as far as wallets ask: accounts, transactions, blocks."""
+"""The services of the Cosmos SDK that wallets use: accounts, transactions, blocks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,9 +57,7 @@ from wire.tx import decode_simulated_tx, decode_tx, raw_of, tx_proto
 
 
 Handler = Callable[[bytes], bytes]
-"""One method of a service: request bytes to response bytes. It raises a Refusal for what it cannot
-answer.
-"""
+"""A method of a service: it turns the bytes of a request into those of a response, and raises a Refusal otherwise."""
 
 
 def typed(request: Any, answer: Callable[[Any], Any]) -> Handler:
@@ -70,7 +68,7 @@ def typed(request: Any, answer: Callable[[Any], Any]) -> Handler:
             message = request.FromString(data)
         except UNREADABLE:
             name = request.DESCRIPTOR.full_name
-            raise Refusal(TX_DECODE, "request", f"not a {name}", "encode it as protobuf") from None
+            raise Refusal(TX_DECODE, "request", f"is not a {name}", "encode it as protobuf") from None
         response: bytes = answer(message).SerializeToString()
         return response
 
@@ -84,7 +82,7 @@ check_denom = own_checker(Denom, "denom")
 
 
 def account_handlers(app: QueryPort) -> dict[str, Handler]:
-    """Return path -> handler."""
+    """Return the handlers by path."""
     return {
         "/cosmos.auth.v1beta1.Query/Account": typed(auth.QueryAccountRequest, lambda request: _account(app, request)),
         "/cosmos.bank.v1beta1.Query/Balance": typed(bank.QueryBalanceRequest, lambda request: _balance(app, request)),
@@ -99,7 +97,7 @@ def _account(app: QueryPort, request: Any) -> Any:
     check_address(request.address, "address")
     account = get_account(app.view().reader, request.address)
     if account is None:
-        # Wallets look for "not found" to tell a new account from a broken node.
+        # Wallets tell a new account from a broken node by the words "not found".
         raise Refusal(NOT_FOUND, "account", f"{request.address} not found", "send coins to it first")
     pub_key = None
     if account.pub_key:
@@ -107,13 +105,13 @@ def _account(app: QueryPort, request: Any) -> Any:
             type_url="/cosmos.crypto.secp256k1.PubKey",
             value=PubKey(key=account.pub_key).SerializeToString(),
         )
-    found = BaseAccount(
+    base_account = BaseAccount(
         address=account.address,
         pub_key=pub_key,
         account_number=account.number,
         sequence=account.sequence,
     )
-    packed = AnyProto(type_url="/cosmos.auth.v1beta1.BaseAccount", value=found.SerializeToString())
+    packed = AnyProto(type_url="/cosmos.auth.v1beta1.BaseAccount", value=base_account.SerializeToString())
     return auth.QueryAccountResponse(account=packed)
 
 
@@ -148,7 +146,7 @@ _HASH_DIGITS = 64
 
 
 def transaction_handlers(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:
-    """Return path -> handler. Without a broadcaster (the ABCI query) nothing can be sent."""
+    """Return the handlers by path. Without a broadcaster (the ABCI query) nothing can be sent."""
     service_name = "/cosmos.tx.v1beta1.Service/"
     table = {
         service_name + "Simulate": typed(service.SimulateRequest, lambda request: _simulate(app, request)),
@@ -176,13 +174,14 @@ def _simulate(app: QueryPort, request: Any) -> Any:
 
 def _broadcast(broadcaster: Broadcaster, request: Any) -> Any:
     if request.mode == service.BROADCAST_MODE_BLOCK:
-        raise Refusal(INVALID_REQUEST, "mode", "BROADCAST_MODE_BLOCK is gone", "use SYNC, then GetTx")
-    if len(request.tx_bytes) > TX_BYTES_MAX:  # it need not travel to the mempool to be refused
+        reason, remedy = "BROADCAST_MODE_BLOCK is not supported", "use BROADCAST_MODE_SYNC, then GetTx"
+        raise Refusal(INVALID_REQUEST, "mode", reason, remedy)
+    if len(request.tx_bytes) > TX_BYTES_MAX:  # refused here, without the mempool
         decode_tx(request.tx_bytes)
     result = broadcaster.broadcast_sync(request.tx_bytes)
     if (result.codespace, result.code) == (UNREACHABLE.space, UNREACHABLE.number):
-        # A status, not a code: a client must not take it for the chain's refusal.
-        raise Refusal(UNREACHABLE, "tx", result.log, "send the same bytes again")
+        # It is a gRPC status, not a code, because a client must not take it for a refusal by the chain.
+        raise Refusal(UNREACHABLE, "tx", result.log, "send the same transaction again")
     return service.BroadcastTxResponse(
         tx_response=TxResponse(
             txhash=result.hash.hex().upper(),
@@ -202,12 +201,12 @@ def _get_tx(app: QueryPort, request: Any) -> Any:
         raise Refusal(
             INVALID_REQUEST,
             "hash",
-            "not a transaction hash",
+            "is not a transaction hash",
             f"send {_HASH_DIGITS} hexadecimal digits",
         )
     stored = app.tx_by_hash(tx_hash)
     if stored is None:
-        raise Refusal(NOT_FOUND, "hash", f"tx not found: {request.hash}")
+        raise Refusal(NOT_FOUND, "hash", f"tx not found: {request.hash}", "ask again after the next block")
     messages = decode_tx(stored.raw).messages if decode_reveal(stored.raw) is None else ()
     tx = tx_proto(stored.raw)
     response = tx_response(stored.hash, stored.height, stored.time_ns, messages, stored.result, tx)
@@ -217,11 +216,11 @@ def _get_tx(app: QueryPort, request: Any) -> Any:
 # --- blocks and the node -------------------------------------------------------------------------
 
 
-_COSMOS_SDK = "0.50.0"  # whose services these are; clients parse it as a version
+_COSMOS_SDK = "0.50.0"  # the version of these services; clients parse it
 
 
 def node_handlers(app: QueryPort) -> dict[str, Handler]:
-    """Return path -> handler."""
+    """Return the handlers by path."""
     service = "/cosmos.base.tendermint.v1beta1.Service/"
     return {
         service + "GetLatestBlock": typed(base.GetLatestBlockRequest, lambda _: _latest_block(app)),
@@ -239,14 +238,14 @@ def _latest_block(app: QueryPort) -> Any:
 
 
 def _block_at(app: QueryPort, height: int) -> Any:
-    found = app.block(height) if height > 0 else None
-    if found is None:
+    info = app.block(height) if height > 0 else None
+    if info is None:
         raise Refusal(NOT_FOUND, "height", f"block {height} not found")
-    return base.GetBlockByHeightResponse(**_block(app, found))
+    return base.GetBlockByHeightResponse(**_block(app, info))
 
 
 def _block(app: QueryPort, info: CommittedBlock) -> dict[str, Any]:
-    """Return what the application knows of a block; the whole block is with CometBFT's RPC."""
+    """Return the application's data about a block; CometBFT's RPC has the whole block."""
     seconds, nanos = divmod(info.time_ns, 10**9)
     time = Timestamp(seconds=seconds, nanos=nanos)
     header = {

@@ -1,4 +1,4 @@
-"""The gRPC server of a node: the table of services, and health. Unknown paths are UNIMPLEMENTED."""
+"""The gRPC server of a node: the table of services, and health. Other paths are UNIMPLEMENTED."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -17,25 +17,25 @@ from wire.results import code_metadata
 
 log = logging.getLogger(__name__)
 
-REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # a simulation holds a transaction and its frame
+REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # enough for a simulation: a transaction in its message
 CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
-CONNECTION_SECONDS_MAX: Final = 60.0  # then a client connects anew, without noticing
-_GRACE: Final = 6  # the part of that time for which calls that run may go on
+CONNECTION_SECONDS_MAX: Final = 60.0  # then the client reconnects automatically
+_GRACE: Final = 6  # running calls get a sixth of that time to end
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
-    ("grpc.so_reuseport", 0),  # two nodes on one port must be an error, not a lottery
+    ("grpc.so_reuseport", 0),  # two nodes on one port must be an error
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
 
 class GrpcServer:
-    """Serves a node's services on ``host:port``; port 0 takes a free one (see ``address``)."""
+    """A server of a node's services on ``host:port``; port 0 chooses a free port (see ``address``)."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class GrpcServer:
         *,
         connection_seconds_max: float = CONNECTION_SECONDS_MAX,
     ) -> None:
-        """Bind ``address``; OSError where it is taken. Nothing is served before :meth:`start`.
+        """Bind ``address``; OSError if it is taken. Calls are answered after :meth:`start`.
 
-        A call holds a thread from its first byte on, and its client may set no deadline: the end of the connection
-        is the deadline of calls whose request never comes.
+        A call occupies a thread from its first byte on, and its client may set no deadline. So calls whose request
+        never arrives end with their connection.
         """
         age = int(connection_seconds_max * 1000)
         table = {**build_table(app, broadcaster), _HEALTH: lambda _: _SERVING}
@@ -68,21 +68,21 @@ class GrpcServer:
             port = self._server.add_insecure_port(address)
         except (RuntimeError, ValueError):
             self._pool.shutdown()
-            raise OSError(f"cannot listen on {address}: choose another gRPC address") from None
+            raise OSError(f"cannot listen on {address}: choose another address for gRPC") from None
         self.address = str(HostPort(host, port))
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to answer calls."""
         self._server.start()
 
     def close(self, grace_seconds: float = 1.0) -> None:
-        """Take no new calls, let running ones finish for a while, and end."""
+        """Accept no new calls, give running ones ``grace_seconds``, and end."""
         self._server.stop(grace_seconds).wait()
         self._pool.shutdown(cancel_futures=True)
 
 
 class _Methods(grpc.GenericRpcHandler):
-    """Finds the handler of a path."""
+    """The lookup of a path's handler."""
 
     def __init__(self, table: Mapping[str, Handler]) -> None:
         self._methods: dict[str, Any] = {
@@ -90,12 +90,12 @@ class _Methods(grpc.GenericRpcHandler):
         }
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the method of a call, or None: UNIMPLEMENTED."""
+        """Return the method of a call, or None, which is answered with UNIMPLEMENTED."""
         return self._methods.get(handler_call_details.method)
 
 
 def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerContext], bytes]:
-    """Turn what a handler raises into a status. A bug is INTERNAL and stays in our log."""
+    """Return a handler that turns exceptions into statuses. A bug is INTERNAL and is logged."""
 
     def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
@@ -105,8 +105,8 @@ def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerConte
             status, text = grpc.StatusCode[status_of(refusal.code)], str(refusal)
         except Exception:
             log.exception("bug in %s", path)
-            status, text = grpc.StatusCode.INTERNAL, "internal error; the node's log has it"
-        # Ends the call without a message: only then may a client's retry policy ask again.
+            status, text = grpc.StatusCode.INTERNAL, "internal error; the node's log has the details"
+        # This ends the call without a message, because only then may a client's retry policy repeat it.
         return context.abort(status, text)
 
     return handle
@@ -116,7 +116,7 @@ _INVALID_ARGUMENT: Final = frozenset({"bad_field", "tx_decode", "invalid_address
 
 
 def status_of(code: Code) -> str:
-    """Return the name of the gRPC status that a refusal has."""
+    """Return the name of a refusal's gRPC status."""
     if code == NOT_FOUND:
         return "NOT_FOUND"
     if code == UNREACHABLE:

@@ -1,6 +1,6 @@
-"""Making homes: of one node that joins a network, or of all nodes of a new network.
+"""Functions that make the home of one node that joins a network, or the homes of all nodes of a new network.
 
-A home holds ``config.toml`` (whose table ``node`` is written here) and ``node/``, which is CometBFT's home with our
+A home contains ``config.toml``, whose table ``node`` is written here, and ``node/``, which is CometBFT's home with our
 database in ``node/data/assay.db``.
 """
 
@@ -39,7 +39,7 @@ from wire.vrf import is_point
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A validator of a new network. Coins of the operator are among the network's accounts."""
+    """A validator of a new network. Its operator's coins are among the network's accounts."""
 
     home: Path
     moniker: str
@@ -55,20 +55,20 @@ def comet_home(home: Path) -> Path:
 
 
 def beacon_keys_path(home: Path) -> Path:
-    """Return where the beacon keys lie, beside the consensus key."""
+    """Return the path of the beacon keys, next to the consensus key."""
     return comet_home(home) / "config" / FILE_NAME
 
 
 def get_beacon_key(home: Path) -> bytes:
-    """Return the public half of the newest beacon key of a home; HomeError where it has none."""
+    """Return the public half of the newest beacon key of a home; HomeError if it has none."""
     keys = read_beacon_keys(beacon_keys_path(home))
     if not keys:
-        raise HomeError(f"{home} has no beacon key", "run `assay node init`, or restore it")
+        raise HomeError(f"{home} has no beacon key", "run `assay node init`, or restore the key from a copy")
     return keys[-1].pub_key
 
 
 def genesis_path(home: Path) -> Path:
-    """Return where the genesis file lies."""
+    """Return the path of the genesis file."""
     return comet_home(home) / "config" / "genesis.json"
 
 
@@ -83,14 +83,14 @@ def init_node(
     host: str = "127.0.0.1",
     seed: bytes | None = None,
 ) -> NodeKeys:
-    """Make the home of a node: keys, configuration and, where given, the genesis file of its network.
+    """Make the home of a node: keys, configuration and, if given, the genesis file of its network.
 
-    The keys of a home that has no genesis file yet are kept: their public half may be in the file that is awaited.
+    Existing keys are kept if the home has no genesis file yet, because the genesis file may contain their public half.
     """
     comet = comet_home(home)
-    waiting = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
-    keys = read_keys(comet) if waiting else write_keys(comet, seed)
-    if not waiting:
+    has_keys_only = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
+    keys = read_keys(comet) if has_keys_only else write_keys(comet, seed)
+    if not has_keys_only:
         beacon_key = Key.generate() if seed is None else Key(sha256(seed + b"b").digest())
         add_beacon_keys(beacon_keys_path(home), beacon_key)
     timing = timing or Timing()
@@ -111,7 +111,7 @@ def init_network(
     time_ns: int | None = None,
     seed: bytes | None = None,
 ) -> Genesis:
-    """Make the homes of all validators of a new network on 127.0.0.1: one genesis, everybody a peer of everybody."""
+    """Make the homes of all validators of a new network on 127.0.0.1: one genesis, and all are peers of each other."""
     keys = [
         init_node(
             node.home,
@@ -153,11 +153,11 @@ def init_network(
 
 
 def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
-    """Return the genesis file of a new chain; HomeError names the field from which no chain could start."""
+    """Return the genesis file of a new chain; HomeError names the field that makes a start impossible."""
     try:
         check_genesis(genesis, time_ns)
     except Refusal as refusal:
-        raise HomeError(f"no chain can start like this: {refusal}") from None
+        raise HomeError(f"no chain can start from this genesis: {refusal}") from None
     return genesis_document(genesis, time_ns, APP_VERSION)
 
 
@@ -183,34 +183,35 @@ def _read_config(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as error:
-        raise HomeError(f"{path} is not TOML ({error})", "correct the file") from None
+        raise HomeError(f"{path} is not TOML ({error})", "correct that line, or restore the file from a copy") from None
 
 
-# --- what a genesis must satisfy before a chain starts from it -----------------------------------
+# --- checks of a genesis before a chain starts from it ----------------------------------------
 
-CHAIN_ID_MAX = 50  # CometBFT's
+CHAIN_ID_MAX = 50  # CometBFT's limit
 
 
 def check_names(genesis: Genesis) -> None:
-    """Refuse what the core cannot judge: addresses that no key has, accounts that come twice, odd identifiers."""
+    """Raise a Refusal for names that the core cannot check: invalid addresses, repeated accounts, odd identifiers."""
     check(genesis)
     if len(genesis.chain_id) > CHAIN_ID_MAX:
-        raise Refusal(BAD_FIELD, "chain_id", "is too long", f"at most {CHAIN_ID_MAX} characters")
+        raise Refusal(BAD_FIELD, "chain_id", "is too long", f"use at most {CHAIN_ID_MAX} characters")
     seen: set[str] = set()
     for index, account in enumerate(genesis.accounts):
         field = f"accounts[{index}].address"
         check_address(account.address, field)
         if account.address in seen:
-            raise Refusal(BAD_FIELD, field, f"{account.address} comes twice", "add its coins up")
+            remedy = "list it once, with the sum of its coins"
+            raise Refusal(BAD_FIELD, field, f"{account.address} is listed twice", remedy)
         seen.add(account.address)
     for index, validator in enumerate(genesis.validators):
         check_address(validator.operator, f"validators[{index}].operator")
         if not is_point(validator.beacon_key):
             field = f"validators[{index}].beacon_key"
-            raise Refusal(BAD_FIELD, field, "is no point of the curve", "`assay node show` has it")
+            raise Refusal(BAD_FIELD, field, "is not a beacon key", "use the key that `assay node show` prints")
 
 
 def check_genesis(genesis: Genesis, time_ns: int) -> None:
-    """Refuse a genesis from which no chain can start; the Refusal names the field."""
+    """Raise a Refusal, with the field at fault, for a genesis from which no chain can start."""
     check_names(genesis)
     init_chain(Overlay(MemoryStore()), genesis, time_ns)

@@ -1,8 +1,7 @@
-"""What the query services and the gRPC server need of a node and what it calls itself, and nothing more.
+"""The interfaces between a node and its query services and gRPC server, and the names of the software.
 
-``Application`` (or the solo engine) provides a :class:`QueryPort`; CometBFT or the solo engine
-provides a :class:`Broadcaster`. The services know only these, so that every one of them runs
-against a state in memory.
+``Application`` (or the solo engine) provides a :class:`QueryPort`. CometBFT or the solo engine provides a
+:class:`Broadcaster`. The services use only these, so all of them can run against a state in memory.
 """
 
 from collections.abc import Sequence
@@ -21,20 +20,20 @@ from domain.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class CommittedBlock:
-    """What the application knows of a committed block."""
+    """The application's data about a committed block."""
 
     height: int
     time_ns: int
     hash: bytes
     proposer: bytes  # consensus address, 20 bytes
-    app_hash: bytes  # after this block
+    app_hash: bytes  # app hash after this block
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
     """The committed state at one height: ``reader`` and ``head`` belong to the same commit.
 
-    ``head`` has height 0 before the first block.
+    Before the first block, ``head`` has height 0.
     """
 
     head: CommittedBlock
@@ -48,17 +47,17 @@ class StoredTx:
     hash: bytes
     height: int
     index: int
-    time_ns: int  # of its block
+    time_ns: int  # time of its block
     raw: bytes
     result: TxResult
 
 
 UNREACHABLE: Final = Code("node", 1, "unreachable")
-"""The broadcaster's code for "nobody said anything": the mempool may have the transaction, or not."""
+"""The broadcaster's code for a missing answer: the mempool may have the transaction or not."""
 
 
 class QueryPort(Protocol):
-    """Reads of a node. Any thread may call every method; none waits for consensus."""
+    """The reads of a node. Any thread may call every method; none waits for consensus."""
 
     @property
     def chain_id(self) -> str:
@@ -66,53 +65,49 @@ class QueryPort(Protocol):
 
     @property
     def solo(self) -> bool:
-        """Whether one process makes the blocks."""
+        """True if one process makes the blocks."""
 
     @property
     def rulebook(self) -> Rulebook:
         """The versions of the rules that this node has."""
 
     def view(self) -> CommittedState:
-        """Return the newest committed state; it stays as it is while the caller holds it."""
+        """Return the newest committed state; it does not change while the caller holds it."""
 
     def block(self, height: int) -> CommittedBlock | None:
-        """Return a committed block, or None where it is not known (any more)."""
+        """Return a committed block, or None if it is not known, or no longer."""
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
-        """Return a committed transaction."""
+        """Return a committed transaction, or None."""
 
     def events(self, since: int, limit: int) -> EventsResponse:
         """Return numbered events from ``since`` on."""
 
     def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
-        """Return what an order would match in the newest committed state. Asked of one at a time."""
+        """Return the bids that an order would match in the newest committed state; one call runs at a time."""
 
     def simulate(self, tx: Tx) -> TxResult:
-        """Run ``tx`` on a throw-away overlay of the committed state; signature and fee are not
-        looked at.
-        """
+        """Return the result of ``tx`` on a throw-away overlay of the committed state; it ignores signature and fee."""
 
 
 class Broadcaster(Protocol):
-    """The way into the mempool. Every method may be called from any thread."""
+    """The sender to the mempool. Any thread may call every method."""
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
-        """Hand ``raw`` to the mempool and return what CheckTx said. Never raises for what the
-        network does.
-        """
+        """Hand ``raw`` to the mempool, and return the result of CheckTx; network failures are results too."""
 
 
 class BlockWatcher:
-    """Is told what an application has done, after the fact; by itself it does nothing about it."""
+    """A receiver of what an application has done; this class itself ignores it."""
 
     def checked(self, result: TxResult, *, recheck: bool) -> None:
-        """Take note of an answer to CheckTx."""
+        """Record an answer to CheckTx."""
 
     def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
-        """Take note of a block that was written, and of what its transactions came to."""
+        """Record a written block and the results of its transactions."""
 
 
 SOFTWARE = "assay"
 SOFTWARE_VERSION = version(SOFTWARE)
 APP_VERSION = 1
-"""Version of the state machine: it changes whenever the same block could give another state."""
+"""Version of the state machine; it changes whenever the same block could lead to another state."""

@@ -1,7 +1,7 @@
-"""What a node tells its operator: the table of its metrics, and where their values come from.
+"""The metrics of a node: their table, and the sources of their values.
 
-Everything is read beside the state machine, from committed snapshots, CometBFT's RPC and the disk, and only when
-somebody scrapes. What is counted as it happens (:class:`Told`) is told after the fact.
+All values are read outside the state machine, from committed snapshots, CometBFT's RPC and the disk, and only before a
+scrape. Events are counted after they have happened (:class:`BlockMetrics`).
 """
 
 import shutil
@@ -26,16 +26,16 @@ from host.metrics import Meters, Metric, MetricKind
 
 _INTERVALS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 KEYS_SECONDS = 600.0
-"""How old the count of the state's keys may be: it reads them all."""
+"""Longest time between two counts of the state's keys, because a count reads all keys."""
 SILENT_SECONDS = 60.0
-"""How long CometBFT may fail to answer until the node counts as ill."""
+"""Longest time without an answer of CometBFT before the node counts as unhealthy."""
 
 HEIGHT = Metric("assay_node_height", MetricKind.GAUGE, "Height of the last committed block.")
-BLOCK_AGE = Metric("assay_node_block_age_seconds", MetricKind.GAUGE, "Since the time in the last block's header.")
+BLOCK_AGE = Metric("assay_node_block_age_seconds", MetricKind.GAUGE, "Time since the time in the last block's header.")
 BLOCK_INTERVAL = Metric(
     "assay_node_block_interval_seconds",
     MetricKind.HISTOGRAM,
-    "Between the times of two blocks that follow each other.",
+    "Time between the header times of two consecutive blocks.",
     buckets=_INTERVALS,
 )
 TXS = Metric(
@@ -56,26 +56,26 @@ ABCI = Metric(
     help="Time of each call of CometBFT, by method; none with --solo.",
     labels=("method",),
 )
-MEMPOOL_TXS = Metric("assay_node_mempool_txs", MetricKind.GAUGE, "Transactions that wait for a block.")
-MEMPOOL_BYTES = Metric("assay_node_mempool_bytes", MetricKind.GAUGE, "Their bytes.")
+MEMPOOL_TXS = Metric("assay_node_mempool_txs", MetricKind.GAUGE, "Transactions in the mempool.")
+MEMPOOL_BYTES = Metric("assay_node_mempool_bytes", MetricKind.GAUGE, "Bytes of the transactions in the mempool.")
 PEERS = Metric("assay_node_peers", MetricKind.GAUGE, "Connected peers.")
 CATCHING_UP = Metric(
     "assay_node_catching_up", MetricKind.GAUGE, "1 while the node fetches old blocks, 0 when it follows."
 )
-COMET_UP = Metric("assay_node_comet_up", MetricKind.GAUGE, "1 where CometBFT answers.")
-COMET_STARTS = Metric("assay_node_comet_starts_total", MetricKind.COUNTER, "How often the node has started CometBFT.")
+COMET_UP = Metric("assay_node_comet_up", MetricKind.GAUGE, "1 if CometBFT answers.")
+COMET_STARTS = Metric("assay_node_comet_starts_total", MetricKind.COUNTER, "Starts of CometBFT by the node.")
 DATABASE = Metric(
     name="assay_node_database_bytes",
     kind=MetricKind.GAUGE,
-    help="About what the database holds on disk: state, its tree, and blocks, transactions and events for queries.",
+    help="Approximate size on disk of the database's parts: state, its tree, and blocks, transactions and events.",
     labels=("part",),
 )
-STATE_KEYS = Metric("assay_node_state_keys", MetricKind.GAUGE, "Keys of the state; counted every ten minutes at most.")
-DISK_FREE = Metric("assay_node_disk_free_bytes", MetricKind.GAUGE, "Free on the disk of the home.")
+STATE_KEYS = Metric("assay_node_state_keys", MetricKind.GAUGE, "Keys of the state, counted at most every ten minutes.")
+DISK_FREE = Metric("assay_node_disk_free_bytes", MetricKind.GAUGE, "Free bytes on the disk of the home.")
 SUPPLY = Metric(
     name="assay_node_supply_uassay",
     kind=MetricKind.GAUGE,
-    help="All coins by the pot they are in.",
+    help="All coins by pot.",
     labels=("pot",),
 )
 ORDERS_BY_STATE = Metric(name="assay_node_orders", kind=MetricKind.GAUGE, help="Orders by state.", labels=("state",))
@@ -107,11 +107,11 @@ METRICS = (
 )
 
 
-class Told(BlockWatcher):
-    """Counts what the application tells as it happens."""
+class BlockMetrics(BlockWatcher):
+    """The counts of what the application does, updated as it happens."""
 
     def __init__(self, meters: Meters) -> None:
-        """Count there."""
+        """Count in ``meters``."""
         self._meters = meters
 
     def checked(self, result: TxResult, *, recheck: bool) -> None:
@@ -119,7 +119,7 @@ class Told(BlockWatcher):
         self._meters.count(CHECKS, "recheck" if recheck else "new", _code(result))
 
     def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
-        """Count a block's transactions, and observe how long it took to come."""
+        """Count a block's transactions, and observe the time since the block before."""
         if before.height:
             self._meters.observe(BLOCK_INTERVAL, (block.time_ns - before.time_ns) / 1e9)
         for code, count in Counter(map(_code, results)).items():
@@ -131,12 +131,12 @@ def _code(result: TxResult) -> str:
 
 
 class OrderCounts:
-    """Orders by state: all of them are read once, and then those that an event names."""
+    """The number of orders by state: all orders are read once, and then only those named by events."""
 
     def __init__(self, app: Application) -> None:
-        """Read nothing yet."""
+        """Read orders of ``app``, with the first call of :meth:`read`."""
         self._app = app
-        self._live: dict[bytes, OrderState] = {}
+        self._active: dict[bytes, OrderState] = {}
         self._counts: Counter[OrderState] = Counter()
         self._next = 0
 
@@ -147,29 +147,29 @@ class OrderCounts:
             for order in ORDERS.scan(Overlay(snapshot)):
                 self._put(order.id, order.state)
             self._next = snapshot.head.next_event
-        named: dict[bytes, None] = {}
+        changed: dict[bytes, None] = {}
         while self._next < snapshot.head.next_event:
             limit = min(EVENTS_LIMIT_MAX, snapshot.head.next_event - self._next)
             for event in self._app.events(self._next, limit).events:
                 if event.type.startswith("order."):
-                    named[bytes.fromhex(dict(event.attributes)["order"])] = None
+                    changed[bytes.fromhex(dict(event.attributes)["order"])] = None
             self._next += limit
-        for order_id in named:
+        for order_id in changed:
             self._put(order_id, ORDERS.must(Overlay(snapshot), order_id).state)
         return {state: self._counts[state] for state in OrderState}
 
     def _put(self, order_id: bytes, state: OrderState) -> None:
-        known = self._live.pop(order_id, None)
+        known = self._active.pop(order_id, None)
         if known is not None:
             self._counts[known] -= 1
         self._counts[state] += 1
-        # What is closed stays so, and there is more and more of it.
+        # A closed order stays closed, and their number grows without bound.
         if state is not OrderState.CLOSED:
-            self._live[order_id] = state
+            self._active[order_id] = state
 
 
 class NodeLook:
-    """Reads the values of a node's metrics, and tells what is wrong with it."""
+    """The reader of a node's metrics, health and readiness."""
 
     def __init__(
         self,
@@ -179,19 +179,23 @@ class NodeLook:
         comet: CometView | None,
         waiting: Callable[[], int] | None = None,
     ) -> None:
-        """Read from these; without ``comet`` the node is a solo one, of which ``waiting`` tells the mempool."""
-        self._meters, self._app, self._storage = meters, app, storage
-        self._comet, self._waiting = comet, waiting
+        """Read from these objects; a solo node has no ``comet``, and ``waiting`` returns the size of its mempool."""
+        self._meters = meters
+        self._app = app
+        self._storage = storage
+        self._comet = comet
+        self._waiting = waiting
         self._orders = OrderCounts(app)
         self._keys_at = -KEYS_SECONDS
         self._answered = time.monotonic()
         meters.before_scrape(self.look)
 
     def look(self) -> None:
-        """Show what is only read."""
-        show, head = self._meters.show, self._app.head.block
+        """Set the metrics that are only read."""
+        show = self._meters.show
+        head = self._app.head.block
         show(DISK_FREE, shutil.disk_usage(self._storage.path).free)
-        self._look_at_comet()
+        self._read_comet()
         if not self._app.started.is_set():
             return
         show(HEIGHT, head.height)
@@ -208,7 +212,7 @@ class NodeLook:
             self._count_keys()
 
     def health(self) -> Sequence[str]:
-        """Return what makes the node ill: it lives, or its process ends with the reason in the log."""
+        """Return the reasons why the node is unhealthy. A fatal error ends the process instead, with a log entry."""
         self._standing()
         silent = time.monotonic() - self._answered
         if self._comet is not None and silent > SILENT_SECONDS:
@@ -216,15 +220,15 @@ class NodeLook:
         return []
 
     def readiness(self) -> Sequence[str]:
-        """Return what keeps the node from serving clients the newest state."""
+        """Return the reasons why the node cannot serve the newest state to clients."""
         if not self._app.started.is_set():
-            return ["there is no state yet"]
+            return ["the node has no state yet"]
         if self._comet is None:
             return []
         standing = self._standing()
         if standing is None:
             return ["CometBFT does not answer"]
-        return ["it is catching up with the chain"] if standing.catching_up else []
+        return ["the node is catching up with the chain"] if standing.catching_up else []
 
     def _standing(self) -> CometStanding | None:
         standing = self._comet.standing() if self._comet is not None else None
@@ -232,8 +236,9 @@ class NodeLook:
             self._answered = time.monotonic()
         return standing
 
-    def _look_at_comet(self) -> None:
-        show, standing = self._meters.show, self._standing()
+    def _read_comet(self) -> None:
+        show = self._meters.show
+        standing = self._standing()
         if self._comet is not None:
             show(COMET_UP, standing is not None)
         if standing is not None:
@@ -249,7 +254,7 @@ class NodeLook:
         self._meters.show_all(ORDERS_BY_STATE, {(state.name.lower(),): count for state, count in counts})
 
     def _count_keys(self) -> None:
-        """Have the keys counted, if that is due: nothing waits for it, however large the state is."""
+        """Start a count of the keys in a thread if one is due, so that a scrape never waits for a large state."""
         if self._keys_at + KEYS_SECONDS <= time.monotonic():
             self._keys_at = time.monotonic()
             snapshot = self._app.committed()
@@ -261,5 +266,5 @@ class NodeLook:
 
 
 def count_keys(snapshot: StoreSnapshot) -> int:
-    """Return how many keys a state has; every one of them is read."""
+    """Return the number of keys of a state, by reading all of them."""
     return sum(1 for _ in snapshot.scan(b""))

@@ -1,4 +1,4 @@
-"""A whole node: store, application, ABCI server, gRPC server, and CometBFT (or the solo block maker) under it."""
+"""A whole node: store, application, ABCI server, gRPC server, and CometBFT (or the solo block maker)."""
 
 import hashlib
 import json
@@ -50,20 +50,20 @@ from wire.canonical import IMPLEMENTATION, implementation
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_SECONDS = 0.05  # CometBFT tells nobody when its RPC listens
+_LOOK_AGAIN_SECONDS = 0.05  # polled, because CometBFT does not report when its RPC listens
 
 
 class Consensus(StrEnum):
-    """Where blocks come from."""
+    """The source of a node's blocks."""
 
     MANAGED = "managed"  # CometBFT, started and supervised by the node
-    EXTERNAL = "external"  # CometBFT that somebody else runs against our socket
+    EXTERNAL = "external"  # CometBFT that another program runs, connected to the node's socket
     SOLO = "solo"  # the block maker in this process
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """What ``run_node`` needs; :meth:`of_home` reads what ``assay node init`` wrote."""
+    """The settings of ``run_node``; :meth:`of_home` reads those that ``assay node init`` wrote."""
 
     home: Path
     moniker: str
@@ -71,11 +71,11 @@ class NodeConfig:
     rpc_port: int
     consensus: Consensus = Consensus.MANAGED
     min_gas_price_millionths: int = 0
-    socket_path: Path | None = None  # default: in a short directory of the user
+    socket_path: Path | None = None  # default: in a directory of the user with a short path
     solo_interval_seconds: float = 0.25
     grpc_host: str = "127.0.0.1"
     restart_policy: RestartPolicy = field(default_factory=RestartPolicy)
-    # Where metrics and health are told on 127.0.0.1, and CometBFT's own; 0: nowhere.
+    # Ports on 127.0.0.1 of the node's metrics and health, and of CometBFT's metrics; 0: none.
     metrics_port: int = 0
     comet_metrics_port: int = 0
 
@@ -83,7 +83,7 @@ class NodeConfig:
     def of_home(
         cls, home: Path, consensus: Consensus = Consensus.MANAGED, min_gas_price_millionths: int = 0
     ) -> "NodeConfig":
-        """Read the table ``node`` of the home's ``config.toml``; HomeError where it is missing."""
+        """Return the settings in the table ``node`` of the home's ``config.toml``; HomeError if it is missing."""
         table = read_node_table(home)
         return cls(
             home=home,
@@ -99,13 +99,13 @@ class NodeConfig:
 
     @property
     def grpc(self) -> str:
-        """Where the node answers clients, as host:port."""
+        """The address at which the node answers clients, as host:port."""
         return str(HostPort(bare(self.grpc_host), self.grpc_port))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReady:
-    """What a running node tells: process ids (0: none of ours) and where it listens."""
+    """The announcement of a running node: process ids (0: not started by it) and addresses."""
 
     pid: int
     comet_pid: int
@@ -115,7 +115,7 @@ class NodeReady:
     grpc: str
     rpc: str  # empty for solo
     socket: str
-    auditors: int  # of each round; 0 for a chain on which nobody audits
+    auditors: int  # auditors of each round; 0 for a chain without audits
 
 
 def ready_path(home: Path) -> Path:
@@ -124,12 +124,12 @@ def ready_path(home: Path) -> Path:
 
 
 def log_path(home: Path) -> Path:
-    """Return the node's log file; CometBFT's lies beside it."""
+    """Return the path of the node's log file; CometBFT's log file is next to it."""
     return comet_home(home) / "logs" / "node.log"
 
 
 def default_socket_path(home: Path) -> Path:
-    """Return a socket path that fits into 107 bytes however deep the home lies."""
+    """Return a socket path of at most 107 bytes, even if the path of the home is long."""
     name = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
     directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     return directory / f"assay-{os.getuid()}" / f"{name}.sock"
@@ -143,14 +143,15 @@ def run_node(config: NodeConfig, ready_callback: Callable[[NodeReady], None] | N
 
 
 class _Node:
-    """The parts of a running node. What is started last is stopped first."""
+    """The parts of a running node. The part that is started last is stopped first."""
 
     def __init__(self, config: NodeConfig, ready_callback: Callable[[NodeReady], None], stack: ExitStack) -> None:
         self.config = config
         self.stack = stack
         _check_protobuf()
         self.ready_callback = ready_callback
-        self.comet_pid, self.comet_id = 0, ""
+        self.comet_pid = 0
+        self.comet_id = ""
         self.stop = Event()
         self.genesis, self.genesis_time_ns = read_genesis(genesis_path(config.home))
         self.socket_path = config.socket_path or default_socket_path(config.home)
@@ -158,16 +159,16 @@ class _Node:
         stack.callback(storage.close)
         solo = config.consensus is Consensus.SOLO
         storage.claim(Maker.SOLO if solo else Maker.COMETBFT)
-        # Solo gets its transactions one by one, so that nothing could be verified beside anything.
+        # A solo node gets its transactions one by one, so none could be verified in parallel.
         verifier = None if solo else stack.enter_context(start_verifier())
         self.storage = storage
-        self.telling = _Telling() if config.metrics_port else None
+        self.metrics = _NodeMetrics() if config.metrics_port else None
         self.app = Application(
             storage,
             AppConfig(config.min_gas_price_millionths, solo),
             verifier,
             BeaconKeys(path=beacon_keys_path(config.home)),
-            self.telling.watcher if self.telling else None,
+            self.metrics.watcher if self.metrics else None,
         )
         self.signing: SigningCheck | None = None
         self.comet: CometProcess | None = None
@@ -179,15 +180,16 @@ class _Node:
         self._check_genesis()
 
     def _hold_key(self) -> None:
-        """Be the one node that signs with the home's key; HomeError where it is missing or another one does."""
+        """Reserve the home's key for this node; HomeError if the key is missing or another node uses it."""
         comet = comet_home(self.config.home)
         check_signer(comet)
         self.stack.enter_context(key_held(comet))
         self.signing = SigningCheck(comet, read_keys(comet).cons_key, self._end)
 
     def _check_genesis(self) -> None:
-        """Raise HomeError where the store and the genesis file are not of one chain, or no chain can start."""
-        path, head = genesis_path(self.config.home), self.app.head
+        """Raise HomeError if store and genesis file are of different chains, or no chain can start from the file."""
+        path = genesis_path(self.config.home)
+        head = self.app.head
         if head.block.height == 0:
             try:
                 check_genesis(self.genesis, self.genesis_time_ns)
@@ -195,14 +197,14 @@ class _Node:
                 raise HomeError(f"no chain can start from {path}: {refusal}") from None
         elif head.chain_id != self.genesis.chain_id:
             raise HomeError(
-                f"{path} is of chain {self.genesis.chain_id} and the node's store of {head.chain_id}",
+                f"{path} is of chain {self.genesis.chain_id}, but the node's store is of {head.chain_id}",
                 "use the genesis file of that chain, or another home",
             )
 
     def run(self) -> None:
-        """Start everything, wait for the end, and stop everything."""
+        """Start all parts, wait for the end, and stop all parts."""
         calm_collector()
-        ready_path(self.config.home).unlink(missing_ok=True)  # of a node that was killed
+        ready_path(self.config.home).unlink(missing_ok=True)  # left by a node that was killed
         self.stack.callback(self._withdraw)
         if self.config.consensus is Consensus.SOLO:
             self._run_solo()
@@ -214,8 +216,8 @@ class _Node:
         engine = SoloEngine(self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly)
         check_ports(self._own_ports())
         self._serve_grpc(engine)
-        if self.telling:
-            self.telling.serve(self, waiting=lambda: engine.waiting)
+        if self.metrics:
+            self.metrics.serve(self, waiting=lambda: engine.waiting)
         engine.start(self.config.solo_interval_seconds)
         self.stack.callback(engine.stop)
         self._announce()
@@ -223,18 +225,19 @@ class _Node:
         self.stop.wait()
 
     def _run_comet(self) -> None:
-        # Their HTTP client is not needed for solo.
+        # A solo node does not need their HTTP client.
         from chain.app.comet_rpc import CometBroadcaster, CometView
 
-        managed, home = self.config.consensus is Consensus.MANAGED, comet_home(self.config.home)
+        managed = self.config.consensus is Consensus.MANAGED
+        home = comet_home(self.config.home)
         if managed:
             self.comet_id = read_keys(home).node_id
             set_comet_ports(home, self.config.rpc_port, self.config.comet_metrics_port)
         check_ports(self._own_ports() | (comet_ports(self.config.home) if managed else {}))
         url = f"http://127.0.0.1:{self.config.rpc_port}"
         self._serve_grpc(CometBroadcaster(url))
-        if self.telling:
-            self.telling.serve(self, comet=url)
+        if self.metrics:
+            self.metrics.serve(self, comet=url)
         self._serve_abci()
         if not managed:
             self._comet_started(0)
@@ -244,8 +247,8 @@ class _Node:
             return
         if (wait := self.genesis_time_ns - time.time_ns()) > 0:
             log.warning(
-                "the chain begins in %s, as genesis.json says, and nothing happens before; if it has begun, the clock"
-                " of this machine is wrong",
+                "the chain begins in %s, at the time in genesis.json; if it has already begun, this machine's clock is"
+                " wrong",
                 timedelta(seconds=wait // 10**9 + 1),
             )
         self.comet = comet = CometProcess(
@@ -255,7 +258,7 @@ class _Node:
             log_path=log_path(self.config.home).with_name("cometbft.log"),
             policy=self.config.restart_policy,
             on_start=self._comet_started,
-            on_trouble=self._hear,
+            on_trouble=self._on_comet_trouble,
         )
         if self.signing is not None:
             self.signing.watch(CometView(url), self.stop)
@@ -265,7 +268,7 @@ class _Node:
         if self.ended is not None:
             raise self.ended
 
-    def _hear(self, trouble: CometTrouble) -> None:
+    def _on_comet_trouble(self, trouble: CometTrouble) -> None:
         if self.signing is not None and trouble.kind is LogKind.TWICE:
             self.signing.found(trouble.reason)
 
@@ -285,7 +288,7 @@ class _Node:
         _own_directory(self.socket_path.parent)
         check = self.signing.check_block if self.signing else lambda request: None
         methods = Methods(self.app, AbciQueries(self.app, route(self.app)), check)
-        table = self.telling.timed(methods.table) if self.telling else methods.table
+        table = self.metrics.timed(methods.table) if self.metrics else methods.table
         server = AbciServer(table, self.socket_path, prefetch=self.app.prefetch)
         server.start()
         self.stack.callback(server.close)
@@ -296,18 +299,18 @@ class _Node:
         try:
             server = GrpcServer(self.app, broadcaster, self.config.grpc)
         except OSError as error:
-            raise HomeError(str(error), "it is in the table `node` of config.toml") from None
+            raise HomeError(str(error), "change grpc_port or grpc_host in the table `node` of config.toml") from None
         server.start()
         self.stack.callback(server.close)
 
     def _comet_started(self, pid: int) -> None:
         self.comet_pid = pid
-        if self.telling and pid:
-            self.telling.comet_started()
+        if self.metrics and pid:
+            self.metrics.comet_started()
         Thread(target=self._announce_when_up, args=(pid,), name="announce", daemon=True).start()
 
     def _announce_when_up(self, comet_pid: int) -> None:
-        """Wait for a state and, where CometBFT is ours, until it answers; its next start has a wait of its own."""
+        """Wait for a state and, if the node runs CometBFT, for its answer; after a restart another thread waits."""
         from chain.app.comet_rpc import CometView
 
         self.app.started.wait()
@@ -323,7 +326,7 @@ class _Node:
             ready_path(self.config.home).unlink(missing_ok=True)
 
     def _announce(self) -> None:
-        """Tell whoever waits that the node answers; once more after each new start of CometBFT."""
+        """Announce that the node answers, at its start and after each restart of CometBFT."""
         rpc = "" if self.app.solo else f"http://127.0.0.1:{self.config.rpc_port}"
         ready = NodeReady(
             pid=os.getpid(),
@@ -345,8 +348,8 @@ class _Node:
         self.ready_callback(ready)
 
 
-class _Telling:
-    """The metrics of a node that tells them; what they stand on is imported for such a node alone."""
+class _NodeMetrics:
+    """The metrics of a node; their modules are imported only for a node with metrics."""
 
     def __init__(self) -> None:
         from chain.app import metrics
@@ -354,10 +357,10 @@ class _Telling:
 
         self._metrics = metrics
         self._meters = Meters(metrics.METRICS)
-        self.watcher = metrics.Told(self._meters)
+        self.watcher = metrics.BlockMetrics(self._meters)
 
     def serve(self, node: _Node, comet: str = "", waiting: Callable[[], int] | None = None) -> None:
-        """Tell on the node's port until the node ends; HomeError where it is taken."""
+        """Serve metrics on the node's port until the node ends; HomeError if the port is taken."""
         from chain.app.comet_rpc import CometView
         from host.metrics import MetricsServer
 
@@ -374,7 +377,7 @@ class _Telling:
         node.stack.callback(server.close)
 
     def timed(self, methods: Mapping[str, Method]) -> dict[str, Method]:
-        """Return the methods with their times in a histogram."""
+        """Return the methods, with their times observed in a histogram."""
         timed = self._meters.timed
         return {name: timed(self._metrics.ABCI, method, name) for name, method in methods.items()}
 
@@ -384,17 +387,17 @@ class _Telling:
 
 
 def _check_protobuf() -> None:
-    """Raise HomeError where another implementation of protobuf is at work: nodes must refuse alike, and in time."""
-    found = implementation()
-    if found != IMPLEMENTATION:
+    """Raise HomeError for another implementation of protobuf: all nodes must refuse the same bytes, and in time."""
+    name = implementation()
+    if name != IMPLEMENTATION:
         raise HomeError(
-            f"protobuf runs as {found!r}, and a node needs {IMPLEMENTATION!r}",
+            f"protobuf runs as {name!r}, but a node needs {IMPLEMENTATION!r}",
             "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, or install a wheel of protobuf for this platform",
         )
 
 
 def _own_directory(path: Path) -> None:
-    """Make a directory that nobody else may enter; HomeError where somebody else has it."""
+    """Make a directory that only this user may enter; HomeError if it belongs to another user."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
         raise HomeError(f"{path} belongs to another user", "set XDG_RUNTIME_DIR to your own directory")

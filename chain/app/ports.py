@@ -1,4 +1,4 @@
-"""Where a node is going to listen: nothing is started while a port is somebody else's, and it says what to change."""
+"""The check of a node's ports before it starts: a taken port is an error that names the setting to change."""
 
 import time
 from collections.abc import Mapping
@@ -10,24 +10,24 @@ from chain.app.homes import comet_home
 from host.ports import wait_until_free
 
 _SECONDS = 10.0
-"""How long ports may stay taken: a CometBFT whose node was killed ends within a few seconds."""
+"""Longest wait for a taken port: CometBFT ends within a few seconds after its node was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An address, and where another one is named for it."""
+    """An address, and the setting that changes it."""
 
     host: str
     number: int
     setting: str
 
     def __str__(self) -> str:
-        """Return the address in words."""
+        """Return the port and host as text."""
         return f"port {self.number} on {self.host or 'all addresses'}"
 
 
 def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> dict[str, Port]:
-    """Return where the node itself listens, by what for; metrics only with a port."""
+    """Return the node's own ports by use; metrics only if they have a port."""
     setting = f"node.grpc_port (with node_address) in {home / 'config.toml'}"
     ports = {"gRPC": Port(grpc_host, grpc_port, setting)}
     if metrics_port:
@@ -36,11 +36,11 @@ def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> 
 
 
 def comet_ports(home: Path) -> dict[str, Port]:
-    """Return where the CometBFT of a home listens, by what for."""
-    theirs = comet_home(home) / "config" / "config.toml"
+    """Return the ports of a home's CometBFT by use."""
+    comet_config = comet_home(home) / "config" / "config.toml"
     settings = {
         "rpc": f"node.rpc_port in {home / 'config.toml'}",
-        "p2p": f"p2p.laddr in {theirs} (peers have to know)",
+        "p2p": f"p2p.laddr in {comet_config} (and at its peers)",
         "metrics": "--comet-metrics-port",
     }
     return {
@@ -50,15 +50,15 @@ def comet_ports(home: Path) -> dict[str, Port]:
 
 
 def check_ports(ports: Mapping[str, Port]) -> None:
-    """Raise HomeError where ports serve twice or cannot be had, all of them in one sentence.
+    """Raise HomeError if two uses share a port, or ports cannot be used; one error names all of them.
 
-    The port of a node that was killed is waited for.
+    The function waits for the ports of a node that was just killed.
     """
     first: dict[tuple[str, int], str] = {}
     for name, port in ports.items():
         other = first.setdefault((port.host, port.number), name)
         if other != name:
-            raise HomeError(f"port {port.number} is named for {other} and for {name}", f"change {port.setting}")
+            raise HomeError(f"port {port.number} is set for {other} and for {name}", f"change {port.setting}")
     ends = time.monotonic() + _SECONDS
     taken: dict[str, Port] = {}
     for name, port in ports.items():
@@ -67,17 +67,17 @@ def check_ports(ports: Mapping[str, Port]) -> None:
                 taken[name] = port
         except OSError as error:
             raise HomeError(
-                f"{port}, for {name}, cannot be listened on ({error.strerror})",
+                f"{port}, for {name}, cannot be used ({error.strerror})",
                 f"change {port.setting}",
             ) from None
     if not taken:
         return
-    named = " and ".join(f"{port}, for {name}," for name, port in taken.items())
+    ports_text = " and ".join(f"{port}, for {name}," for name, port in taken.items())
     settings = "; ".join(port.setting for port in taken.values())
     if len(taken) == 1:
-        raise HomeError(f"{named} is taken by another program", f"end that program, or change {settings}")
+        raise HomeError(f"{ports_text} is taken by another program", f"end that program, or change {settings}")
     raise HomeError(
-        f"{named} are taken by other programs",
-        f"end these programs, or give this node other ports: {settings}; `assay node init MONIKER` with --p2p-port,"
+        f"{ports_text} are taken by other programs",
+        f"end these programs, or change this node's ports: {settings}; `assay node init MONIKER` with --p2p-port,"
         " --rpc-port and --grpc-port changes them together and keeps the keys",
     )

@@ -1,4 +1,4 @@
-"""All that can be asked of a node, as one table from gRPC path to handler: gRPC and the ABCI query read it."""
+"""All services of a node, as one table from gRPC path to handler, which gRPC and the ABCI query use."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,8 +20,9 @@ from wire.queries import METHODS, QueryMethod, decode_request, encode_response
 
 
 def route(app: QueryPort) -> Callable[[str, bytes], bytes | None]:
-    """Return the services for the ABCI query: path and request bytes -> response bytes, or None for
-    a path that is not known. Nothing can be sent this way: wallets broadcast over CometBFT's RPC.
+    """Return the function that answers ABCI queries: path and request bytes -> response bytes (None: unknown path).
+
+    Nothing can be sent this way: wallets broadcast over CometBFT's RPC.
     """
     table = build_table(app, None)
 
@@ -33,32 +34,33 @@ def route(app: QueryPort) -> Callable[[str, bytes], bytes | None]:
 
 
 def build_table(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:
-    """Return all handlers. Without a broadcaster there is no way to send (the ABCI query)."""
+    """Return all handlers. Without a broadcaster (the ABCI query) nothing can be sent."""
     table = {
         **account_handlers(app),
         **transaction_handlers(app, broadcaster),
         **node_handlers(app),
         **assay_handlers(app),
     }
-    return {path: _once_started(app, handler) for path, handler in table.items()}
+    return {path: _if_started(app, handler) for path, handler in table.items()}
 
 
-def _once_started(app: QueryPort, handler: Handler) -> Handler:
-    """Return ``handler`` for a node that has a state; one that waits for consensus has none."""
+def _if_started(app: QueryPort, handler: Handler) -> Handler:
+    """Return ``handler`` with a Refusal while the node has no state because it waits for consensus."""
 
     def handle(data: bytes) -> bytes:
         if not app.chain_id:
-            raise Refusal(UNREACHABLE, "state", "there is none yet: the node waits for CometBFT", "try again")
+            reason, remedy = "is not there yet: the node waits for CometBFT", "try again in a few seconds"
+            raise Refusal(UNREACHABLE, "state", reason, remedy)
         return handler(data)
 
     return handle
 
 
-# --- our own queries -----------------------------------------------------------------------------
+# --- queries of this chain ----------------------------------------------------------------------
 
 
 def assay_handlers(app: QueryPort) -> dict[str, Handler]:
-    """Return path -> handler of all our queries."""
+    """Return the handlers of all queries of this chain, by path."""
     return {path: _handler(app, method) for path, method in METHODS.items()}
 
 
@@ -74,7 +76,7 @@ def _answer(app: QueryPort, request: Query[Any]) -> object:
     view = app.view()
     response = answer(view.reader, request, app.rulebook)
     if isinstance(request, StatusRequest) and isinstance(response, StatusResponse):
-        # The state cannot hold its own root, nor who runs it.
+        # The state cannot contain its own root, its block, or the kind of node.
         return replace(
             response,
             chain_id=app.chain_id,

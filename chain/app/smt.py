@@ -1,13 +1,13 @@
 """A compact sparse Merkle tree over the whole state (celestia's hashing, ICS-23 ``SmtSpec``).
 
-A key's place is its SHA-256, read from the highest bit. An empty subtree hashes to 32 zero bytes, a subtree with one
-leaf is that leaf, and anything else is an inner node:
+A key's path is its SHA-256, read from the highest bit. An empty subtree hashes to 32 zero bytes, a subtree with one
+leaf is that leaf, and any other subtree is an inner node:
 
     leaf  = SHA-256(0x00 ‖ SHA-256(key) ‖ SHA-256(value))
     inner = SHA-256(0x01 ‖ left ‖ right)
 
-The root depends on the keys and values alone, not on the order in which they came. Nodes are stored by their
-position (depth and the bits above), so that a replaced node is overwritten and nothing has to be collected later.
+The root depends on the keys and values only, not on the order in which they came. Nodes are stored by their position
+(depth and the bits above), so a new node overwrites the old one, and no old nodes have to be collected later.
 """
 
 from bisect import bisect_left, insort
@@ -31,16 +31,16 @@ LEAF_PREFIX = b"\x00"
 INNER_PREFIX = b"\x01"
 
 NodeReader = Callable[[bytes], bytes | None]
-"""Position -> stored node: 0x00 ‖ value hash ‖ key for a leaf, 0x01 ‖ left ‖ right for an inner node."""
+"""A function from a position to its node: 0x00 ‖ value hash ‖ key for a leaf, 0x01 ‖ left ‖ right for an inner node."""
 
-_Item = tuple[int, bytes, bytes | None]  # path, key, value hash (None: the key goes)
+_Item = tuple[int, bytes, bytes | None]  # path, key, value hash (None: the key is deleted)
 _Subtree = tuple[bytes, bytes | None]  # hash, node
 _NOTHING: _Subtree = (EMPTY, None)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeUpdate:
-    """What a batch does to the tree: the new root, and every changed node by position (None: gone)."""
+    """The effect of a batch on the tree: the new root, and each changed node by position (None: deleted)."""
 
     root: bytes
     nodes: dict[bytes, bytes | None]
@@ -48,19 +48,19 @@ class TreeUpdate:
 
 @dataclass(frozen=True, slots=True)
 class TreePath:
-    """The way from the root to where ``key`` is or would be: siblings from the root down, and the leaf found there."""
+    """The path from the root to ``key``, or to its place if absent: siblings from the root down, and the leaf there."""
 
     siblings: tuple[bytes, ...]
-    leaf: tuple[bytes, bytes] | None  # key (maybe another one) and value hash
+    leaf: tuple[bytes, bytes] | None  # the leaf's key, which may be another one, and its value hash
 
 
 def path_of(key: bytes) -> int:
-    """Return the place of a key: its SHA-256 as a number whose highest bit is the first turn."""
+    """Return the path of a key: its SHA-256 as a number, whose highest bit is the first branch (1: right)."""
     return int.from_bytes(sha256(key).digest(), "big")
 
 
 def position(depth: int, prefix: int) -> bytes:
-    """Return the name of the node at ``depth`` below the turns ``prefix``."""
+    """Return the position of the node at ``depth`` below the branches ``prefix``."""
     return depth.to_bytes(2, "big") + prefix.to_bytes((depth + 7) // 8, "big")
 
 
@@ -75,7 +75,7 @@ def root_hash(read: NodeReader) -> bytes:
 
 
 def update(read: NodeReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdate:
-    """Return what setting (or, with None, deleting) all keys of ``changes`` does to the stored tree."""
+    """Return the effect on the stored tree of setting (or, with None, deleting) all keys of ``changes``."""
     items = sorted(
         (path_of(key), key, None if value is None else sha256(value).digest()) for key, value in changes.items()
     )
@@ -87,7 +87,7 @@ def update(read: NodeReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdat
 
 
 def find_path(read: NodeReader, key: bytes) -> TreePath:
-    """Return the way to ``key``; it is in the tree exactly if ``leaf`` names it."""
+    """Return the path to ``key``; the tree contains ``key`` only if ``leaf`` names it."""
     path = path_of(key)
     siblings: list[bytes] = []
     for depth in range(DEPTH + 1):
@@ -102,23 +102,27 @@ def find_path(read: NodeReader, key: bytes) -> TreePath:
 
 
 def find_neighbours(read: NodeReader, key: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the keys whose places are next to that of ``key`` (which is absent), to the left and to the right."""
+    """Return the keys whose paths are next to the path of ``key`` (which is absent), to the left and to the right."""
     path = path_of(key)
-    # The deepest subtree that is not empty on each side.
-    around: list[tuple[int, int] | None] = [None, None]
+    # The deepest subtree on each side that is not empty, as depth and prefix.
+    left: tuple[int, int] | None = None
+    right: tuple[int, int] | None = None
     for depth in range(DEPTH + 1):
         prefix = path >> (DEPTH - depth)
         node = read(position(depth, prefix))
         if node is None:
             break
-        if node[:1] == LEAF_PREFIX:  # a foreign leaf is itself a neighbour
-            around[path_of(node[33:]) > path] = (depth, prefix)
+        if node[:1] == LEAF_PREFIX:  # the leaf of another key is itself a neighbour
+            if path_of(node[33:]) > path:
+                right = (depth, prefix)
+            else:
+                left = (depth, prefix)
             break
-        turns_right = path >> (DEPTH - 1 - depth) & 1
-        sibling = node[1:33] if turns_right else node[33:]
-        if sibling != EMPTY:
-            around[not turns_right] = (depth + 1, prefix << 1 | (turns_right ^ 1))
-    left, right = around
+        if path >> (DEPTH - 1 - depth) & 1:
+            if node[1:33] != EMPTY:
+                left = (depth + 1, prefix << 1)
+        elif node[33:] != EMPTY:
+            right = (depth + 1, prefix << 1 | 1)
     return (
         None if left is None else _edge_key(read, *left, rightmost=True),
         None if right is None else _edge_key(read, *right, rightmost=False),
@@ -126,18 +130,20 @@ def find_neighbours(read: NodeReader, key: bytes) -> tuple[bytes | None, bytes |
 
 
 def _edge_key(read: NodeReader, depth: int, prefix: int, *, rightmost: bool) -> bytes:
-    """Return the key of the first or last leaf under a subtree that is not empty."""
+    """Return the key of the first or last leaf of a subtree that is not empty."""
     while True:
         node = read(position(depth, prefix))
         if node is None:
             raise ValueError(f"the tree lacks a node at depth {depth}")
         if node[:1] == LEAF_PREFIX:
             return node[33:]
-        near, far = (node[33:], node[1:33]) if rightmost else (node[1:33], node[33:])
-        bit = rightmost if near != EMPTY else not rightmost
-        if near == far == EMPTY:
+        left, right = node[1:33], node[33:]
+        if left == right == EMPTY:
             raise ValueError(f"an inner node at depth {depth} has no children")
-        depth, prefix = depth + 1, prefix << 1 | bit
+        goes_right = right != EMPTY if rightmost else left == EMPTY
+        depth, prefix = depth + 1, prefix << 1
+        if goes_right:
+            prefix |= 1
 
 
 def _hash_of(node: bytes | None) -> bytes:
@@ -149,7 +155,7 @@ def _hash_of(node: bytes | None) -> bytes:
 
 
 class _Batch:
-    """One batch on its way down the tree: changed nodes are collected, nothing is written."""
+    """One batch on its way down the tree; it collects changed nodes and writes nothing."""
 
     def __init__(self, read: NodeReader) -> None:
         self.read = read
@@ -162,25 +168,25 @@ class _Batch:
         if stored is not None and stored[:1] == INNER_PREFIX:
             new = self._update_inner(depth, prefix, stored, items)
         else:
-            new = self._build(depth, prefix, self._living(stored, items))
+            new = self._build(depth, prefix, self._remaining(stored, items))
         if new[1] != stored:
             self.nodes[here] = new[1]
         return new
 
     @staticmethod
-    def _living(stored: bytes | None, items: list[_Item]) -> list[_Item]:
-        """Return the leaves that will be under a position that holds one leaf or nothing now."""
-        living = [item for item in items if item[2] is not None]
+    def _remaining(stored: bytes | None, items: list[_Item]) -> list[_Item]:
+        """Return the future leaves under a position that now holds one leaf or nothing."""
+        leaves = [item for item in items if item[2] is not None]
         if stored is not None:
             key, value_hash = stored[33:], stored[1:33]
             path = path_of(key)
             index = bisect_left(items, (path,))
             if index == len(items) or items[index][0] != path:
-                insort(living, (path, key, value_hash))
-        return living
+                insort(leaves, (path, key, value_hash))
+        return leaves
 
     def _build(self, depth: int, prefix: int, leaves: list[_Item]) -> _Subtree:
-        """Build a subtree where nothing is stored below ``depth``."""
+        """Return a new subtree for a position without stored nodes below it."""
         if not leaves:
             return _NOTHING
         if len(leaves) == 1:
@@ -214,7 +220,7 @@ class _Batch:
         return sha256(node).digest(), node
 
     def _lift(self, depth: int, prefix: int) -> _Subtree | None:
-        """Take an only child up if it is a leaf or nothing, so that the tree's shape tells nothing of its past."""
+        """Return an only child to replace its parent, if it is a leaf or nothing: the shape must not show history."""
         here = position(depth, prefix)
         node = self.nodes[here] if here in self.nodes else self.read(here)
         if node is None:
@@ -226,12 +232,12 @@ class _Batch:
 
 
 def _cut(depth: int, prefix: int, items: list[_Item]) -> int:
-    """Return how many of the sorted ``items`` turn left at ``depth``."""
+    """Return the number of the sorted ``items`` that branch left at ``depth``."""
     first_right = (prefix << 1 | 1) << (DEPTH - 1 - depth)
     return bisect_left(items, (first_right,))
 
 
-# --- proofs as ICS-23 ``CommitmentProof``: a key has this value, or is absent --------------------
+# --- proofs as ICS-23 ``CommitmentProof``: a key has a value, or is absent -------------------------
 
 PROOF_TYPE = "ics23:smt"
 
@@ -239,7 +245,7 @@ ValueReader = Callable[[bytes], bytes | None]
 
 
 def prove(nodes: NodeReader, values: ValueReader, key: bytes) -> CommitmentProof:
-    """Return the proof for ``key``: of existence if it has a value, else of absence by its two neighbours."""
+    """Return the proof for ``key``: of existence if it has a value, otherwise of absence by its two neighbours."""
     if values(key) is not None:
         return CommitmentProof(exist=_existence(nodes, values, key))
     left, right = find_neighbours(nodes, key)
@@ -252,14 +258,14 @@ def prove(nodes: NodeReader, values: ValueReader, key: bytes) -> CommitmentProof
 
 
 def _existence(nodes: NodeReader, values: ValueReader, key: bytes) -> ExistenceProof:
-    found = find_path(nodes, key)
+    place = find_path(nodes, key)
     value = values(key)
-    if found.leaf is None or found.leaf[0] != key or value is None:
+    if place.leaf is None or place.leaf[0] != key or value is None:
         raise ValueError(f"state and tree disagree about key {key.hex()}")
     path = path_of(key)
     steps: list[InnerOp] = []
-    for depth in range(len(found.siblings) - 1, -1, -1):  # ICS-23 climbs from the leaf
-        sibling = found.siblings[depth]
+    for depth in range(len(place.siblings) - 1, -1, -1):  # ICS-23 goes from the leaf up
+        sibling = place.siblings[depth]
         if path >> (DEPTH - 1 - depth) & 1:
             steps.append(InnerOp(hash=HashOp.SHA256, prefix=INNER_PREFIX + sibling))
         else:

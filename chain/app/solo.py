@@ -1,7 +1,7 @@
-"""A block maker in one process over the same Application: for development, tests and simulation.
+"""A block maker in one process over the same Application, for development, tests and simulation.
 
-There is one owner, so nothing here is consensus. Proposers take turns among the registered validators whose beacon
-keys the application holds, and a test may give each block its hash, time and proposer.
+One owner makes all blocks, so there is no consensus. Proposers take turns among the registered validators whose beacon
+keys the application holds. A test may choose the hash, time and proposer of each block.
 """
 
 import logging
@@ -22,8 +22,8 @@ from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
 log = logging.getLogger(__name__)
 
 NOTICE = (
-    "solo: one process makes all blocks. This is for development and tests; nobody else has to"
-    " agree, so a solo chain proves nothing to anybody."
+    "solo: one process makes all blocks. This is for development and tests: no other party has to agree, so a solo"
+    " chain proves nothing to anyone."
 )
 
 
@@ -53,16 +53,16 @@ class SoloEngine:
         if app.head.block.height == 0:
             app.init_chain(genesis, genesis_time_ns or clock())
         elif app.chain_id != genesis.chain_id:
-            raise ValueError(f"the store is of chain {app.chain_id}, genesis of {genesis.chain_id}")
+            raise ValueError(f"the store is of chain {app.chain_id}, but the genesis of {genesis.chain_id}")
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
         """Check ``raw`` and keep it for the next block."""
         tx_hash = sha256(raw).digest()
         with self._mempool_lock:
             if tx_hash in self._mempool:
-                return _not_taken(tx_hash, TX_IN_CACHE, "the mempool has it already")
+                return _rejected(tx_hash, TX_IN_CACHE, "the mempool already has it")
             if len(self._mempool) >= MEMPOOL_TXS_MAX:
-                return _not_taken(tx_hash, MEMPOOL_FULL, "the mempool is full: try again later")
+                return _rejected(tx_hash, MEMPOOL_FULL, "the mempool is full: try again later")
             result = self._app.check_tx(raw)
             if result.code == 0:
                 self._mempool[tx_hash] = raw
@@ -70,7 +70,7 @@ class SoloEngine:
 
     @property
     def waiting(self) -> int:
-        """How many transactions wait for a block."""
+        """The number of transactions in the mempool."""
         with self._mempool_lock:
             return len(self._mempool)
 
@@ -81,7 +81,7 @@ class SoloEngine:
         time_ns: int | None = None,
         proposer: bytes | None = None,
     ) -> Finalized:
-        """Make and commit the next block. Left out: the clock's time, the next proposer, a hash of all that."""
+        """Make and commit the next block. Defaults: the clock's time, the next proposer, and a hash of the content."""
         with self._block_lock:
             previous = self._app.head.block
             height = previous.height + 1
@@ -97,17 +97,17 @@ class SoloEngine:
             if hash is None:
                 content = (u64(height), u64(time_ns), proposer, previous.hash, previous.app_hash)
                 hash = hash_fields("assay/solo-block", *content, *map(_digest, raws))
-            done = self._app.finalize_block(height, time_ns, hash, proposer, raws)
-            # As CometBFT does: nothing is checked between commit and recheck.
+            finalized = self._app.finalize_block(height, time_ns, hash, proposer, raws)
+            # As in CometBFT, no transaction is checked between commit and recheck.
             with self._mempool_lock:
                 self._app.commit()
                 self._drop_and_recheck(raws)
         with self._committed:
             self._committed.notify_all()
-        return done
+        return finalized
 
     def wait_for_height(self, height: int, timeout: float) -> bool:
-        """Wait until block ``height`` is committed; False where ``timeout`` seconds pass before."""
+        """Wait until block ``height`` is committed; return False if ``timeout`` seconds pass before."""
         with self._committed:
             return self._committed.wait_for(lambda: self._app.head.block.height >= height, timeout)
 
@@ -117,7 +117,7 @@ class SoloEngine:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the block in hand and make no more."""
+        """Finish the current block, and make no further one."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -143,14 +143,15 @@ class SoloEngine:
                 del self._mempool[tx_hash]
 
     def _next_proposer(self, height: int) -> bytes:
-        """Return the validator whose turn it is: one block each, by address.
+        """Return the next proposer: validators take turns by address, one block each.
 
-        All that are not jailed and whose beacon key is here. Where there are none, a stranger: its blocks seed nothing.
+        Only validators that are not jailed and whose beacon key is here take part. If there are none, return an
+        unknown address; its blocks do not change the beacon.
         """
         response = answer(self._app.view().reader, ValidatorsRequest(), self._app.rulebook)
         assert isinstance(response, ValidatorsResponse)
-        able = (v.cons_address for v in response.validators if not v.jailed)
-        active = sorted(filter(self._app.can_propose, able))
+        candidates = (v.cons_address for v in response.validators if not v.jailed)
+        active = sorted(filter(self._app.can_propose, candidates))
         return active[height % len(active)] if active else bytes(20)
 
 
@@ -158,5 +159,5 @@ def _digest(raw: bytes) -> bytes:
     return sha256(raw).digest()
 
 
-def _not_taken(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
+def _rejected(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
     return BroadcastResult(hash=tx_hash, code=code.number, codespace=code.space, log=text)

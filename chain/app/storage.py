@@ -1,8 +1,9 @@
-"""The node's database: one LevelDB, one atomic batch per commit, snapshots for reading.
+"""The node's database: one LevelDB, one atomic batch per commit, and snapshots for reading.
 
-A batch carries the state's changes, the tree's changed nodes, the head (height, app hash, time), the transactions by
-hash and the numbered events, so that after a crash all of a block is there or none of it. It is not synced to the
-disk: losing the last commits to a power failure makes the store lag, never tear, and consensus replays the blocks.
+A batch contains the state's changes, the tree's changed nodes, the head (height, app hash, time), the transactions by
+hash, and the numbered events. So after a crash the database has the whole block or nothing of it. A batch is not synced
+to the disk. A power failure may lose the last commits; then the store is older, but consistent, and consensus replays
+the blocks.
 """
 
 import json
@@ -24,15 +25,15 @@ from domain.errors import Expected
 from domain.events import Event
 from domain.node.queries import LoggedEvent
 
-# --- how heads, transactions and events are written ----------------------------------------------
+# --- encoding of heads, transactions and events --------------------------------------------------
 
-# Transactions and events are written by hand, not by :mod:`domain.codec`: a block of thousands of them is encoded
-# between two blocks, and this takes a fifth of the time.
+# Transactions and events have an encoding of their own instead of :mod:`domain.codec`, which takes a fifth of its time:
+# thousands of them are encoded between two blocks.
 
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """Where a store stands; all of it is written in the same batch as the state it describes."""
+    """The head of a store, written in the same batch as the state that it describes."""
 
     chain_id: str
     block: CommittedBlock
@@ -40,11 +41,11 @@ class ChainHead:
 
 
 NO_HEAD = ChainHead("", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b"", app_hash=b""), 1)
-"""Of a store that has no block yet."""
+"""The head of a store without a block."""
 
 
 def encode_tx(tx: StoredTx) -> bytes:
-    """Write a transaction with its result; its time is that of its block and its hash is its key."""
+    """Return the bytes of a transaction with its result; its time is that of its block, and its hash is its key."""
     result = tx.result
     record = (
         tx.height,
@@ -68,7 +69,7 @@ def decode_tx_height(data: bytes) -> int:
 
 
 def decode_tx(tx_hash: bytes, data: bytes, time_ns: int) -> StoredTx:
-    """Read what :func:`encode_tx` wrote; hash and time come from the transaction's key and block."""
+    """Return the transaction that :func:`encode_tx` wrote; its hash is its key, and its time that of its block."""
     height, index, raw, code, space, log, wanted, used, events, responses = json.loads(data)
     result = TxResult(
         code=code,
@@ -93,12 +94,12 @@ def decode_tx(tx_hash: bytes, data: bytes, time_ns: int) -> StoredTx:
 
 
 def encode_event(event: Event, height: int) -> bytes:
-    """Write a numbered event; its number is its key."""
+    """Return the bytes of a numbered event; its number is its key."""
     return json.dumps((height, event.type, event.attributes), separators=(",", ":")).encode()
 
 
 def decode_event(number: int, data: bytes) -> LoggedEvent:
-    """Read what :func:`encode_event` wrote."""
+    """Return the event that :func:`encode_event` wrote."""
     height, kind, attributes = json.loads(data)
     return LoggedEvent(
         number=number,
@@ -124,33 +125,33 @@ _MAKER: Final = b"mmaker"
 
 
 class Maker(StrEnum):
-    """Who makes the blocks of a store."""
+    """The maker of a store's blocks."""
 
     COMETBFT = "cometbft"
     SOLO = "solo"
 
 
-_REFUSED_TO: Final = {
+_CONFLICTS: Final = {
     Maker.COMETBFT: (
-        "holds blocks of a solo node, which CometBFT does not have",
-        "start it with --solo, or make another home for CometBFT",
+        "has blocks of a solo node, which CometBFT lacks",
+        "start the node with --solo, or use another --home for CometBFT",
     ),
     Maker.SOLO: (
-        "holds blocks of CometBFT, from which solo blocks would part for good",
-        "start it without --solo, or make another home for --solo",
+        "has blocks of CometBFT, and solo blocks would fork this chain for good",
+        "start the node without --solo, or use another --home for --solo",
     ),
 }
 
 
 class StorageError(Expected):
-    """The database cannot be used."""
+    """A database that cannot be used."""
 
 
 class StoreSnapshot:
-    """The store at one commit. It stays as it is; reads are safe from any thread."""
+    """The store at one commit. It does not change; any thread may read."""
 
     def __init__(self, snapshot: Any) -> None:
-        """Wrap a LevelDB snapshot; ``head`` is read from it, so that it belongs to the same commit."""
+        """Use a LevelDB snapshot; ``head`` is read from it, so it belongs to the same commit."""
         self._snapshot = snapshot
         head = snapshot.get(_HEAD)
         self.head = NO_HEAD if head is None else codec.decode(ChainHead, head)
@@ -161,7 +162,7 @@ class StoreSnapshot:
         return value
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the state's keys with ``prefix`` in ascending order, behind ``after`` where given."""
+        """Yield the state's keys with ``prefix`` and their values in ascending order, from after ``after`` if given."""
         start = _STATE + max(prefix, after)
         include = not after or after < prefix
         with self._snapshot.iterator(start=start, stop=_end_of(_STATE + prefix), include_start=include) as rows:
@@ -175,10 +176,10 @@ class StoreSnapshot:
 
 
 class Storage:
-    """The open database. One thread commits; any thread takes snapshots and looks things up."""
+    """The open database. One thread commits; any thread takes snapshots and reads."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the database in ``path``; StorageError says in one sentence what stands in the way."""
+        """Open or create the database in ``path``; StorageError has the reason if that is impossible."""
         self.path = path
         self._db = _open(path)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -188,14 +189,14 @@ class Storage:
         elif stored != FORMAT:
             self._db.close()
             raise StorageError(
-                f"{path} has format {(stored or b'unknown').decode(errors='replace')} and this"
+                f"{path} has format {(stored or b'unknown').decode(errors='replace')}, but this"
                 f" version reads format {FORMAT.decode()}",
-                "use the version that wrote it, or an empty home",
+                "use the version of Assay that wrote it, or an empty --home",
             )
 
     @classmethod
     def temporary(cls) -> Self:
-        """Open a database that disappears when it is closed."""
+        """Return a database that is deleted when it is closed."""
         directory = tempfile.TemporaryDirectory(prefix="assay-db-")
         storage = cls(Path(directory.name) / "db")
         storage._temporary = directory
@@ -208,15 +209,15 @@ class Storage:
             self._temporary.cleanup()
 
     def claim(self, maker: Maker) -> None:
-        """Let ``maker`` make the blocks from here on; StorageError where the blocks so far are another's.
+        """Record that ``maker`` makes the next blocks; StorageError if the existing blocks are another maker's.
 
-        CometBFT has no other blocks than its own, and would not know what a solo node added to them. A store without
-        blocks binds nobody.
+        CometBFT has only its own blocks, and would not know the blocks of a solo node. A store without blocks may
+        change its maker.
         """
-        kept = self._db.get(_MAKER)
-        made = self._db.get(_HEAD) is not None
-        if made and kept is not None and kept != maker.encode():
-            reason, remedy = _REFUSED_TO[maker]
+        previous = self._db.get(_MAKER)
+        has_blocks = self._db.get(_HEAD) is not None
+        if has_blocks and previous is not None and previous != maker.encode():
+            reason, remedy = _CONFLICTS[maker]
             raise StorageError(f"{self.path} {reason}", remedy)
         self._db.put(_MAKER, maker.encode())
 
@@ -232,7 +233,7 @@ class Storage:
         txs: Sequence[StoredTx] = (),
         events: Sequence[Event] = (),
     ) -> None:
-        """Write a block: all of it in one atomic batch."""
+        """Write a block as one atomic batch."""
         batch = self._db.write_batch(transaction=False)
         for prefix, entries in ((_STATE, changes), (_NODE, nodes)):
             for key, value in entries.items():
@@ -250,7 +251,7 @@ class Storage:
         self._write(batch)
 
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
-        """Leave out bytes that come again and fail: what a transaction did is what its first success did."""
+        """Yield the transactions to store: for repeated bytes the first success counts, and later failures do not."""
         seen: dict[bytes, StoredTx] = {}
         for tx in txs:
             earlier = seen.get(tx.hash) or self.tx(tx.hash)
@@ -259,22 +260,22 @@ class Storage:
         yield from seen.values()
 
     def _write(self, batch: Any) -> None:
-        """Write the batch: the moment at which a block becomes committed."""
+        """Write the batch, which commits the block."""
         batch.write()
 
     def sizes(self) -> dict[str, int]:
-        """Return about how many bytes of disk each part of the database takes; what was written last may lack."""
+        """Return the approximate bytes on disk of each part of the database; the newest data may be missing."""
         return {name: int(self._db.approximate_size(prefix, _end_of(prefix))) for name, prefix in _PARTS.items()}
 
     def block(self, height: int) -> CommittedBlock | None:
-        """Return a committed block."""
+        """Return a committed block, or None."""
         if not 0 < height < 2**63:
             return None
         data = self._db.get(_BLOCK + height.to_bytes(8, "big"))
         return None if data is None else codec.decode(CommittedBlock, data)
 
     def tx(self, tx_hash: bytes) -> StoredTx | None:
-        """Return a committed transaction by SHA-256 of its bytes."""
+        """Return a committed transaction by the SHA-256 of its bytes, or None."""
         data = self._db.get(_TX + tx_hash)
         if data is None:
             return None
@@ -298,29 +299,30 @@ def _open(path: Path) -> Any:
     except plyvel.CorruptionError as error:
         raise StorageError(
             f"{path} is damaged ({_words(error)})",
-            f"move it away (mv {path} {path}.damaged) and start the node: it computes its state again from the blocks"
-            " that CometBFT has, see docs/operate/upkeep.md; a node started with --solo has no others, and begins anew"
-            " in an empty home or from a copy",
+            f"move it away (mv {path} {path}.damaged) and start the node: it computes its state again from CometBFT's"
+            " blocks, see docs/operate/upkeep.md; a node started with --solo has no other blocks, so it starts again in"
+            " an empty home or from a copy",
         ) from None
     except (plyvel.Error, OSError) as error:
         if "lock" in str(error).lower():
             raise StorageError(
                 f"{path} is in use by another process",
-                "stop the node that runs with this home, or give another --home",
+                "stop the node that runs with this home, or use another --home",
             ) from None
-        raise StorageError(f"{path} cannot be opened ({error})", "check its permissions") from None
+        remedy = "let this user read and write it, or use another --home"
+        raise StorageError(f"{path} cannot be opened ({error})", remedy) from None
 
 
 def _words(error: Exception) -> str:
-    """Return what LevelDB says of an error, which it says in bytes."""
-    said = error.args[0] if error.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(error)
+    """Return the text of an error of LevelDB, which may be bytes."""
+    text = error.args[0] if error.args else ""
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(error)
 
 
 def _end_of(prefix: bytes) -> bytes:
-    """Return the first key behind all keys with ``prefix`` (which has a byte below 0xFF in front)."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes((kept[-1] + 1,))
+    """Return the first key after all keys with ``prefix``, which must begin with a byte below 0xFF."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes((trimmed[-1] + 1,))
 
 
 # --- export --------------------------------------------------------------------------------------
@@ -329,12 +331,12 @@ def _end_of(prefix: bytes) -> bytes:
 def export_state(home: Path) -> dict[str, Any]:
     """Return chain id, height, app hash and every key with its value (hex), from the store of a stopped node.
 
-    The app hash is computed anew from the keys and values, so that an export vouches for itself. StorageError where
-    the store cannot be opened (a running node holds it), is empty, or does not give its own app hash.
+    The app hash is computed again from the keys and values, so the export is verified. StorageError if the store cannot
+    be opened (a running node holds it), is empty, or does not match its own app hash.
     """
     path = comet_home(home) / "data" / "assay.db"
     if not path.exists():
-        raise StorageError(f"{path} does not exist", "start the node once, or name another --home")
+        raise StorageError(f"{path} does not exist", "start the node once, or use another --home")
     storage = Storage(path)
     try:
         snapshot = storage.snapshot()
@@ -343,10 +345,11 @@ def export_state(home: Path) -> dict[str, Any]:
     finally:
         storage.close()
     if not block.height:
-        raise StorageError(f"{path} holds no block yet", "start the node first")
+        raise StorageError(f"{path} has no block yet", "start the node first")
     root = smt.update(lambda _position: None, {**entries}).root
     if root != block.app_hash:
-        raise StorageError(f"{path} is damaged: its state does not give the app hash of its head")
+        reason = f"{path} is damaged: its state does not match the app hash of its head"
+        raise StorageError(reason, "restore the home from a copy, see docs/operate/backup.md")
     return {
         "chain_id": snapshot.head.chain_id,
         "height": block.height,

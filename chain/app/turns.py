@@ -1,4 +1,4 @@
-"""Turns at what keeps a core busy: one at a time, so that strangers who ask cannot hold up the node."""
+"""A queue for work that keeps a core busy: one caller at a time, so that strangers' requests cannot stop the node."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,25 +7,25 @@ from threading import BoundedSemaphore, Lock
 from chain.app.interfaces import UNREACHABLE
 from domain.errors import Refusal
 
-PLACES = 4
-"""Who has a turn or waits for it. The gRPC server has twice as many threads, so that queries always find one."""
+CALLERS = 4
+"""Callers that run or wait. The gRPC server has twice as many threads, so queries always find a free one."""
 
 WAIT_SECONDS = 2.0
 
 
 class TurnQueue:
-    """Any thread may ask for a turn."""
+    """A queue in which one caller at a time has the turn; any thread may call."""
 
-    def __init__(self, places: int = PLACES, wait_seconds: float = WAIT_SECONDS) -> None:
-        """Let ``places`` threads have a turn or wait for one, each for ``wait_seconds`` at most."""
-        self._places = BoundedSemaphore(places)
+    def __init__(self, callers: int = CALLERS, wait_seconds: float = WAIT_SECONDS) -> None:
+        """Allow ``callers`` threads to run or wait; each waits at most ``wait_seconds``."""
+        self._callers = BoundedSemaphore(callers)
         self._turn = Lock()
         self._wait_seconds = wait_seconds
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the turn; a Refusal(UNREACHABLE), which clients repeat, where nobody's comes to an end."""
-        if not self._places.acquire(blocking=False):
+        """Hold the turn; Refusal(UNREACHABLE), which clients repeat, if it does not come in time."""
+        if not self._callers.acquire(blocking=False):
             raise _busy()
         try:
             if not self._turn.acquire(timeout=self._wait_seconds):
@@ -35,8 +35,8 @@ class TurnQueue:
             finally:
                 self._turn.release()
         finally:
-            self._places.release()
+            self._callers.release()
 
 
 def _busy() -> Refusal:
-    return Refusal(UNREACHABLE, "tx", "the node is busy with other simulations", "try again")
+    return Refusal(UNREACHABLE, "tx", "the node is busy with other simulations", "try again in a few seconds")

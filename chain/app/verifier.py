@@ -1,12 +1,12 @@
 """A process that verifies signatures beside the node, so that CheckTx and proposals have a second core.
 
-Both ends are here. The node writes portions: a byte with their count, then so many cases (see
-:func:`wire.keys.case_of`). The process answers each portion in its order: a verdict for each case, and before them the
-SHA-256 of the portion and the verdicts. So nothing but an answer to these very cases says that any of them holds; a
-wrong no costs a second look in CheckTx. A process that dies, falls silent or says anything else is given up, and what
-it was asked is verified here.
+Both ends are in this file. The node writes portions: a byte with the number of cases, then the cases (see
+:func:`wire.keys.case_of`). The process answers the portions in order: the SHA-256 of the portion and its verdicts, then
+a verdict per case. So only an answer to exactly these cases can declare a case valid; a wrong "no" only costs a second
+verification in CheckTx. If the process dies, is silent or sends anything else, it is given up, and its open cases are
+verified here.
 
-The process imports no more than keys and the curve.
+The process imports only keys and the curve.
 """
 
 import logging
@@ -27,15 +27,15 @@ from wire.keys import CASE_BYTES, SignatureVerifier, Steps, verify_at_once, veri
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 2.0
-"""How long answers may take that need a millisecond: even a busy machine lets the process run in that time."""
+"""Longest wait for answers that normally take a millisecond; even a busy machine runs the process in that time."""
 
 HELLO = b"assay verifier 2\n"
-"""What the process says when it is up; it is asked nothing before."""
+"""The first output of the process; it gets no portions before."""
 
 _DIGEST_BYTES = 32
-_PORTION = 16  # cases that travel together, and after which we look for answers
-_ASKED_MAX = 2  # portions: one to work on and one to go on with
-_ALONE = 4  # cases that we verify before we look for answers again
+_PORTION = 16  # cases of a portion; answers are checked after each portion
+_ASKED_MAX = 2  # open portions: one in work, and the next one
+_ALONE = 4  # cases that this thread verifies between two checks for answers
 _HOLDS = 1
 _READ_BYTES = 8192
 _COMMAND = (sys.executable, "-m", "chain.app.verifier")
@@ -43,7 +43,7 @@ _COMMAND = (sys.executable, "-m", "chain.app.verifier")
 
 @contextmanager
 def start_verifier() -> Iterator[SignatureVerifier]:
-    """Give a verifier with a process behind it, where there is a core for one; main thread only."""
+    """Give a verifier, with a process of its own if there is a core for it; main thread only."""
     if (os.cpu_count() or 1) < 2:
         yield SignatureVerifier()
         return
@@ -55,10 +55,10 @@ def start_verifier() -> Iterator[SignatureVerifier]:
 
 
 class VerifierProcess:
-    """The node's end: shares the work with the process, one caller at a time."""
+    """The node's end, which shares the work with the process, for one caller at a time."""
 
     def __init__(self, command: Sequence[str] = _COMMAND, answer_seconds: float = ANSWER_SECONDS) -> None:
-        """Start the process with its end's descriptor behind ``command``; main thread only. Nobody waits for it."""
+        """Start ``command`` with its socket's descriptor as last argument, without waiting; main thread only."""
         self._socket, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
@@ -70,15 +70,15 @@ class VerifierProcess:
         self._turn = Lock()
         self._is_up = False
         self.is_lost = False  # given up for good
-        self.answered = 0  # how many cases the process has verified
-        # Portions without an answer, each as it was sent and case by case; some may be of a caller that failed.
+        self.answered = 0  # number of cases that the process has verified
+        # Portions without an answer, as sent and as cases; some may be of a caller that failed.
         self._asked: deque[tuple[bytes, list[bytes]]] = deque()
-        self._answers = b""  # the beginning of an answer
+        self._answers = b""  # the received part of an answer
 
     def verify(self, cases: Iterable[bytes]) -> Steps:
-        """Yield the cases that hold. They are taken while others are verified; who comes second works alone.
+        """Yield the valid cases. They are taken while others are verified; a second caller meanwhile works alone.
 
-        Whoever does not go through all steps closes them, so that the process is there for others.
+        A caller that does not run all steps closes the generator, so that others can use the process.
         """
         if not self._turn.acquire(blocking=False):
             yield from verify_at_once(cases)
@@ -89,100 +89,100 @@ class VerifierProcess:
             self._turn.release()
 
     def close(self) -> None:
-        """End the process; nobody calls any more."""
+        """End the process; no call may follow."""
         self._socket.close()
         stop_child(self.child)
 
     def _verify(self, cases: Iterable[bytes]) -> Steps:
-        held: list[bytes] = []
-        ours: deque[bytes] = deque()
+        valid: list[bytes] = []
+        own: deque[bytes] = deque()
         for number, case in enumerate(cases, 1):
-            ours.append(case)
+            own.append(case)
             if number % _PORTION == 0:
-                self._exchange(ours, held, len(ours))
-        while ours or self._asked:
-            has_time = yield held
-            held = []
-            # While we have other things to do the process takes the next ones; else no more than we have ourselves.
-            self._exchange(ours, held, len(ours) // 2 if has_time else len(ours))
+                self._exchange(own, valid, len(own))
+        while own or self._asked:
+            has_time = yield valid
+            valid = []
+            # With no time here, the process gets the next cases; else at most as many as this thread keeps.
+            self._exchange(own, valid, len(own) // 2 if has_time else len(own))
             if not has_time:
                 continue
-            if not ours:
-                self._wait(ours, held)
-            # From the far end: what is asked for next is what the process has.
-            for _ in range(min(len(ours), _ALONE)):
-                case = ours.pop()
+            if not own:
+                self._wait(own, valid)
+            # This thread works from the end, because the process has the cases that are needed next.
+            for _ in range(min(len(own), _ALONE)):
+                case = own.pop()
                 if verify_case(case):
-                    held.append(case)
-        yield held
+                    valid.append(case)
+        yield valid
 
-    def _exchange(self, ours: deque[bytes], held: list[bytes], most: int) -> None:
-        """Take the answers that are here, and give the process more to do, but no more than ``most``."""
+    def _exchange(self, own: deque[bytes], valid: list[bytes], most: int) -> None:
+        """Take arrived answers, and give the process more cases, but at most ``most``."""
         if self.is_lost:
             return
         try:
-            self._receive(held)
+            self._receive(valid)
             count = min(_PORTION, most)
             if count and self._is_up and len(self._asked) < _ASKED_MAX:
-                cases = [ours.popleft() for _ in range(count)]
+                cases = [own.popleft() for _ in range(count)]
                 portion = bytes((count,)) + b"".join(cases)
                 self._asked.append((portion, cases))
                 self._socket.sendall(portion)
         except (OSError, ValueError) as error:
-            self._give_up(error, ours)
+            self._give_up(error, own)
 
-    def _wait(self, ours: deque[bytes], held: list[bytes]) -> None:
-        """Wait for the next answer, if there is one to come; what is not answered in time becomes ours."""
+    def _wait(self, own: deque[bytes], valid: list[bytes]) -> None:
+        """Wait for the next answer, if one is due; cases without an answer in time are verified here."""
         deadline = monotonic() + self._answer_seconds
         to_come = len(self._asked)
         try:
             while self._asked and len(self._asked) == to_come:
-                left = deadline - monotonic()
-                if left <= 0 or not self._arrived.poll(1000 * left):
+                remaining = deadline - monotonic()
+                if remaining <= 0 or not self._arrived.poll(1000 * remaining):
                     raise TimeoutError(f"no answer in {self._answer_seconds} s")
-                self._receive(held)
+                self._receive(valid)
         except (OSError, ValueError) as error:
-            self._give_up(error, ours)
+            self._give_up(error, own)
 
-    def _receive(self, held: list[bytes]) -> None:
-        """Read what is here; OSError where nobody writes any more, ValueError for what is no answer."""
+    def _receive(self, valid: list[bytes]) -> None:
+        """Read arrived bytes; OSError if the process has ended, ValueError for a wrong answer."""
         try:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return
         if not data:
-            raise ConnectionResetError("it has ended")
+            raise ConnectionResetError("the process has ended")
         self._answers += data
         if not self._is_up:
             self._greet()
         while self._is_up and self._answers:
             if not self._asked:
-                raise ValueError("it answers what nobody asked")
+                raise ValueError("the process answered without a portion")
             portion, cases = self._asked[0]
             end = _DIGEST_BYTES + len(cases)
             if len(self._answers) < end:
                 return
             verdicts = self._answers[_DIGEST_BYTES:end]
             if self._answers[:end] != _answer(portion, verdicts):
-                raise ValueError("its answer is none")
-            held += [case for case, verdict in zip(cases, verdicts, strict=True) if verdict == _HOLDS]
+                raise ValueError("the process sent an answer that is not valid")
+            valid += [case for case, verdict in zip(cases, verdicts, strict=True) if verdict == _HOLDS]
             self._answers = self._answers[end:]
             self._asked.popleft()
             self.answered += len(cases)
 
     def _greet(self) -> None:
-        """Take the hello, once it is here."""
+        """Take the hello after it has arrived."""
         if len(self._answers) >= len(HELLO):
             if not self._answers.startswith(HELLO):
-                raise ValueError("it is not a process of ours")
+                raise ValueError("the process is not a verifier")
             self._is_up, self._answers = True, self._answers[len(HELLO) :]
 
-    def _give_up(self, error: Exception, ours: deque[bytes]) -> None:
-        """Go on without the process, for good, and take back what it has not answered."""
+    def _give_up(self, error: Exception, own: deque[bytes]) -> None:
+        """Continue without the process for good, and take back its open cases."""
         log.warning("signatures are verified without a second process: %s", error)
         self.is_lost = True
         for _, cases in self._asked:
-            ours.extend(cases)
+            own.extend(cases)
         self._asked.clear()
         self.child.kill()
 
@@ -200,10 +200,10 @@ def serve(connection: socket.socket) -> None:
 
 
 def _answer(portion: bytes, verdicts: bytes) -> bytes:
-    """Return what is said of a portion whose cases have these verdicts."""
+    """Return the answer to a portion whose cases have these verdicts."""
     return sha256(portion + verdicts).digest() + verdicts
 
 
 if __name__ == "__main__":
-    with suppress(ConnectionError):  # the node is gone: there is nobody to tell
+    with suppress(ConnectionError):  # the node is gone
         serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,1 +1,1 @@
-"""Talking to a node."""
+"""The client of a node."""

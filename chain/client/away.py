@@ -1,4 +1,4 @@
-"""A node that is away: what that means, and waiting for it, which is said once and never lasts longer than a stop."""
+"""Waiting for a node that does not answer; the wait is reported once, and ends at a stop."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,43 +10,45 @@ from chain.client.errors import ChainError, ErrorKind
 
 T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.5
-"""Between two tries to reach a node."""
+"""Seconds between two tries to reach a node."""
 _AWAY: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 
 
 def is_away(error: ChainError) -> bool:
-    """Tell whether waiting may help: nobody answers, or somebody who fails without a verdict.
+    """Return whether waiting may help: no node answers, or it fails without deciding about the request.
 
-    A refusal without a code is no verdict on the question: the node has no state yet, or has failed itself.
+    A refusal without a code decides nothing: the node has no state yet, or has failed itself.
     """
     return error.kind in _AWAY or (error.kind is ErrorKind.REFUSED and error.code is None)
 
 
 class WatchedNode:
-    """A node that may go away and come back; ``note`` is told of each once. For one thread."""
+    """A node that may stop answering and come back; ``note`` is called once per change. For one thread."""
 
     def __init__(self, address: str, stop: Event, note: Callable[[str], None]) -> None:
-        """Nobody knows yet whether it answers: ``away`` is True. Nothing is waited for after ``stop``."""
+        """Start with ``away`` as True, because the node has not answered yet. Waits end at ``stop``."""
         self.away = True
-        self._address, self._stop, self._note = address, stop, note
-        self._said = False
+        self._address = address
+        self._stop = stop
+        self._note = note
+        self._reported = False
 
     def lost(self, error: ChainError) -> None:
-        """Take note that it does not answer."""
+        """Record that the node does not answer."""
         self.away = True
-        if not self._said and not self._stop.is_set():
-            self._said = True
+        if not self._reported and not self._stop.is_set():
+            self._reported = True
             self._note(f"waiting for the node at {self._address}: {error.reason}")
 
     def back(self) -> None:
-        """Take note that it answers."""
+        """Record that the node answers."""
         self.away = False
-        if self._said:
-            self._said = False
+        if self._reported:
+            self._reported = False
             self._note(f"the node at {self._address} answers")
 
     def ask(self, question: Callable[[], T]) -> T | None:
-        """Return what ``question`` brings from the node, None while it is away; other ChainErrors are raised."""
+        """Return the node's answer to ``question``, or None if it does not answer; other ChainErrors are raised."""
         try:
             answer = question()
         except ChainError as error:
@@ -58,15 +60,15 @@ class WatchedNode:
         return answer
 
     def wait_for(self, question: Callable[[], T]) -> T | None:
-        """Repeat ``question`` until the node answers it, and return the answer; None where ``stop`` is set before.
+        """Repeat ``question`` until the node answers it, and return the answer; None if ``stop`` is set before.
 
-        ChainError where something answers that is no node, or says no.
+        ChainError if the address is not a node's, or if the node refuses.
         """
         while not self._stop.is_set():
             try:
                 answer = self.ask(question)
             except ChainError:
-                # The client was closed because of the stop.
+                # An error after the stop: the stop closed the client.
                 if self._stop.is_set():
                     break
                 raise
@@ -78,7 +80,7 @@ class WatchedNode:
 
 @contextmanager
 def closed_at(stop: Event, client: ChainClient) -> Iterator[None]:
-    """Close ``client`` as soon as ``stop`` is set, so that calls under way end at once; set ``stop`` at the end."""
+    """Close ``client`` when ``stop`` is set, so that running calls end; set ``stop`` at the end of the block."""
 
     def close() -> None:
         stop.wait()

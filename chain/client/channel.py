@@ -1,4 +1,4 @@
-"""One gRPC connection: bytes in, bytes out, a deadline on every call, errors in our own words."""
+"""A gRPC connection: bytes in, bytes out, a deadline on every call, and errors in our own words."""
 
 import json
 from threading import Lock
@@ -10,8 +10,8 @@ from chain.client.errors import ChainError, ChainTimeout, ErrorKind, code_of
 from wire.results import read_code
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
-# A node that starts again is waited for a little. A broadcast goes out once: where its answer is lost, only the
-# caller knows what a repetition may mean.
+# Calls are repeated for a short time, because the node may be restarting. A broadcast is sent once: if its answer is
+# lost, only the caller knows whether a repetition is safe.
 _POLICY: Final = {
     "methodConfig": [
         {
@@ -30,7 +30,7 @@ _POLICY: Final = {
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 5_000),  # how long one try to connect may take
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # longest time for one try to connect
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config", json.dumps(_POLICY)),
@@ -39,10 +39,10 @@ _OPTIONS: Final = (
 
 
 class Channel:
-    """A connection that makes itself again. Any thread may call."""
+    """A connection that is restored automatically. Any thread may call."""
 
     def __init__(self, address: str, timeout: float) -> None:
-        """Make no call yet; ``timeout`` is in seconds and for each call, retries included."""
+        """Store the address; ``timeout`` is in seconds per call, including repetitions."""
         self.address = address
         self._timeout = timeout
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
@@ -62,7 +62,7 @@ class Channel:
             return answer
         except grpc.RpcError as error:
             raise self._translate(path, error) from None
-        except ValueError as error:  # grpc's word for a closed channel
+        except ValueError as error:  # grpc raises it for a closed channel
             raise ChainError(ErrorKind.CLOSED, "the connection is closed", "open a new client") from error
 
     def _method(self, path: str) -> Any:
@@ -73,17 +73,18 @@ class Channel:
             return method
 
     def _translate(self, path: str, error: Any) -> ChainError:
-        status, details = error.code(), error.details() or ""
-        named = read_code(error.trailing_metadata() or ())
+        status = error.code()
+        details = error.details() or ""
+        refusal = read_code(error.trailing_metadata() or ())
         if status is grpc.StatusCode.UNAVAILABLE:
-            if named is not None:
+            if refusal is not None:
                 return ChainError(ErrorKind.UNAVAILABLE, details, "")
             return ChainError(
                 ErrorKind.UNAVAILABLE,
                 f"no node answers at {self.address}",
-                "start it, or give the address of another one (--node, or node=)",
+                "start it, or use the address of another node (--node, or node=)",
             )
-        if status is grpc.StatusCode.CANCELLED:  # by us, or by a node that stops
+        if status is grpc.StatusCode.CANCELLED:  # by this client, or by a node that stops
             if self._closed:
                 return ChainError(ErrorKind.CLOSED, "the connection was closed during a call", "open a new client")
             return ChainError(ErrorKind.UNAVAILABLE, f"{self.address} ended the call {path}", "try again")
@@ -91,26 +92,26 @@ class Channel:
             if "SERVER: Received message larger than max" in details:
                 return ChainError(
                     ErrorKind.REFUSED,
-                    f"{self.address} does not read so large a request: {details}",
-                    "send less at a time",
+                    f"{self.address} does not accept a request of this size: {details}",
+                    "split the request into smaller ones",
                 )
             if "larger than max" in details:
                 return ChainError(
                     ErrorKind.BAD_RESPONSE,
                     f"{self.address} answers {path} with too many bytes",
-                    "check the address, or use another node",
+                    "use the address of another assay node (--node, or node=)",
                 )
-            return ChainError(ErrorKind.UNAVAILABLE, f"{self.address} is busy: {details}", "try again")
+            return ChainError(ErrorKind.UNAVAILABLE, f"{self.address} is busy: {details}", "try again in a few seconds")
         if status is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ChainTimeout(f"{self.address} did not answer {path} within {self._timeout:g} s", "try again")
-        code = None if named is None else code_of(*named)
+        code = None if refusal is None else code_of(*refusal)
         if status is grpc.StatusCode.NOT_FOUND:
             return ChainError(ErrorKind.NOT_FOUND, details, "", code)
         if status is grpc.StatusCode.UNIMPLEMENTED:
             return ChainError(
                 ErrorKind.BAD_RESPONSE,
                 f"{self.address} does not know {path}",
-                "give the gRPC address of an assay node",
+                "use the gRPC address of an assay node, for example 127.0.0.1:9090",
             )
         remedy = "" if code is not None else "see the node's log"
         return ChainError(ErrorKind.REFUSED, details or f"{path} failed ({status.name})", remedy, code)

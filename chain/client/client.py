@@ -1,4 +1,4 @@
-"""A client of one node: queries, broadcast, transactions by hash, over gRPC."""
+"""A client of one node, over gRPC: queries, broadcasts, and transactions by hash."""
 
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -31,7 +31,7 @@ _BLOCK_METHOD = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
 
 @dataclass(frozen=True, slots=True)
 class BlockHead(Readable):
-    """When a block was made (ns since the epoch), and by whom (consensus address).
+    """The time of a block (ns since the epoch) and its proposer (consensus address).
 
     Example::
 
@@ -45,7 +45,7 @@ class BlockHead(Readable):
 
 @dataclass(frozen=True, slots=True)
 class TxReceipt(Readable):
-    """A transaction in a block. Events have no numbers here; the event log has them.
+    """A transaction in a block. Its events have no numbers; those in the event log have.
 
     Example::
 
@@ -64,8 +64,7 @@ class TxReceipt(Readable):
 
 
 class ChainClient:
-    """One node, reached over gRPC. Every call has a deadline; any thread may call; use it in a
-    ``with``.
+    """A client of one node over gRPC. Every call has a deadline, and any thread may call. Use it in a ``with`` block.
 
     Example::
 
@@ -74,7 +73,7 @@ class ChainClient:
     """
 
     def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS) -> None:
-        """Connect to ``host:port`` with the first call; ``timeout`` is seconds per call."""
+        """Store the address ``host:port``; the first call connects to it. ``timeout`` is seconds per call."""
         self.address = address
         self._channel = Channel(address, timeout)
 
@@ -94,7 +93,7 @@ class ChainClient:
     # --- queries -------------------------------------------------------------
 
     def query(self, request: Query[R]) -> R:
-        """Ask the node; ChainError (not_found where there is nothing to show)."""
+        """Return the node's answer; ChainError with the kind ``not_found`` if there is nothing to show."""
         method = method_of(request)
         data = self._channel.call(method.path, encode_request(request))
         try:
@@ -104,26 +103,26 @@ class ChainClient:
         return response
 
     def params(self) -> Params:
-        """The parameters in force, a record for each component."""
+        """Return the parameters in force, one record per component."""
         try:
             return read_params(self.query(ParamsRequest()))
         except Refusal as refusal:
             raise self._bad_response(str(refusal)) from None
 
     def status(self) -> StatusResponse:
-        """Where the chain stands."""
+        """Return the status of the chain."""
         return self.query(StatusRequest())
 
     def order(self, order_id: bytes) -> OrderResponse:
-        """One order with everything about its legs."""
+        """Return one order with everything about its legs."""
         return self.query(OrderRequest(order_id))
 
     def account(self, address: str) -> AccountResponse:
-        """An account with its balance and bonds."""
+        """Return an account with its balance and bonds."""
         return self.query(AccountRequest(address))
 
     def block(self, height: int) -> BlockHead:
-        """When a block was made, and by whom; ChainError (not_found) for one that the node has not."""
+        """Return a block's time and proposer; ChainError (not_found) if the node does not have the block."""
         request = blocks.GetBlockByHeightRequest(height=height).SerializeToString()
         data = self._channel.call(_BLOCK_METHOD, request)
         try:
@@ -133,7 +132,7 @@ class ChainClient:
         return BlockHead(head.height, head.time.seconds * 10**9 + head.time.nanos, head.proposer_address)
 
     def supply(self) -> int:
-        """Return all coins that there are (uassay), those that were burnt included."""
+        """Return the sum of all coins (uassay), including burnt ones."""
         data = self._channel.call(_SUPPLY_METHOD, bank.QueryTotalSupplyRequest().SerializeToString())
         try:
             (coin,) = bank.QueryTotalSupplyResponse.FromString(data).supply
@@ -144,17 +143,13 @@ class ChainClient:
     # --- transactions --------------------------------------------------------
 
     def simulate(self, raw: bytes) -> int:
-        """Return the gas that a transaction would use now; ChainError with a code where it would be
-        refused.
-        """
+        """Return the gas that a transaction would use now; ChainError with a code if the chain would refuse it."""
         answer = self._cosmos("Simulate", service.SimulateRequest(tx_bytes=raw), service.SimulateResponse)
         gas: int = answer.gas_info.gas_used
         return gas
 
     def broadcast(self, raw: bytes) -> BroadcastResult:
-        """Hand a signed transaction to the mempool, once: where the answer is lost, only the caller
-        knows what a repetition may mean.
-        """
+        """Send a signed transaction to the mempool, once: if the answer is lost, only the caller may repeat it."""
         request = service.BroadcastTxRequest(tx_bytes=raw, mode=service.BROADCAST_MODE_SYNC)
         answer = self._cosmos("BroadcastTx", request, service.BroadcastTxResponse).tx_response
         return BroadcastResult(
@@ -165,20 +160,20 @@ class ChainClient:
         )
 
     def tx(self, tx_hash: bytes) -> TxReceipt | None:
-        """Return a transaction that is in a block, or None."""
-        found = self.tx_with_bytes(tx_hash)
-        return found[0] if found else None
+        """Return a transaction in a block, or None."""
+        pair = self.tx_with_bytes(tx_hash)
+        return pair[0] if pair else None
 
     def tx_with_bytes(self, tx_hash: bytes) -> tuple[TxReceipt, bytes] | None:
-        """Return a transaction that is in a block with its own bytes, or None."""
+        """Return a transaction in a block and its raw bytes, or None."""
         request = service.GetTxRequest(hash=tx_hash.hex().upper())
         try:
-            found = self._cosmos("GetTx", request, service.GetTxResponse)
+            response = self._cosmos("GetTx", request, service.GetTxResponse)
         except ChainError as error:
             if error.kind is ErrorKind.NOT_FOUND:
                 return None
             raise
-        answer = found.tx_response
+        answer = response.tx_response
         receipt = TxReceipt(
             hash=self._hash(answer.txhash),
             height=answer.height,
@@ -191,7 +186,7 @@ class ChainClient:
                 Event(event.type, tuple((pair.key, pair.value) for pair in event.attributes)) for event in answer.events
             ),
         )
-        return receipt, raw_of(found.tx)
+        return receipt, raw_of(response.tx)
 
     def _cosmos(self, method: str, request: Any, response: Any) -> Any:
         data = self._channel.call(_TX_SERVICE + method, request.SerializeToString())
@@ -209,6 +204,6 @@ class ChainClient:
     def _bad_response(self, what: str) -> ChainError:
         return ChainError(
             ErrorKind.BAD_RESPONSE,
-            f"{self.address} answers something else than an assay node: {what}",
-            "check the address, or use a node of the same version",
+            f"{self.address} does not answer like an assay node: {what}",
+            "use the gRPC address of an assay node of the same version, for example 127.0.0.1:9090",
         )

@@ -1,6 +1,6 @@
-"""What can go wrong between a client and the chain: typed, with a remedy, never a stack trace of gRPC.
+"""The errors between a client and the chain: typed, with a remedy, and without stack traces of gRPC.
 
-``ChainError`` is the base of all of them; ``ChainTimeout`` says that something may still happen.
+``ChainError`` is the base of all of them. ``ChainTimeout`` means that the result is unknown and may still come.
 """
 
 import re
@@ -12,26 +12,26 @@ from domain.errors import Code, Exit, Expected
 
 
 class ErrorKind(StrEnum):
-    """Why a call failed.
+    """The kind of a failed call.
 
     Example::
 
         try:
             order.status()
         except assay.ChainError as error:
-            print("nobody answers" if error.kind is assay.ErrorKind.UNAVAILABLE else error)
+            print("no node answers" if error.kind is assay.ErrorKind.UNAVAILABLE else error)
     """
 
     UNAVAILABLE = "unavailable"  # no node answers at the address
-    CLOSED = "closed"  # the client was closed by its owner: nothing to wait for
+    CLOSED = "closed"  # the owner closed the client: no answer will come
     TIMEOUT = "timeout"
     NOT_FOUND = "not_found"
-    REFUSED = "refused"  # the node answered, and says no
-    BAD_RESPONSE = "bad_response"  # the node answers something else than it should
+    REFUSED = "refused"  # the node answered and refused the request
+    BAD_RESPONSE = "bad_response"  # the answer is not that of an assay node
 
 
 class ChainError(Expected):
-    """A call that failed: its kind, what happened, and what to do about it.
+    """A failed call: its kind, the reason, and the remedy.
 
     Example::
 
@@ -42,20 +42,20 @@ class ChainError(Expected):
     """
 
     def __init__(self, kind: ErrorKind, reason: str, remedy: str, code: Code | None = None) -> None:
-        """Keep the kind beside the parts."""
+        """Keep the kind and the code with the parts."""
         super().__init__(reason, remedy)
         self.kind = kind
-        # Where the node named one.
+        # The code in the node's answer, if there is one.
         self.code = code
 
     @property
     def word(self) -> str:
-        """The name of the code that the node gave, or the kind."""
+        """The name of the code in the node's answer, or the kind."""
         return self.code.name if self.code else self.kind.value
 
 
 class ChainTimeout(ChainError):
-    """The time is up, and how it ended is not known.
+    """The end of the time for an answer; the result is not known.
 
     Example::
 
@@ -68,14 +68,15 @@ class ChainTimeout(ChainError):
     exit_code = Exit.TIMED_OUT
 
     def __init__(self, reason: str, remedy: str) -> None:
-        """Say what was waited for."""
+        """Keep the reason and the remedy."""
         super().__init__(ErrorKind.TIMEOUT, reason, remedy)
 
 
 class TxRefused(ChainError):
-    """A transaction that the chain refused; ``height`` is 0 where it never came into a block, and cost nothing.
+    """A transaction that the chain refused; ``height`` is 0 if it is in no block and cost nothing.
 
-    The code and the field stand in ``word`` and ``field``. The sentence has the field only where that is its subject.
+    ``word`` has the code, and ``field`` the field at fault. The text contains the field only if it is the sentence's
+    subject.
 
     Example::
 
@@ -86,16 +87,16 @@ class TxRefused(ChainError):
     """
 
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
-        """Keep code, its stable name, the chain's words, and where it happened."""
-        # That a transaction was refused is said already, and most refusals of the chain end with what helps.
-        told, remedy = log.removeprefix("tx: "), _REMEDIES.get(code.name, "")
+        """Keep the code, its stable name, the chain's text, and the place of the refusal."""
+        # The prefix "tx: " adds nothing. Most refusals of the chain end with their remedy.
+        reason, remedy = log.removeprefix("tx: "), _REMEDIES.get(code.name, "")
         if not remedy:
-            told, _, remedy = told.partition("; ")
-        named = _FIELD.match(told)
-        told = told[named.end() :] if named else told
+            reason, _, remedy = reason.partition("; ")
+        match = _FIELD.match(reason)
+        reason = reason[match.end() :] if match else reason
         where = f" (refused in block {height})" if height else ""
-        super().__init__(ErrorKind.REFUSED, f"{told}{where}", remedy, code)
-        self.field = named[1] if named else ""
+        super().__init__(ErrorKind.REFUSED, f"{reason}{where}", remedy, code)
+        self.field = match[1] if match else ""
         self.name = code.name
         self.log = log
         self.hash = tx_hash
@@ -108,12 +109,12 @@ class TxRefused(ChainError):
 
 
 class TxExpired(ChainTimeout):
-    """A transaction that no block took before its timeout height; it can never come into one."""
+    """A transaction that no block included before its timeout height; no block can include it now."""
 
     def __init__(self, tx_hash: bytes, timeout_height: int) -> None:
-        """Say which, and until when."""
+        """Keep the transaction and its timeout height."""
         super().__init__(
-            f"transaction {tx_hash.hex().upper()} was in no block until {timeout_height}",
+            f"transaction {tx_hash.hex().upper()} was not in a block before its timeout height {timeout_height}",
             "nothing happened and nothing was paid: send it again",
         )
         self.hash = tx_hash
@@ -122,7 +123,7 @@ class TxExpired(ChainTimeout):
 
 _CODES: Final = {(code.space, code.number): code for code in vars(errors).values() if isinstance(code, Code)}
 _FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][a-z_0-9\].]*)?): ")
-"""How a refusal of the chain begins that names a field of the message."""
+"""The start of a refusal that names a field of the message."""
 _PREDICATES: Final = frozenset(
     (
         "is",
@@ -139,15 +140,15 @@ _PREDICATES: Final = frozenset(
         "belongs",
     )
 )
-"""First words of a refusal whose subject is the field that it names."""
+"""First words of a refusal whose subject is the field in front of it."""
 _REMEDIES: Final = {
     "insufficient_fee": "raise the gas price",
-    "wrong_sequence": "another program uses this key: give each its own",
+    "wrong_sequence": "another program uses this key: use a key of its own for each program",
     "mempool_full": "the node is busy: try again in a few seconds",
     "unknown_address": "send coins to it first",
 }
 
 
 def code_of(codespace: str, number: int) -> Code:
-    """Return the code with its name; one that is not known here keeps its numbers."""
+    """Return the named code; an unknown code keeps its codespace and number."""
     return _CODES.get((codespace, number)) or Code(codespace, number, f"{codespace}_{number}")

@@ -1,4 +1,4 @@
-"""Follows the chain's numbered events, without gaps, across restarts of the node and of the follower."""
+"""A follower of the chain's numbered events, without gaps, across restarts of the node and of the follower."""
 
 from collections.abc import Iterator
 from threading import Event
@@ -16,9 +16,8 @@ _LONGEST_PAUSE: Final = 5.0
 def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds: float = 0.25) -> Iterator[LoggedEvent]:
     """Yield every event from number ``since`` on, in order, until ``stop`` is set.
 
-    A node that does not answer is asked again, with growing pauses. ChainError where a number is
-    missing: events are a log without gaps, so the node has lost some, and what was built on them
-    has to be read again.
+    A node that does not answer is asked again, with growing pauses. ChainError if a number is missing: events are a log
+    without gaps, so the node has lost some, and state derived from them must be read again.
     """
     pause = poll_seconds
     while not stop.is_set():
@@ -35,7 +34,7 @@ def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds:
             if event.number != since:
                 raise ChainError(
                     ErrorKind.BAD_RESPONSE,
-                    f"event {since} is missing: the node goes on with {event.number}",
+                    f"event {since} is missing: the node continues with {event.number}",
                     "read the state again, or follow another node",
                 )
             yield event
@@ -46,7 +45,7 @@ def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds:
             if page.next > since:
                 raise ChainError(
                     ErrorKind.BAD_RESPONSE,
-                    f"event {since} is missing: the node has others up to {page.next - 1} only",
+                    f"event {since} is missing: the node has events up to {page.next - 1} only",
                     "read the state again, or follow another node",
                 )
             stop.wait(poll_seconds)

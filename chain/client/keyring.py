@@ -1,7 +1,7 @@
-"""Keys on disk, encrypted with a passphrase; or in the clear for local networks.
+"""Keys on disk, encrypted with a passphrase, or unencrypted for local networks.
 
-An encrypted key is XSalsa20-Poly1305 (libsodium's secretbox) under a key that Argon2id derives from the passphrase
-(RFC 9106); its parameters are in the file, so that later versions may raise them.
+A key is encrypted with XSalsa20-Poly1305 (libsodium's secretbox) under a key that Argon2id derives from the passphrase
+(RFC 9106). Argon2id's parameters are in the file, so that later versions can raise them.
 """
 
 import json
@@ -23,7 +23,7 @@ from wire.address import address_of
 from wire.keys import Key
 
 PASSPHRASE_MIN = 8
-"""Characters of a passphrase that protects a new key."""
+"""Smallest number of characters of a passphrase for a new key."""
 
 FILE_BYTES_MAX = 16_384
 _NAME_SHOWN = 40
@@ -32,7 +32,7 @@ _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
 
 
 class KeyringBackend(StrEnum):
-    """How keys lie on disk.
+    """The form of keys on disk.
 
     Example::
 
@@ -40,7 +40,7 @@ class KeyringBackend(StrEnum):
     """
 
     FILE = "file"  # encrypted with a passphrase
-    TEST = "test"  # in the clear: local networks only
+    TEST = "test"  # not encrypted: for local networks only
 
 
 class KeyringError(Expected):
@@ -57,7 +57,7 @@ class KeyringError(Expected):
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo(Readable):
-    """What is known of a key without its passphrase.
+    """The public data of a key, for which no passphrase is needed.
 
     Example::
 
@@ -71,7 +71,7 @@ class KeyInfo(Readable):
 
 
 class Keyring:
-    """Keys in a directory, one file each. ``ask`` returns the passphrase for a key's name when one is needed.
+    """Keys in a directory, one file per key. ``ask`` is called with a key's name and returns its passphrase.
 
     Example::
 
@@ -85,9 +85,9 @@ class Keyring:
         backend: KeyringBackend | str = KeyringBackend.FILE,
         ask: Callable[[str], str] | None = None,
     ) -> None:
-        """Use ``directory``, which is made when the first key is added; KeyringError for a backend that is none."""
+        """Use ``directory``, which is made with the first key; KeyringError for an unknown backend."""
         if backend not in list(KeyringBackend):
-            raise KeyringError(f"there is no keyring {backend}", "choose file or test")
+            raise KeyringError(f"{backend} is not a kind of keyring", "use file or test")
         self._backend = KeyringBackend(backend)
         self._directory = Path(directory).expanduser() / self._backend.value
         self._ask = ask or _no_passphrase
@@ -96,11 +96,11 @@ class Keyring:
         return f"Keyring({self._directory}, {self._backend.value})"
 
     def names(self) -> list[KeyInfo]:
-        """Return all keys by name."""
+        """Return all keys, sorted by name."""
         return [self.show(path.stem) for path in sorted(self._directory.glob("*.json"))]
 
     def show(self, name: str) -> KeyInfo:
-        """Return what is public of a key."""
+        """Return the public data of a key."""
         record = self._read(name)
         return KeyInfo(name, str(record["address"]), bytes.fromhex(str(record["pub_key"])))
 
@@ -108,7 +108,8 @@ class Keyring:
         """Store ``key`` (or a new one) under ``name``, which must be free."""
         path = self._path(name)
         if path.exists():
-            raise KeyringError(f"a key named {name} exists; choose another name or delete it first")
+            remedy = f"use another name, or `assay keys delete {name}` first"
+            raise KeyringError(f"a key named {name} already exists", remedy)
         key = key or Key(random(32))
         record: dict[str, object] = {"address": key.address, "pub_key": key.pub_key.hex()}
         if self._backend is KeyringBackend.TEST:
@@ -117,26 +118,26 @@ class Keyring:
             passphrase = self._ask(name)
             if len(passphrase) < PASSPHRASE_MIN:
                 raise KeyringError(
-                    f"the passphrase has {len(passphrase)} characters, and who has the file guesses that;"
-                    f" take {PASSPHRASE_MIN} or more"
+                    f"the passphrase has {len(passphrase)} characters, which is easy to guess for anyone with the file",
+                    f"use {PASSPHRASE_MIN} characters or more",
                 )
             record |= _encrypt(key.secret, passphrase)
         _write_private(path, record)
         return KeyInfo(name, key.address, key.pub_key)
 
     def unlock(self, name: str) -> Key:
-        """Return the key; KeyringError where the passphrase is wrong."""
+        """Return the key; KeyringError if the passphrase is wrong."""
         record = self._read(name)
         try:
             if self._backend is KeyringBackend.TEST:
                 key = Key(bytes.fromhex(str(record["secret"])))
             else:
-                # Whatever else the file says: a key in the clear is not one that the passphrase protects.
+                # An unencrypted secret in the file is ignored here: the passphrase would not protect such a key.
                 key = Key(_decrypt(record, self._ask(name)))
         except (KeyError, ValueError):
             raise _no_key_file(self._path(name)) from None
         if key.pub_key.hex() != record["pub_key"]:
-            raise KeyringError(f"the file of key {name} was changed; restore it from a backup")
+            raise KeyringError(f"the file of key {name} was changed", "restore it from a backup")
         return key
 
     def delete(self, name: str) -> None:
@@ -147,16 +148,16 @@ class Keyring:
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise KeyringError(
-                f"{name[:_NAME_SHOWN]!r} is no key name; use 1 to 32 lower-case letters, digits, - and _"
+                f"{name[:_NAME_SHOWN]!r} is not a key name", "use 1 to 32 lower-case letters, digits, - and _"
             )
         return self._directory / f"{name}.json"
 
     def _where_else(self, name: str) -> str:
-        """Say where a key is that is not in this keyring."""
+        """Return a remedy for a missing key: the other keyring if it has the key."""
         for other in KeyringBackend:
             if (self._directory.parent / other.value / f"{name}.json").exists():
-                return f'there is one in the other keyring (--keyring {other.value}, or keyring="{other.value}")'
-        return "see assay keys list"
+                return f'the other keyring has one: use --keyring {other.value}, or keyring="{other.value}"'
+        return "`assay keys list` shows the names"
 
     def _read(self, name: str) -> dict[str, object]:
         path = self._path(name)
@@ -164,25 +165,26 @@ class Keyring:
             if path.stat().st_size > FILE_BYTES_MAX:
                 raise _no_key_file(path)
             record = json.loads(path.read_text())
-            # Coins may be sent to an address that is only shown: it has to be the public key's.
-            known = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
+            # Coins may be sent to an address that is only shown, so it must be that of the public key.
+            matches = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
         except FileNotFoundError:
             raise KeyringError(f"no key named {name}", self._where_else(name)) from None
         except OSError as error:
             raise KeyringError(f"{path} cannot be read ({error.strerror})") from None
         except (ValueError, TypeError, KeyError, RecursionError, Refusal):
             raise _no_key_file(path) from None
-        if not known:
+        if not matches:
             raise _no_key_file(path)
         return dict(record)
 
 
 def _no_passphrase(name: str) -> str:
-    raise KeyringError(f"key {name} needs its passphrase", "give the keyring what asks for it")
+    remedy = "pass a function that asks for it, as in Keyring(directory, ask=getpass.getpass)"
+    raise KeyringError(f"key {name} needs its passphrase", remedy)
 
 
 def _no_key_file(path: Path) -> KeyringError:
-    return KeyringError(f"{path} is no key file; restore it from a backup")
+    return KeyringError(f"{path} is not a key file", "restore it from a backup")
 
 
 def _encrypt(secret: bytes, passphrase: str) -> dict[str, object]:
@@ -199,7 +201,7 @@ def _encrypt(secret: bytes, passphrase: str) -> dict[str, object]:
 
 
 def _decrypt(record: dict[str, object], passphrase: str) -> bytes:
-    damaged = KeyringError("the key file is damaged; restore it from a backup")
+    damaged = KeyringError("the key file is damaged", "restore it from a backup")
     if record.get("kdf") != "argon2id":
         raise damaged
     try:
@@ -207,14 +209,14 @@ def _decrypt(record: dict[str, object], passphrase: str) -> bytes:
         salt, box = bytes.fromhex(str(record["salt"])), bytes.fromhex(str(record["box"]))
     except (KeyError, ValueError):
         raise damaged from None
-    # Bounds on what the file says: a damaged one must not take the machine's time and memory.
+    # The parameters in the file are bounded: a damaged file must not use up the machine's time and memory.
     sizes = len(salt) == argon2id.SALTBYTES and len(box) > SecretBox.NONCE_SIZE
     if not (1 <= ops <= _OPS_MAX and 8192 <= memory <= _MEMORY_MAX and sizes):
         raise damaged
     try:
         return SecretBox(_derive(passphrase, salt, ops, memory)).decrypt(box)
     except CryptoError:
-        raise KeyringError("wrong passphrase") from None
+        raise KeyringError("wrong passphrase", "enter it again") from None
 
 
 def _derive(passphrase: str, salt: bytes, ops: int, memory: int) -> bytes:

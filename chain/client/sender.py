@@ -1,10 +1,10 @@
-"""Signs and sends transactions for one key, and waits until each has ended one way or another.
+"""The sender of one key's transactions: it signs them, sends them, and waits until each has ended.
 
-A wait always ends: every transaction has a timeout height, so it is included, refused or expired;
-and where the chain itself stands still, patience ends. Nothing is sent twice that could happen
-twice. After a broken connection the same bytes go out again, and the chain takes them once. Where
-another program uses the same key, the messages are signed again only when the first transaction
-can never come into a block any more: its sequence is used up, and it is in no block.
+A wait always ends. Every transaction has a timeout height, so it is included, refused or expired; and if the chain
+makes no blocks, the wait ends after ``patience``. Nothing is sent twice that could take effect twice. After a broken
+connection the same bytes are sent again, and the chain includes them once. If another program uses the same key, the
+messages are signed again, but only when the first transaction can no longer be included: its sequence is used up, and
+it is in no block.
 """
 
 import random
@@ -33,11 +33,11 @@ from domain.messages import Message, signer_of
 from wire.keys import HedgedKey, Key
 from wire.tx import build_tx, build_unsigned_tx
 
-GAS_MARGIN = (13, 10)  # of what the simulation used: other transactions may come before this one
+GAS_MARGIN = (13, 10)  # times the simulated gas, because other transactions may come first
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _BLOCKS_BEFORE_OFFERING_AGAIN = 3
 _LONG_SECONDS = 10.0
-"""Without a new block for so long a person is told what is waited for; blocks come every few seconds."""
+"""If no new block comes for this time, the user is told what is waited for; blocks come every few seconds."""
 _TRANSIENT = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 _ODD = frozenset({ErrorKind.BAD_RESPONSE, ErrorKind.REFUSED})
 _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
@@ -45,7 +45,7 @@ _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
 
 @dataclass(slots=True)
 class _Account:
-    """What the sender knows of its account, and of the chain."""
+    """The sender's data about its account and the chain."""
 
     chain_id: str
     number: int
@@ -54,12 +54,12 @@ class _Account:
 
 
 class TxSender:
-    """Sends for one key; any thread may call, one transaction is in flight at a time.
+    """A sender for one key; any thread may call, and one transaction is in flight at a time.
 
     Example::
 
         sender = assay.TxSender(client, key)
-        made = assay.submit(client, sender, key, job, assay.Request())
+        submission = assay.submit(client, sender, key, job, assay.Request())
     """
 
     def __init__(
@@ -73,16 +73,18 @@ class TxSender:
         patience: float = 120.0,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Without a gas price, the chain's minimum is paid. ``patience`` is how many seconds
-        without a new block end a wait, and how long another program with the same key may win.
-        ``note`` is told when a wait takes long, and what it is for.
+        """Send with the given gas price, or with the chain's minimum.
+
+        A wait ends after ``patience`` seconds without a new block, or after other programs with the same key have come
+        first for that time. ``note`` is called with the reason if a wait takes long.
         """
         self._client = client
         self._key = HedgedKey(key.secret)
         self._gas_price = gas_price_millionths
         self._denom = denom
         self._timeout_blocks = timeout_blocks
-        self._patience, self._note = patience, note
+        self._patience = patience
+        self._note = note
         self._account: _Account | None = None
         self._lock = RLock()
 
@@ -91,14 +93,14 @@ class TxSender:
 
     @property
     def address(self) -> str:
-        """The account that signs and pays."""
+        """The address of the account that signs and pays."""
         return self._key.address
 
     def send(self, *messages: Message, memo: str = "") -> TxReceipt:
         """Return the receipt of a transaction with these messages once it is in a block.
 
-        TxRefused where the chain says no (``height`` 0: it cost nothing), TxExpired where no block
-        took it, ChainError where the node cannot be reached.
+        TxRefused if the chain refuses it (``height`` 0: it cost nothing), TxExpired if no block included it, ChainError
+        if the node cannot be reached.
         """
         for message in messages:
             if signer_of(message) != self.address:
@@ -106,13 +108,13 @@ class TxSender:
                     UNAUTHORIZED,
                     message.SIGNER,
                     f"{signer_of(message)} is not this key's address",
-                    f"sign with its key, or name {self.address}",
+                    f"sign with the key of that address, or use {self.address} in the message",
                 )
         with self._lock:
             try:
                 receipt = self._send(messages, memo)
             except BaseException:
-                self._account = None  # what is known of the sequence may be wrong: read it again
+                self._account = None  # the known sequence may be wrong, so it is read again
                 raise
             if self._account is not None:
                 self._account.sequence += 1
@@ -122,7 +124,7 @@ class TxSender:
         return receipt
 
     def simulate(self, *messages: Message) -> None:
-        """Return if the chain would take these messages now; TxRefused says why not. It costs nothing."""
+        """Check that the chain would accept these messages now, at no cost; TxRefused has the reason if not."""
         with self._lock:
             self._account = account = self._account or self._read_account()
             self._estimate(messages, "", account)
@@ -151,7 +153,7 @@ class TxSender:
             if time.monotonic() >= ends:
                 raise TxRefused(
                     errors.WRONG_SEQUENCE,
-                    f"others of the same key came first for {self._patience:g} s",
+                    f"other programs with this key came first for {self._patience:g} s",
                 )
             account = self._read_account()
 
@@ -174,9 +176,7 @@ class TxSender:
         )
 
     def _estimate(self, messages: tuple[Message, ...], memo: str, account: _Account) -> int:
-        """Return the gas limit: what a simulation uses, with a margin. A refusal shows here, before
-        it costs.
-        """
+        """Return the gas limit: the simulated gas with a margin. A refusal shows here, before it costs anything."""
         raw = build_unsigned_tx(messages, self._key.pub_key, sequence=account.sequence, memo=memo)
         try:
             used = self._client.simulate(raw)
@@ -191,21 +191,26 @@ class TxSender:
         return (Coin(self._denom, amount),) if amount else ()
 
     def _deliver(self, raw: bytes, sequence: int, timeout_height: int) -> TxReceipt | None:
-        """Offer a transaction until the mempool takes it, and poll until it is in a block or cannot
-        come into one any more. None: its sequence is not the account's, and it is in no block.
+        """Offer a transaction until the mempool has it, and poll until it is in a block or can no longer get into one.
+
+        Return None if the transaction's sequence is not the account's and the transaction is in no block.
         """
         tx_hash = sha256(raw).digest()
-        taken, lost = False, False  # the mempool has it; or may have it, because an answer was lost
+        taken = False  # the mempool has the transaction
+        lost = False  # the mempool may have it, because an answer was lost
         refused: TxRefused | None = None
-        pause, height, offered, moved = _FIRST_PAUSE, 0, 0, time.monotonic()
-        said = False
+        pause = _FIRST_PAUSE
+        height = 0
+        offered = 0
+        moved = time.monotonic()
+        reported = False
         while time.monotonic() - moved < self._patience:
-            if not said and time.monotonic() - moved > _LONG_SECONDS:
-                said = True
-                where = "the node has it" if taken else "the node has not said that it has it"
+            if not reported and time.monotonic() - moved > _LONG_SECONDS:
+                reported = True
+                where = "the node has the transaction" if taken else "the node has not confirmed it"
                 self._note(
-                    f"waiting for a block: none has come for {_LONG_SECONDS:g} s ({where}); this ends after"
-                    f" {self._patience:g} s without one, and whether the chain or its node hangs says assay status"
+                    f"waiting for a block: none has come for {_LONG_SECONDS:g} s ({where}); the wait ends after"
+                    f" {self._patience:g} s without one; `assay status` shows whether the chain or its node has stopped"
                 )
             if not taken:
                 try:
@@ -217,11 +222,11 @@ class TxSender:
                 else:
                     if refused is not None and refused.code not in _SEQUENCE_CODES and not lost:
                         raise refused
-                    # After a lost answer a refusal may be about the first time: the chain decides.
+                    # After a lost answer, a refusal may be about the first sending, so the chain decides.
                     taken = refused is None or refused.code not in _SEQUENCE_CODES
-            seen = self._look(tx_hash)
-            if seen is not None:
-                now, used, receipt = seen
+            progress = self._look(tx_hash)
+            if progress is not None:
+                now, used, receipt = progress
                 if receipt is not None:
                     return receipt
                 if used > sequence or (used < sequence and not (taken or lost)):
@@ -229,22 +234,25 @@ class TxSender:
                 if now >= timeout_height:
                     raise refused if refused and not lost else TxExpired(tx_hash, timeout_height)
                 if now > height:
-                    height, moved = now, time.monotonic()
+                    height = now
+                    moved = time.monotonic()
                 offered = offered or now
                 if taken and now >= offered + _BLOCKS_BEFORE_OFFERING_AGAIN:
-                    # A node that was killed has lost its mempool; another one has it in its cache.
-                    taken, lost, offered = False, True, 0
-            time.sleep(pause * random.uniform(0.5, 1.0))  # two that share a key get out of step
+                    # A killed node loses its mempool; another node may have the transaction in its cache.
+                    taken = False
+                    lost = True
+                    offered = 0
+            time.sleep(pause * random.uniform(0.5, 1.0))  # so that two senders with one key get out of step
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         if refused and not lost:
             raise refused
         raise ChainTimeout(
-            f"no new block for {self._patience:g} s, and transaction {tx_hash.hex().upper()} waits",
-            f"see whether it is in a block later; it expires at height {timeout_height}",
+            f"no new block for {self._patience:g} s, and transaction {tx_hash.hex().upper()} still waits",
+            f"check later whether it is in a block; it expires at height {timeout_height}",
         )
 
     def _offer(self, raw: bytes) -> TxRefused | None:
-        """Hand a transaction to the mempool; return why it does not take it."""
+        """Offer a transaction to the mempool; return the refusal, or None if the mempool has it."""
         result = self._client.broadcast(raw)
         code = code_of(result.codespace, result.code)
         if result.code == 0 or code == errors.TX_IN_CACHE:
@@ -252,11 +260,10 @@ class TxSender:
         return TxRefused(code, result.log, result.hash)
 
     def _look(self, tx_hash: bytes) -> tuple[int, int, TxReceipt | None] | None:
-        """Return height, the account's sequence, and the receipt if it is in a block; None where
-        the node does not say: whatever is wrong with it, the transaction is out.
+        """Return height, the account's sequence, and the receipt if it is in a block; None if the node does not answer.
 
-        The receipt comes last: where it is missing, the transaction is in no block up to that
-        height, and not the one that used up the sequence.
+        The receipt is read last. If it is missing, the transaction is in no block up to that height, and did not use up
+        the sequence.
         """
         try:
             height = self._client.status().height
@@ -267,5 +274,5 @@ class TxSender:
                 raise
             return None
         if receipt is not None and code_of(receipt.codespace, receipt.code) in _SEQUENCE_CODES:
-            receipt = None  # a block refused it for its sequence: it has done and cost nothing
+            receipt = None  # a block refused it for its sequence, so it had no effect and cost nothing
         return height, used, receipt

@@ -1,1 +1,1 @@
-"""What a provider decides, as plain functions of values: no clock, thread, socket or disk."""
+"""A provider's decisions, as pure functions of values: they use no clock, thread, socket or disk."""

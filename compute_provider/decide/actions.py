@@ -1,4 +1,7 @@
-"""What :mod:`compute_provider.decide` may ask for. Every action has a key and a lane, and may be carried out twice."""
+"""The actions that :mod:`compute_provider.decide` may ask for.
+
+Every action has a key and a lane, and it is safe to carry it out twice.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,9 +13,9 @@ from link.types import TrainTask
 
 
 class Lane(StrEnum):
-    """Where an action waits for others, so that it holds up no action of another lane."""
+    """The group of threads that carries out an action: an action waits only for others of its lane."""
 
-    # Done at once: it waits for nothing.
+    # On the loop's own thread: these actions wait for nothing.
     HERE = "here"
     POLL = "poll"
     LINK = "link"
@@ -24,8 +27,8 @@ class Lane(StrEnum):
 class Base:
     """An action.
 
-    ``drawn``: the validator's picture asks for it, so it is not started again because of a picture that is older than
-    its end.
+    ``drawn``: the action follows from the validator's picture. A picture that was made before the action ended does
+    not start it again.
     """
 
     __slots__ = ()
@@ -34,17 +37,17 @@ class Base:
 
     @property
     def subject(self) -> ShareKey | None:
-        """The share that the action is about."""
+        """The share that the action is about; None if it is about no single share."""
         return None
 
     @property
     def what(self) -> str:
-        """The kind of action in one word."""
+        """The kind of the action, in one word."""
         return type(self).__name__.lower()
 
     @property
     def key(self) -> str:
-        """The name under which the action is under way once at a time."""
+        """The name of the action: only one action with this name runs at a time."""
         return self.what if self.subject is None else f"{self.what} {name_of(self.subject)}"
 
 
@@ -56,7 +59,7 @@ class OfTask(Base):
 
     @property
     def subject(self) -> ShareKey:
-        """The share of the task."""
+        """The share that the task is about."""
         return self.task.key
 
 
@@ -68,34 +71,34 @@ class OfShare(Base):
 
     @property
     def subject(self) -> ShareKey:
-        """The share."""
+        """The share that the action is about."""
         return self.share
 
 
 @dataclass(frozen=True, slots=True)
 class Join(Base):
-    """Be on the chain and in the validator's cluster, with the bond that the owner wants to keep there."""
+    """Register on the chain, deposit the bond that the owner wants to keep, and join the validator's cluster."""
 
     lane: ClassVar = Lane.POLL
 
 
 @dataclass(frozen=True, slots=True)
 class Poll(Base):
-    """Report to the validator how the shares are doing, and hear what it wants."""
+    """Report the progress of the shares to the validator, and fetch its tasks."""
 
     lane: ClassVar = Lane.POLL
 
 
 @dataclass(frozen=True, slots=True)
 class Watch(Base):
-    """Read from the chain what became of the shares that are signed."""
+    """Read from the chain what happened to the signed shares."""
 
     lane: ClassVar = Lane.CHAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Glance(Base):
-    """See that the node answers and that this machine's clock is the chain's, while no share is on the chain."""
+    """Check that the node answers and that this machine's clock agrees with the chain's, while no share is signed."""
 
     lane: ClassVar = Lane.CHAIN
 
@@ -109,7 +112,7 @@ class Status(Base):
 
 @dataclass(frozen=True, slots=True)
 class CheckTask(OfTask):
-    """Compare the task with the chain, and its trace with the room on the disk."""
+    """Compare the task with the chain, and the size of its trace with the free disk space."""
 
     lane: ClassVar = Lane.BOND
     task: TrainTask
@@ -117,7 +120,7 @@ class CheckTask(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Bond(OfTask):
-    """Have enough free bond for this share beside those that are not committed yet."""
+    """Make sure that the free bond covers this share and the other shares that are not committed yet."""
 
     lane: ClassVar = Lane.BOND
     task: TrainTask
@@ -125,7 +128,7 @@ class Bond(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Fetch(OfTask):
-    """Fetch payload and opening states."""
+    """Fetch the payload and the share's initial states."""
 
     lane: ClassVar = Lane.LINK
     task: TrainTask
@@ -133,7 +136,7 @@ class Fetch(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Train(OfTask):
-    """Give a share to the worker, which goes on from the last boundary on disk."""
+    """Give a share to the worker, which continues from the last boundary on disk."""
 
     lane: ClassVar = Lane.HERE
     task: TrainTask
@@ -150,7 +153,7 @@ class Submit(OfShare):
 
 @dataclass(frozen=True, slots=True)
 class Deliver(OfShare):
-    """Upload and show what the commitment on chain hides."""
+    """Upload the results that the commitment on chain hides."""
 
     lane: ClassVar = Lane.LINK
     drawn: ClassVar = True
@@ -169,7 +172,7 @@ class Open(OfShare):
 
 @dataclass(frozen=True, slots=True)
 class ForgetShare(OfShare):
-    """Stop whatever is under way for a share, and delete all that is on disk of it."""
+    """Stop training a share if it is being trained, and delete its files."""
 
     lane: ClassVar = Lane.HERE
     share: ShareKey

@@ -1,8 +1,8 @@
-"""What the chain says about a task: the validator's word is not enough to work for.
+"""Checks of a validator's task against the chain, because a provider does not work on the validator's word alone.
 
-Pure functions over the answer to the order query. A provider trains only for an order that runs,
-in the leg and round that are open, with its own validator, from the states the chain knows,
-while the escrow still holds what the share will earn.
+These are pure functions over the answer to the order query. A provider trains only for a running order, in its open leg
+and round, for its own validator. The initial states must be those on the chain, and the escrow must still cover the
+share's price.
 """
 
 from domain.amount import price_ceil
@@ -19,25 +19,25 @@ _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
 
 def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
-    """Return why the chain does not bear out the task, or an empty string."""
+    """Return why the task contradicts the chain; an empty string if it does not."""
     terms = order.order.terms
     leg = order.leg(task.key.leg)
     if leg is None or leg.validator != validator:
-        return "the chain has no such leg of this validator"
+        return "the chain has no leg with this number for this validator"
     for holds, reason in (
         (order.order.state is OrderState.RUNNING, "the order is not running"),
         (order.order.legs == task.key.leg, "the leg is not the current one"),
         (leg.state is LegState.RUNNING, "the leg is not running"),
         (leg.round == task.key.round, "the round is not the open one"),
-        (terms.executor_version == EXECUTOR_VERSION, "another executor version"),
+        (terms.executor_version == EXECUTOR_VERSION, "the order needs another executor version"),
         (task.key.slot in leg.served_slots, "the leg does not serve the slot"),
-        (leg.global_in == task.global_in.root, "global_in is not the chain's"),
-        (_local_root(order, task) == task.local_in.root, "local_in is not the slot's"),
-        (_job_file(task) == terms.job_id, "job.json is not the order's"),
-        (_payload_bytes(task) <= terms.delivered_bytes, "more bytes than the order's payload has"),
-        (task.global_in.blob.size == terms.global_bytes, "global_in is not as large as a state"),
-        (task.local_in.blob.size == terms.local_bytes, "local_in is not as large as a state"),
-        (_free(order) >= price(terms, leg), "the escrow is too low"),
+        (leg.global_in == task.global_in.root, "the task's global_in is not the one on the chain"),
+        (_local_root(order, task) == task.local_in.root, "the task's local_in is not the slot's last accepted state"),
+        (_job_file(task) == terms.job_id, "the task's job.json is not the order's"),
+        (_payload_bytes(task) <= terms.delivered_bytes, "the task's files are larger than the order's payload"),
+        (task.global_in.blob.size == terms.global_bytes, "the task's global_in does not have the order's state size"),
+        (task.local_in.blob.size == terms.local_bytes, "the task's local_in does not have the order's state size"),
+        (_free(order) >= price(terms, leg), "the escrow does not cover the share's price"),
     ):
         if not holds:
             return reason
@@ -45,18 +45,18 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
 
 
 def price(terms: JobTerms, leg: Leg) -> int:
-    """Return what a share's work costs, which is also its bond."""
+    """Return the price of a share (uassay), which is also its bond."""
     return price_ceil(share_work(terms), leg.price)
 
 
 def bond_of(task: TrainTask, order: OrderResponse) -> int:
-    """Return the bond that the share will need."""
+    """Return the bond that the share will need (uassay); 0 if its leg does not exist."""
     leg = order.leg(task.key.leg)
     return price(order.order.terms, leg) if leg else 0
 
 
 def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
-    """Return what payload, boundary states and update of the share take on disk."""
+    """Return the disk space (bytes) for the share's payload, boundary states and update."""
     terms = order.order.terms
     states = task.global_in.blob.size + task.local_in.blob.size
     boundaries = share_segments(terms) + 1
@@ -64,13 +64,16 @@ def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
 
 
 def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
-    """Tell whether the chain holds this very commitment, and it stands: from then on nobody can take the work."""
+    """Return whether this exact commitment is on the chain and not rejected.
+
+    From then on, no one else can claim the work.
+    """
     share = order.share(claim.key)
     return share is not None and share.claim == claim and share.state is ShareState.COMMITTED
 
 
 def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
-    """Tell whether nobody can ask for the states of this share any more."""
+    """Return whether no one can ask for the states of this share any longer, at the chain's ``clock`` (seconds)."""
     if order.order.state is OrderState.CLOSED:
         return True
     share = order.share(key)
@@ -80,13 +83,13 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     if closed is not None:
         accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
-    # A round that did not close will not close once its leg has ended.
+    # The round has not closed. It never will if its leg has ended.
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
 
 
 def earned(order: OrderResponse, provider: str) -> int:
-    """Return what the order has paid to the provider so far."""
+    """Return the amount (uassay) that the order has paid to the provider so far."""
     return sum(
         payment.amount
         for payment in order.payments
@@ -95,7 +98,7 @@ def earned(order: OrderResponse, provider: str) -> int:
 
 
 def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
-    """Return the slot's last accepted local state; the one that the leg starts from if there is none."""
+    """Return the root of the slot's last accepted local state; if there is none, of the leg's initial local state."""
     accepted = {
         share.claim.round: share.roots
         for share in order.shares
@@ -109,7 +112,11 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
 
 
 def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
-    """Return the bonds that are still to be locked: without those of ``key``'s order that are, or never will be."""
+    """Return the promised bonds that are not locked yet.
+
+    In the order of ``key``, drop each share that is committed (its bond is locked) and each share of another round
+    (its bond will never be locked).
+    """
     committed = {share.claim.key for share in order.shares}
     return {
         other: bond
@@ -128,5 +135,5 @@ def _payload_bytes(task: TrainTask) -> int:
 
 
 def _free(order: OrderResponse) -> int:
-    """Return what the deposits can still pay: of what is locked all but the part that waits for the validator."""
+    """Return the amount (uassay) that can still pay for shares: the locked deposits less the validator's part."""
     return sum(row.locked for row in order.escrow.depositors) - order.escrow.withheld

@@ -1,13 +1,13 @@
-"""What a provider does now: (record, look) to (record, actions), as in the validator's daemon.
+"""A provider's decision: a function from (record, look) to (record, actions), as in the validator's daemon.
 
-A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered: the
-validator gets the commitment first, and what it hides only once it is on chain under this provider's name. Up to
-``trained``, a share that the validator does not list any more is dropped. From then on a signature may be out in the
-world, so the trace stays until the chain says that it is over.
+A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered. The
+validator gets the commitment first. It gets the hidden results only when the commitment is on chain under this
+provider's name. Before ``trained``, a share is dropped when the validator no longer lists it. From ``trained`` on,
+someone may hold this provider's signature, so the trace stays on disk until the chain shows that the share is over.
 
-``decide`` is asked again and again, and returns every action whose outcome is missing. The shell does not start one
-twice while it is under way, waits a while after a failure, and does not follow an outdated picture
-(:mod:`host.lanes`). So a restart needs nothing but the record.
+The daemon calls ``decide`` again and again, and each call returns every action whose outcome is missing. The daemon
+does not start an action that is under way, waits after a failure, and does not act on an outdated picture
+(:mod:`host.lanes`). So a restart needs only the record.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from link.types import TrainTask
 
 
 def decide(shares: Shares, look: Look) -> tuple[Shares, tuple[Action, ...]]:
-    """Return the record of the shares as it is now, and every action whose outcome is missing."""
+    """Return the updated record of the shares, and every action whose outcome is missing."""
     dropped = [work for work in shares.works if _is_dropped(work, look.picture)]
     for work in dropped:
         shares = shares.drop(work.key)
@@ -35,10 +35,10 @@ def decide(shares: Shares, look: Look) -> tuple[Shares, tuple[Action, ...]]:
 
 
 def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
-    """Return whether a share is to be forgotten."""
+    """Return whether to drop a share from the record."""
     task = picture.task(work.key) if picture else None
     if work.stage is Stage.OVER:
-        # An older picture may still list it, and would bring it back.
+        # If an older picture still lists the share, it would come back after it was dropped.
         return task is None
     if work.signed or picture is None:
         return False
@@ -46,7 +46,7 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
 
 
 def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
-    """Give the worker the next share when it has none, by deadline: one at a time uses the machine best."""
+    """Start the share with the first deadline if none is training: one at a time uses the machine best."""
     if any(work.stage is Stage.TRAINING for work in shares.works):
         return shares
     for work in by_deadline(shares, picture):
@@ -56,7 +56,7 @@ def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
 
 
 def by_deadline(shares: Shares, picture: ValidatorView | None) -> list[ShareWork]:
-    """Return the work that has to be there first before the rest; what has no deadline (yet) comes last."""
+    """Return all work sorted by deadline; work without a deadline comes last."""
     to_train = {work.key for work in shares.works if work.stage < Stage.TRAINED}
     tasks = picture.train if picture else ()
     due = sorted((task.seconds_left, task.key) for task in tasks if task.key in to_train)
@@ -65,14 +65,14 @@ def by_deadline(shares: Shares, picture: ValidatorView | None) -> list[ShareWork
 
 
 def _standing(shares: Shares, look: Look) -> Iterator[Action]:
-    """Yield what there is to do whatever the shares are."""
+    """Yield the actions that do not depend on any single share."""
     yield do.Poll() if look.joined else do.Join()
     yield do.Watch() if any(work.signed for work in shares.works) else do.Glance()
     yield do.Status()
 
 
 def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
-    """Yield what the shares ask for, what has to be there first before the rest."""
+    """Yield the actions that the shares need, sorted by the shares' deadlines."""
     picture = look.picture
     for work in by_deadline(shares, picture):
         listed = picture is not None and picture.task(work.key) is not None
@@ -85,7 +85,7 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.Fetch(work.task)
             case Stage.TRAINING if look.training != work.key:
                 yield do.Train(work.task)
-            # A share that is listed after it was handed in has not arrived, or is lost.
+            # If the validator still lists a share after it was sent, the share has not arrived or was lost.
             case Stage.TRAINED | Stage.SUBMITTED if listed:
                 yield do.Submit(work.key)
             case Stage.COMMITTED | Stage.DELIVERED if listed:
@@ -97,5 +97,5 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
 
 
 def _same(one: TrainTask, other: TrainTask) -> bool:
-    """Return whether two tasks ask for the same training; time left and list of files may differ."""
+    """Return whether two tasks ask for the same training; the time left and the list of files may differ."""
     return replace(one, seconds_left=0, payload=()) == replace(other, seconds_left=0, payload=())

@@ -1,6 +1,6 @@
-"""How outcomes get into the record: each function returns the record with what arrived.
+"""Functions that apply an outcome to the record: each returns the changed record.
 
-An outcome of a share that is no longer in the record, or that has moved on, changes nothing.
+An outcome changes nothing if its share is no longer in the record or has moved to a later stage.
 """
 
 from collections.abc import Callable
@@ -12,26 +12,26 @@ from domain.keys import ShareKey
 TRIES_MAX = 3
 
 Change = Callable[[Shares], Shares]
-"""What an outcome makes of the record as it is by then."""
+"""The function that applies an outcome to the record, as the record is when the outcome arrives."""
 
 
 def checked(shares: Shares, key: ShareKey) -> Shares:
-    """Note that the chain agrees with the task."""
+    """Record that the chain agrees with the task."""
     return _move(shares, key, Stage.BONDING, Stage.CHECKING)
 
 
 def bonded(shares: Shares, key: ShareKey) -> Shares:
-    """Note that there is enough free bond for the share."""
+    """Record that there is enough free bond for the share."""
     return _move(shares, key, Stage.FETCHING, Stage.BONDING)
 
 
 def fetched(shares: Shares, key: ShareKey) -> Shares:
-    """Note that payload and opening states are here."""
+    """Record that the payload and the initial states are on this machine."""
     return _move(shares, key, Stage.READY, Stage.FETCHING)
 
 
 def progressed(shares: Shares, key: ShareKey, step: int, steps: int, loss: int) -> Shares:
-    """Note that the worker has done ``step`` of ``steps``."""
+    """Record that the worker has done ``step`` of ``steps``; ``loss`` is FP32 bits."""
     work = _at(shares, key, Stage.TRAINING)
     return shares.put(replace(work, step=step, steps=steps, loss=loss)) if work else shares
 
@@ -43,7 +43,7 @@ def trained(
     local_out_root: bytes = b"",
     text: str = "",
 ) -> Shares:
-    """Note that all boundaries and the update are on disk, or that the job stops where ``text`` says."""
+    """Record that all boundaries and the update are on disk, or that the job stopped itself as ``text`` says."""
     work = _at(shares, key, Stage.TRAINING)
     if work is None:
         return shares
@@ -59,30 +59,30 @@ def trained(
 
 
 def submitted(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Shares:
-    """Note what the validator answered to the commitment."""
+    """Record the validator's answer to the commitment."""
     stage = Stage.SUBMITTED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.TRAINED, Stage.SUBMITTED, text=text)
 
 
 def committed(shares: Shares, key: ShareKey) -> Shares:
-    """Note that the chain has the commitment: from here on the work cannot be taken."""
+    """Record that the commitment is on the chain: from now on no one else can claim the work."""
     return _move(shares, key, Stage.COMMITTED, Stage.TRAINED, Stage.SUBMITTED)
 
 
 def delivered(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Shares:
-    """Note what the validator answered to the delivery."""
+    """Record the validator's answer to the delivery."""
     stage = Stage.DELIVERED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.COMMITTED, Stage.DELIVERED, text=text)
 
 
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
-    """Note that something went wrong; ``again``: it may go better the next time."""
+    """Record a failure with its reason ``text``; ``again``: another try may succeed."""
     work = shares.get(key)
     if work is None:
         return shares
     if work.signed:
         return shares.put(replace(work, text=text))
-    # While the chain does not bear the task out, asking it again costs next to nothing.
+    # Only failures after these two stages count: to check the task or the bond again costs almost nothing.
     counts = work.stage not in (Stage.CHECKING, Stage.BONDING)
     tries = work.tries + 1 if counts else work.tries
     stage = Stage.CHECKING if again and tries < TRIES_MAX else Stage.FAILED
@@ -90,7 +90,7 @@ def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
 
 
 def released(shares: Shares, key: ShareKey) -> Shares:
-    """Note that by the chain this share's states cannot be asked for any more."""
+    """Record that the chain shows that no one can ask for this share's states any longer."""
     work = shares.get(key)
     if work is None or not work.signed:
         return shares
@@ -104,7 +104,7 @@ def _at(shares: Shares, key: ShareKey, *stages: Stage) -> ShareWork | None:
 
 
 def _move(shares: Shares, key: ShareKey, to: Stage, *stages: Stage, text: str | None = None) -> Shares:
-    """Move a share on, if it is at one of these stages."""
+    """Move a share to the stage ``to`` if it is at one of ``stages``; a ``text`` replaces its own."""
     work = _at(shares, key, *stages)
     if work is None:
         return shares

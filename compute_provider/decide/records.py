@@ -1,4 +1,4 @@
-"""What a provider remembers of its shares; what is only under way is not in the record."""
+"""A provider's record of its shares. Actions that are under way are not in the record."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -8,29 +8,29 @@ from link.types import NAN_BITS, Doing, Phase, TrainTask
 
 
 class Stage(IntEnum):
-    """Where a share stands."""
+    """The stages of a share, in their order."""
 
-    # The task's claims against the chain.
+    # The task is being compared with the chain.
     CHECKING = 1
-    # Its bond is seen to: a share without one is not committed.
+    # The bond is being deposited: without one, the share cannot be committed.
     BONDING = 2
-    # Payload and opening states come.
+    # The payload and the initial states are being fetched.
     FETCHING = 3
-    # It waits for the worker.
+    # The share waits for the worker.
     READY = 4
     TRAINING = 5
-    # Trace and update are on disk.
+    # The trace and the update are on disk.
     TRAINED = 6
     # The validator has the commitment.
     SUBMITTED = 7
-    # The chain has it.
+    # The commitment is on the chain.
     COMMITTED = 8
-    # The validator has everything.
+    # The validator has all results.
     DELIVERED = 9
-    # The validator did not take it; the trace stays all the same.
+    # The validator refused the share. Its trace stays on disk, because a signature may be out.
     REFUSED = 10
     FAILED = 11
-    # The chain says that its states cannot be asked for any more.
+    # The chain shows that no one can ask for the share's states any longer.
     OVER = 12
 
 
@@ -60,10 +60,10 @@ _SIGNED = (
 
 @dataclass(frozen=True, slots=True)
 class ShareWork:
-    """A share and how far it is.
+    """A share and its progress.
 
-    ``loss`` is FP32 bits, ``text`` why it failed or was refused, or where the job stops; the roots are there once it is
-    trained, unless it stops.
+    ``loss`` is FP32 bits. ``text`` is the reason of a failure or a refusal, or where the job stopped itself. The roots
+    are set once the share is trained, unless the job stopped itself.
     """
 
     task: TrainTask
@@ -78,16 +78,16 @@ class ShareWork:
 
     @property
     def key(self) -> ShareKey:
-        """The share."""
+        """The key of the share."""
         return self.task.key
 
     @property
     def signed(self) -> bool:
-        """Whether a signature may be out in the world: from then on the chain says when it is over."""
+        """True once someone may hold a signature for the share: from then on, only the chain shows that it is over."""
         return self.stage in _SIGNED
 
     def doing(self) -> Doing:
-        """Return what the validator is told of it."""
+        """Return the progress report for the validator."""
         return Doing(
             key=self.key,
             phase=_PHASES[self.stage],
@@ -99,12 +99,12 @@ class ShareWork:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """All shares that this provider knows of, in the order of their keys."""
+    """All shares in the provider's record, sorted by their keys."""
 
     works: tuple[ShareWork, ...] = ()
 
     def get(self, key: ShareKey) -> ShareWork | None:
-        """Return the work on a share."""
+        """Return the work on a share; None if it is not in the record."""
         return next((work for work in self.works if work.key == key), None)
 
     def put(self, work: ShareWork) -> "Shares":
@@ -118,5 +118,5 @@ class Shares:
 
 
 def name_of(key: ShareKey) -> str:
-    """Return a name of a share for files and actions."""
+    """Return the name of a share that files and actions use."""
     return f"{key.order_id.hex()}-{key.leg}-{key.round}-{key.slot}-{key.issue}"

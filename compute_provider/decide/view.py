@@ -1,4 +1,4 @@
-"""What a provider sees when it decides: its validator's picture, and what is under way here."""
+"""The input of a provider's decision beside the record: its validator's picture, and the share in training."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from link.types import OpenTask, TrainTask
 
 @dataclass(frozen=True, slots=True)
 class ValidatorView:
-    """What the validator wants, of the moment (monotonic seconds) when it was asked."""
+    """The validator's tasks: shares to train and openings to send. ``began`` is the time of the poll (monotonic)."""
 
     train: tuple[TrainTask, ...]
     open: tuple[OpenTask, ...]
     began: float = 0.0
 
     def task(self, key: ShareKey) -> TrainTask | None:
-        """Return the task of a share, if the validator lists it."""
+        """Return the task of a share; None if the validator does not list it."""
         return next((task for task in self.train if task.key == key), None)
 
 
@@ -23,9 +23,9 @@ class ValidatorView:
 class Look:
     """One look at the validator and this machine.
 
-    ``joined``: the validator has taken this provider; ``picture`` is the last one since then. ``training`` is the share
-    that a worker of this process was given and whose end is not in the record yet. ``idle`` is why the validator has
-    nothing to train, ``warning`` what it wants this provider's operator to know.
+    ``joined``: the validator admitted this process. ``picture`` is its answer to the last poll since then. ``training``
+    is the share that a worker has, as long as its end is not in the record. ``idle`` is why the validator has nothing
+    to train, ``warning`` its warning for this provider's operator.
     """
 
     joined: bool = False

@@ -1,1 +1,1 @@
-"""What takes time: workers in a sandbox, who starts them, and measuring the machine."""
+"""The work that takes time: sandboxed workers, the code that starts them, and the measurement of the machine."""

@@ -1,7 +1,7 @@
-"""What this machine can do: speed of exact work, memory, and the way to a validator.
+"""Measurements of this machine: the speed of exact work, the memory, and the bandwidth from a validator.
 
-The numbers come from a process of its own, in the sandbox that training has, so that the daemon never loads a
-numeric library and a machine that says how fast it is can also train.
+The speed is measured in a separate process, in the same sandbox as training. So the daemon never loads a numeric
+library, and a machine that was measured can also train.
 """
 
 import json
@@ -26,30 +26,31 @@ if TYPE_CHECKING:
     from pol.executor.interface import Backend
 
 _WAY_BYTES = 8 << 20
-# A validator that sends byte by byte must not keep us for ever.
+# A limit in time as well, because a validator may send very slowly.
 _WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
-# As of a probe, of many: what is drawn for all of them takes as long as a few.
+# Pieces per call. Many at once, as in a probe, because the fixed cost of a call is as large as that of a few pieces.
 _PIECES = 16
+# Parts of the measurement: each gives a speed.
 _PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speed of exact work on a back end, what computes there in words, and the memory of the machine."""
+    """The speed of exact work with a back end (``backend``: its name in words), and the memory of the machine."""
 
     backend: str
-    flops: int  # FLOP/s, of the middle part of the time
+    flops: int  # FLOP/s: the median of the parts
     memory: int  # bytes
-    # FLOP/s of the slowest and the quickest part: far apart on a machine that has other things to do.
+    # FLOP/s of the slowest and the quickest part; they differ widely if other programs use the machine.
     slowest: int = 0
     quickest: int = 0
-    # What the process was confined to, in words; empty where it had the whole machine.
+    # The limits of the process, in words; empty if it had the whole machine.
     limits: str = ""
 
     @property
     def computing(self) -> str:
-        """What computes, and within which limits."""
+        """The back end and the limits of the process, in words."""
         return within(self.backend, self.limits)
 
 
@@ -57,28 +58,27 @@ _WITHIN = " within "
 
 
 def within(computing: str, limits: str) -> str:
-    """Return what computes, in words, with the limits that it was measured within."""
+    """Return the back end's name with the limits (in words) that it was measured within."""
     return computing + (_WITHIN + limits if limits else "")
 
 
 def limits_of(computing: str) -> str:
-    """Return the limits that :func:`within` has added."""
+    """Return the limits that :func:`within` added to the back end's name."""
     return computing.partition(_WITHIN)[2]
 
 
 def limits_here() -> str:
-    """Return what this process is confined to, in words."""
+    """Return the limits of this process (processors, memory, threads), in words."""
     return str(read_confines())
 
 
 def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
-    """Time a fixed program for about ``seconds``; ProviderError if the back end does not work, or at ``stop``."""
-    told = _ask(backend, seconds, stop)
-    parts = sorted(told["flops"])
-    middle = parts[len(parts) // 2]
+    """Time a fixed program for about ``seconds``; ProviderError if the back end does not work or ``stop`` is set."""
+    answer = _ask(backend, seconds, stop)
+    parts = sorted(answer["flops"])
     return Speed(
-        backend=told["backend"],
-        flops=middle,
+        backend=answer["backend"],
+        flops=parts[len(parts) // 2],
         memory=sandbox.usable_memory(),
         slowest=parts[0],
         quickest=parts[-1],
@@ -87,13 +87,13 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
 
 
 def what_computes(backend: str, stop: Event | None = None) -> str:
-    """Say what computes here, and within which limits; ProviderError as above."""
-    found: str = backend if backend != NATIVE else _ask(backend, 0, stop)["backend"]
-    return within(found, limits_here())
+    """Return the back end's name with the limits of this process, in words; ProviderError as above."""
+    words: str = backend if backend != NATIVE else _ask(backend, 0, stop)["backend"]
+    return within(words, limits_here())
 
 
 def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
-    """Return what a process of its own tells: ``backend`` in words, and ``flops`` of each part of its seconds."""
+    """Measure in a separate process; return ``backend`` (its name in words) and ``flops`` (FLOP/s of each part)."""
     parent = str(os.getpid())
     command = [sys.executable, "-m", "compute_provider.work.bench", backend, str(seconds), parent]
     try:
@@ -103,15 +103,15 @@ def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
     except subprocess.CalledProcessError as error:
         detail = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise ProviderError(
-            f"the back end {backend} does not work here: {' '.join(detail) or 'no answer'}",
-            "install assay[train] for torch, or use numpy",
+            f"the back end {backend} does not work on this machine: {' '.join(detail) or 'no answer'}",
+            "for torch, install assay[train]; or use --backend numpy",
         ) from None
-    told: dict[str, Any] = json.loads(output)
-    return told
+    answer: dict[str, Any] = json.loads(output)
+    return answer
 
 
 def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
-    """Return the output of a process; CalledProcessError where it fails, is late, or ``stop`` is set."""
+    """Return the output of a process; CalledProcessError if it fails, takes too long, or ``stop`` is set."""
     ends = time.monotonic() + _TIMEOUT
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         while True:
@@ -127,17 +127,18 @@ def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
 
 
 def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
-    """Return bytes per second from the validator to here, measured for a few seconds at most."""
-    # The handshake does not count.
+    """Return the bytes per second from the validator to this machine, measured for a few seconds at most."""
+    # A first call, so that the handshake does not count.
     client.call(BANDWIDTH, BandwidthRequest(1))
-    start, got = time.perf_counter(), 0
+    start = time.perf_counter()
+    got = 0
     while got < size and time.perf_counter() - start < _WAY_SECONDS:
         got += len(client.call(BANDWIDTH, BandwidthRequest(min(CHUNK_BYTES_MAX, size - got))).data)
     return int(got / max(time.perf_counter() - start, 1e-9))
 
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
-    """Say what computes and, with seconds for it, run what a validator's probe asks for, and count."""
+    """Print the back end's name and, if ``seconds`` is not 0, the measured FLOP/s of each part, as JSON."""
     sandbox.enter(parent, folder, sandbox.usable_memory())
     from pol.errors import ExecutionError
     from pol.executor.backend import backend, computing
@@ -145,21 +146,21 @@ def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     try:
         engine, words = backend(backend_name), computing(backend_name)
     except ExecutionError as error:
-        # the last line of a process is what is shown of it
+        # The daemon's error shows the last line of this process.
         sys.exit(str(error))
     parts = [_flops(engine, seconds / _PARTS) for _ in range(_PARTS)] if seconds else []
-    told = {"backend": words, "flops": parts}
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps({"backend": words, "flops": parts}) + "\n")
 
 
 def _flops(engine: "Backend", seconds: float) -> int:
-    """Return FLOP/s of about so many seconds."""
+    """Compute pieces of a probe for about ``seconds``, and return the FLOP/s."""
     from pol.rules.probe import PIECE_WORK
     from pol.work.probe import work_pieces
 
-    # Compiles, and starts threads.
+    # A first call compiles and starts threads, before the clock runs.
     work_pieces(b"", range(1), engine)
-    pieces, start = 0, time.perf_counter()
+    pieces = 0
+    start = time.perf_counter()
     while (passed := time.perf_counter() - start) < seconds:
         work_pieces(b"", range(pieces, pieces + _PIECES), engine)
         pieces += _PIECES

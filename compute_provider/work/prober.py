@@ -1,4 +1,4 @@
-"""Working out the pieces of a validator's probe, in a process of its own that is warm before the clock runs."""
+"""The computation of a validator's probe, in a separate process that is warm before the validator's clock runs."""
 
 import json
 import os
@@ -17,18 +17,21 @@ from compute_provider.interfaces import ProviderError
 from host import sandbox
 
 START_SECONDS = 180.0
-"""A back end may take long to come up."""
+"""Longest start of the process: a back end may take long to load."""
 TASK_SECONDS = 60.0
-"""More than any validator waits for."""
+"""Longest time for a task; no validator waits longer."""
 _LOOK_SECONDS = 0.1
 
 ProbeTask = Callable[[bytes, int], tuple[bytes, ...]]
-"""Works out so many pieces of a seed, and returns a digest of each; ProviderError where the process fails."""
+"""A function of a seed and a number of pieces: it computes them and returns their digests; ProviderError on failure."""
 
 
 @contextmanager
 def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
-    """Start the process, and end it after; whoever calls this stays as long as it lives."""
+    """Start the process, yield the function that gives it tasks, and end it.
+
+    The calling thread must live as long as the process: the kernel kills the process with that thread.
+    """
     command = [sys.executable, "-m", "compute_provider.work.prober", backend, str(os.getpid())]
     with (
         TemporaryDirectory(prefix="assay-probe-") as folder,
@@ -42,16 +45,17 @@ def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
     ):
         assert child.stdin
         assert child.stdout
-        ask, answers = child.stdin, child.stdout
+        ask = child.stdin
+        answers = child.stdout
 
         def work(seed: bytes, pieces: int) -> tuple[bytes, ...]:
             try:
                 ask.write(json.dumps({"seed": seed.hex(), "pieces": pieces}).encode() + b"\n")
                 ask.flush()
             except OSError:
-                raise _gone() from None
-            said = _line(answers, TASK_SECONDS, stop)
-            return tuple(bytes.fromhex(digest) for digest in said)
+                raise _ended_error() from None
+            digests = _line(answers, TASK_SECONDS, stop)
+            return tuple(bytes.fromhex(digest) for digest in digests)
 
         try:
             _line(answers, START_SECONDS, stop)
@@ -61,22 +65,23 @@ def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
 
 
 def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
-    """Return the next line of the process; ProviderError at ``stop``, or where there is none in time."""
-    ends, data = time.monotonic() + seconds, b""
+    """Return the next line of the process; ProviderError if it does not come within ``seconds``, or at ``stop``."""
+    ends = time.monotonic() + seconds
+    data = b""
     while not data.endswith(b"\n"):
         if stop.is_set() or time.monotonic() >= ends:
-            raise ProviderError("the probe took too long here", "trying again")
+            raise ProviderError("the probe took too long on this machine", "trying again")
         if select.select([answers], [], [], _LOOK_SECONDS)[0]:
             part = os.read(answers.fileno(), 1 << 16)
             if not part:
-                raise _gone()
+                raise _ended_error()
             data += part
-    found: list[str] = json.loads(data)
-    return found
+    digests: list[str] = json.loads(data)
+    return digests
 
 
-def _gone() -> ProviderError:
-    return ProviderError("the process of the probe ended", "try assay provider bench")
+def _ended_error() -> ProviderError:
+    return ProviderError("the process that computes the probe ended", "run assay provider bench to see why")
 
 
 def _main(backend_name: str, parent: int, folder: Path) -> None:
@@ -85,16 +90,16 @@ def _main(backend_name: str, parent: int, folder: Path) -> None:
     from pol.work.probe import work_pieces
 
     engine = backend(backend_name)
-    # Compiles, and starts threads.
+    # A first call compiles and starts threads; the empty answer reports that the process is ready.
     work_pieces(b"", range(1), engine)
-    _say([])
+    _print([])
     for line in sys.stdin:
         order = json.loads(line)
         digests = work_pieces(bytes.fromhex(order["seed"]), range(order["pieces"]), engine)
-        _say([digest.hex() for digest in digests])
+        _print([digest.hex() for digest in digests])
 
 
-def _say(digests: list[str]) -> None:
+def _print(digests: list[str]) -> None:
     sys.stdout.write(json.dumps(digests) + "\n")
     sys.stdout.flush()
 

@@ -1,6 +1,6 @@
-"""Starts worker processes, reads what they say, and ends them.
+"""The part of the daemon that starts worker processes, reads their messages, and ends them.
 
-Workers are started from the daemon's main thread: the kernel kills them when that thread dies.
+Start workers on the daemon's main thread: the kernel kills a worker when the thread that started it dies.
 """
 
 import json
@@ -26,14 +26,14 @@ from host.files import move_durably
 _log = logging.getLogger("assay.provider")
 _LINE_BYTES_MAX = 1 << 20
 IDLE_SECONDS = 120.0
-"""For how long a worker waits for the next share of its order, with the job loaded."""
+"""Longest time that a worker waits for the next share of its order, with the job loaded."""
 
 Listen = Callable[[ShareKey, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Serves:
-    """What a worker is for: it meets no other order, and computes as it was started to."""
+    """The order and the settings that a worker is started for; it gets no shares that differ in any of them."""
 
     order_id: bytes
     program: tuple[str, ...]
@@ -43,15 +43,15 @@ class _Serves:
 
 
 class _Worker:
-    """A process, and the share that it is at (None: it waits for one)."""
+    """A worker process, and the share that it trains (None while it waits for one)."""
 
     def __init__(self, serves: _Serves, folder: Path, log_path: Path) -> None:
         self.serves = serves
         self.share: tuple[ShareKey, Path] | None = None
         self.idle_since = time.monotonic()
-        # It has failed, and ends itself.
+        # True after a failure, when the process ends itself.
         self.is_spent = False
-        # Held while a message is heard, so that what comes of it finds all as it says.
+        # Held while a message is handled, so that the share and the files cannot change meanwhile.
         self.lock = RLock()
         arguments = map(str, (os.getpid(), folder, serves.memory_bytes))
         with log_path.open("ab") as log:
@@ -66,44 +66,46 @@ class _Worker:
 
     @property
     def is_free(self) -> bool:
-        """Whether it may get a share."""
+        """True if the worker may get a share."""
         return self.share is None and not self.is_spent and self.process.poll() is None
 
     def hand_over(self, order: WorkOrder) -> None:
-        """Give it an order; it may be slow to read that, or dead."""
+        """Write an order to the process; this blocks while the process is slow to read."""
         assert self.process.stdin
-        # It died: what it said before is all there is.
+        # An error means that the process died. The thread that reads its messages reports that.
         with suppress(OSError, ValueError):
             self.process.stdin.write(codec.encode(order) + b"\n")
             self.process.stdin.flush()
 
     def rest(self) -> None:
-        """Let go of the share."""
-        self.share, self.idle_since = None, time.monotonic()
+        """Drop the share, and wait for the next one."""
+        self.share = None
+        self.idle_since = time.monotonic()
 
 
 class Trainer:
-    """Has shares trained: one worker at a time, which lives from share to share of an order.
+    """The owner of the worker: one process at a time, which trains one share of an order after another.
 
-    One, because the bound on memory that its owner has set is for all that trains here. It is ended when it has failed,
-    when its order is over, when it has waited too long, and before a share of another order. What it writes is taken
-    from its own folder to the share's when it tells of it: it cannot write there.
+    There is only one worker, because the owner's memory limit is for all training on this machine. The worker is ended
+    when it has failed, when its order is over, when it has waited too long, and before a share of another order. The
+    worker can write only to its own folder. When it reports files, they are moved to the share's folder.
     """
 
     def __init__(self, listen: Listen, home: Path, idle_seconds: float = IDLE_SECONDS) -> None:
-        """``listen`` gets every message of a worker, on the thread that reads it.
+        """Call ``listen`` with every message of a worker, on the thread that reads the messages.
 
-        A worker that ends without a word counts as having said ``failed``. Its log and its folder are in ``home``.
+        If a worker ends without a last message, ``listen`` gets ``failed``. Its log and its folder are in ``home``.
         """
         self._listen = listen
-        self._log_path, self._folder = home / "worker.log", home / "worker"
+        self._log_path = home / "worker.log"
+        self._folder = home / "worker"
         self._idle_seconds = idle_seconds
         self._running: tuple[_Worker, Thread] | None = None
 
     def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
-        """Have ``program`` (a module and its arguments) train a share, unless it is at it.
+        """Train a share with ``program`` (a module and its arguments), unless the worker already trains it.
 
-        Whatever else is under way ends.
+        Training of another share ends.
         """
         serves = _Serves(
             order_id=key.order_id,
@@ -115,8 +117,8 @@ class Trainer:
         worker = self._running[0] if self._running else None
         if worker is not None:
             with worker.lock:
-                is_at_it = worker.share is not None and worker.share[0] == key
-                if is_at_it and worker.process.poll() is None:
+                is_training_it = worker.share is not None and worker.share[0] == key
+                if is_training_it and worker.process.poll() is None:
                     return None
                 if worker.is_free and worker.serves == serves:
                     return self._give(worker, key, order)
@@ -130,7 +132,7 @@ class Trainer:
         return None
 
     def stop(self, key: ShareKey) -> None:
-        """End the worker that is at a share, if one is; nothing is heard of the share when this returns."""
+        """End the worker if it trains this share; ``listen`` gets no message of the share after this returns."""
         if self._running is None:
             return
         worker, _ = self._running
@@ -140,7 +142,7 @@ class Trainer:
         self.close()
 
     def tend(self, orders: Collection[bytes]) -> None:
-        """End a worker that waits in vain: for too long, or for a share of none of these orders."""
+        """End a waiting worker if it has waited too long, or if its order is not one of ``orders``."""
         worker = self._running[0] if self._running else None
         if worker is None or worker.share is not None:
             return
@@ -150,7 +152,7 @@ class Trainer:
             self.close()
 
     def close(self) -> None:
-        """End the worker, and whatever is under way; nothing is heard of it when this returns."""
+        """End the worker and its training; ``listen`` gets no message of it after this returns."""
         if self._running is not None:
             worker, reader = self._running
             self._running = None
@@ -161,7 +163,7 @@ class Trainer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def pids(self) -> list[int]:
-        """Return the process ids of workers that run."""
+        """Return the process ids of the workers that run."""
         running = self._running
         return [running[0].process.pid] if running and running[0].process.poll() is None else []
 
@@ -170,8 +172,9 @@ class Trainer:
         Thread(target=worker.hand_over, args=(order,), daemon=True).start()
 
     def _read(self, worker: _Worker) -> None:
-        """Hear all that a worker says, until it ends."""
-        process, problem = worker.process, ""
+        """Handle all messages of a worker until it ends, and report a share that it left unfinished."""
+        process = worker.process
+        problem = ""
         assert process.stdout
         with process.stdout as lines:
             while line := lines.readline(_LINE_BYTES_MAX):
@@ -179,14 +182,14 @@ class Trainer:
                     message = json.loads(line)
                     is_end = bool(ENDS & message.keys())
                 except (ValueError, AttributeError, RecursionError):
-                    _log.warning("a worker said something odd: %r", line[:200])
+                    _log.warning("ignoring a line of the worker that is not a message: %r", line[:200])
                     continue
                 try:
                     with worker.lock:
-                        self._hear(worker, message, is_end)
-                except Exception as error:  # noqa: BLE001 - nobody else hears of it on this thread
-                    _log.exception("what a worker said is lost")
-                    problem = f"what the worker said cannot be kept: {error}"
+                        self._handle(worker, message, is_end)
+                except Exception as error:  # noqa: BLE001 - no caller on this thread would handle it
+                    _log.exception("a message of the worker cannot be handled")
+                    problem = f"a message of the worker cannot be handled: {error}"
                     break
         process.kill()
         code = process.wait()
@@ -197,12 +200,13 @@ class Trainer:
             if worker.share is not None:
                 key, _ = worker.share
                 worker.rest()
-                text = problem or f"the worker ended ({_reason(code)}); see {self._log_path}"
+                text = problem or f"the worker process ended ({_reason(code)}); see {self._log_path}"
                 self._listen(key, {"failed": text, "again": True})
 
-    def _hear(self, worker: _Worker, message: dict[str, Any], is_end: bool) -> None:
+    def _handle(self, worker: _Worker, message: dict[str, Any], is_end: bool) -> None:
+        """Move the files that a message reports, and pass the message to ``listen``."""
         if worker.share is None:
-            # It was ended meanwhile, or speaks without being asked.
+            # The share was stopped meanwhile, or the worker sent a message without a share.
             worker.process.kill()
             return
         key, folder = worker.share
@@ -210,13 +214,13 @@ class Trainer:
             move_durably(self._folder / name, folder / name)
         if is_end:
             worker.is_spent = "failed" in message
-            # Before it is heard: the next share may begin at once.
+            # Before ``listen`` runs, because it may lead to the next share at once.
             worker.rest()
         self._listen(key, message)
 
 
 def _files(message: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the files that a message tells of."""
+    """Return the names of the files that a message reports."""
     match message:
         case {"boundary": {"index": int(index)}}:
             return boundary_files(index)

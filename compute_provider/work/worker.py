@@ -1,17 +1,17 @@
-"""The process that trains: sandboxed, one share of an order after another, until it is ended.
+"""The sandboxed process that trains one share of an order after another, until the daemon ends it.
 
-It gets a :class:`WorkOrder` as a line of JSON on standard input for each share and answers with JSON lines on standard
-output; numbers go through the pipe, states through files in the only folder that it may write to, from where the
-daemon takes them to the share's. What it has loaded of the job, and compiled, serves the next share; it takes shares of
-one job only. It has no key and no network. The daemon kills it to cancel a share: every boundary that was reported is
-on disk.
+For each share it reads a :class:`WorkOrder`, a line of JSON on standard input, and it answers with JSON lines on
+standard output. Numbers go through the pipe. States go through files in the only folder that the process may write to;
+the daemon moves them to the share's folder. The loaded job and the compiled code serve the next share, so all shares
+must be of one job. The process has no key and no network. The daemon kills it to cancel a share: every boundary that it
+reported is on disk. These are its messages:
 
-    {"ready": {"steps": N, "open": [...]}}      what the sandbox could not close
+    {"ready": {"steps": N, "open": [...]}}      "open": the isolation that this system does not offer
     {"step": n, "loss": bits}
     {"boundary": {...}}                          its states are in I.global and I.local
     {"done": {"update_root": hex, "local_out_root": hex}}   update.state, local_out.state
-    {"stopped": "where and why"}                 the job has no result there: the boundaries so far are the share
-    {"failed": "why", "again": false}            it ends itself after that
+    {"stopped": "where and why"}                 the job stopped itself: the share is the boundaries up to there
+    {"failed": "why", "again": false}            the process ends after this message
 """
 
 import json
@@ -28,7 +28,7 @@ from link.types import NAN_BITS
 from pol.values import f32_bits
 from pol.work.records import Boundary
 
-# The rest of ``pol`` brings NumPy, which comes after the sandbox.
+# The rest of ``pol`` imports NumPy, which must not be loaded before the sandbox is closed.
 if TYPE_CHECKING:
     from pol.executor.interface import Backend
     from pol.job.load import LoadedJob
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Emit = Callable[[Boundary, "State", "State"], None]
 UPDATE, LOCAL_OUT = "update.state", "local_out.state"
 ENDS = {"done", "stopped", "failed"}
-"""What a worker says last of a share."""
+"""The kinds of message that end a share."""
 
 
 def boundary_files(index: int) -> tuple[str, str]:
@@ -50,10 +50,10 @@ def boundary_files(index: int) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
-    """What the worker is to do: train a share.
+    """The worker's order to train a share.
 
-    ``job`` is the job's directory, ``folder`` the share's, ``global_in`` and ``local_in`` are files of canonical
-    bytes: all of them are read only. ``boundaries`` are those of an earlier try: training goes on from the last one.
+    ``job`` is the job's directory, and ``folder`` is the share's. ``global_in`` and ``local_in`` are files of canonical
+    bytes. The worker only reads all four. ``boundaries`` come from an earlier try: training continues from the last.
     """
 
     job: str
@@ -70,11 +70,14 @@ class WorkOrder:
 
 
 class Refused(Exception):
-    """The task cannot be done as it stands; another try would end alike."""
+    """The share cannot be trained, and another try would fail in the same way."""
 
 
 def main(parent: int, folder: Path, memory_bytes: int, produce: "Producer | None" = None) -> None:
-    """Close the sandbox around ``folder``, and do one order after another; ``produce`` replaces honest training."""
+    """Close the sandbox around ``folder``, and carry out one order after another.
+
+    ``parent`` is the daemon's process id. ``produce`` replaces honest training, for tests.
+    """
     open_ends = sandbox.enter(parent, folder, memory_bytes)
     worker = ShareWorker(folder, open_ends, sys.stdout, produce or honest)
     for line in sys.stdin.buffer:
@@ -83,25 +86,27 @@ def main(parent: int, folder: Path, memory_bytes: int, produce: "Producer | None
 
 
 class ShareWorker:
-    """Serves shares of one job, and keeps what it has loaded and compiled."""
+    """The worker's state between shares: the loaded job and the back end, which serve all shares of one job."""
 
     def __init__(self, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer") -> None:
-        self._folder, self._open_ends = folder, open_ends
-        self._out, self._produce = out, produce
-        self._kept: tuple[str, LoadedJob, Backend, Beside] | None = None
+        self._folder = folder
+        self._open_ends = open_ends
+        self._out = out
+        self._produce = produce
+        self._loaded: tuple[str, LoadedJob, Backend, Beside] | None = None
 
     def serve(self, order: WorkOrder) -> bool:
-        """Train a share and tell of it; return whether this process may serve another one."""
+        """Train a share and send its messages; return whether this process may serve another share."""
         try:
             self._work(order)
         except Refused as refused:
-            self._say(failed=str(refused), again=False)
+            self._send(failed=str(refused), again=False)
         except MemoryError:
-            self._say(failed="not enough memory", again=False)
+            self._send(failed="not enough memory", again=False)
         except OSError as error:
-            # A full disk, for one, may have space again later.
+            # Another try may succeed: a full disk, for example, may have space again later.
             where = error.filename or self._folder
-            self._say(failed=f"{where}: {error.strerror or error}", again=True)
+            self._send(failed=f"{where}: {error.strerror or error}", again=True)
         else:
             return True
         return False
@@ -110,7 +115,7 @@ class ShareWorker:
         from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
 
         try:
-            loaded, executor, aside = self._ready(order)
+            loaded, executor, aside = self._load(order)
             task = Task(
                 order=order,
                 folder=self._folder,
@@ -119,47 +124,47 @@ class ShareWorker:
                 backend=executor,
                 aside=aside,
             )
-            self._say(ready={"steps": loaded.job.document.round_steps, "open": self._open_ends})
+            self._send(ready={"steps": loaded.job.document.round_steps, "open": self._open_ends})
             self._open_ends = ()
-            made = self._produce(task, *_resume(task))
+            result = self._produce(task, *_resume(task))
         except JobError as error:
             raise Refused(f"the job does not load: {error}") from None
         except Stopped as stop:
-            self._say(stopped=str(stop))
+            self._send(stopped=str(stop))
             return
         except (StateError, ExecutionError, ReplayError) as error:
             raise Refused(str(error)) from None
-        write_bytes_durably(self._folder / UPDATE, made.update)
-        write_bytes_durably(self._folder / LOCAL_OUT, made.local_out)
-        roots = made.update_root.hex(), made.local_out_root.hex()
-        self._say(done=dict(zip(("update_root", "local_out_root"), roots, strict=True)))
+        write_bytes_durably(self._folder / UPDATE, result.update)
+        write_bytes_durably(self._folder / LOCAL_OUT, result.local_out)
+        self._send(done={"update_root": result.update_root.hex(), "local_out_root": result.local_out_root.hex()})
 
-    def _ready(self, order: WorkOrder) -> "tuple[LoadedJob, Backend, Beside]":
-        """Return the job, what runs it and what hashes beside: of the first share, and the same for each other."""
-        if self._kept is None:
+    def _load(self, order: WorkOrder) -> "tuple[LoadedJob, Backend, Beside]":
+        """Return the loaded job, the back end, and the thread that hashes beside it; the first share loads them."""
+        if self._loaded is None:
             from pol.executor.backend import backend
             from pol.executor.names import TORCH
             from pol.job.load import load_job
             from pol.work.aside import Beside
 
             loaded = load_job(Path(order.job)).without_initial()
-            # both start threads
-            executor, aside = backend(order.backend), Beside()
+            # Both start threads, which count as processes: forbid them only after this.
+            executor = backend(order.backend)
+            aside = Beside()
             if order.backend != TORCH:
                 sandbox.forbid_processes()
-            self._kept = order.job, loaded, executor, aside
-        job, loaded, executor, aside = self._kept
+            self._loaded = order.job, loaded, executor, aside
+        job, loaded, executor, aside = self._loaded
         if job != order.job:
-            raise Refused("this worker has met another job")
+            raise Refused("this worker was started for another job")
         return loaded, executor, aside
 
-    def _say(self, **message: object) -> None:
-        _say(self._out, **message)
+    def _send(self, **message: object) -> None:
+        _send(self._out, **message)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A share to train, its job loaded. What it makes is written to ``folder``."""
+    """A share to train, with its loaded job. The results are written to ``folder``."""
 
     order: WorkOrder
     folder: Path
@@ -171,41 +176,41 @@ class Task:
 
     @property
     def part(self) -> "RoundSlot":
-        """What the share trains."""
+        """The round and the slot of the share."""
         return _part(self.order)
 
     @property
     def segments(self) -> int:
-        """The number n of segments."""
+        """The number of segments of the share."""
         return self.loaded.job.document.share_segments
 
     def opening(self) -> "SlotState":
-        """Read the states that the share begins with, which are the caller's; Refused, StateError, OSError."""
+        """Read the share's initial states; the caller may change them. Refused, StateError or OSError if it fails."""
         order = self.order
         paths = Path(order.global_in), Path(order.local_in)
         return open_states(self.loaded, paths, (order.global_root, order.local_root))
 
     def emit(self, boundary: Boundary, state: "State", local: "State") -> None:
-        """Put the states on disk, then tell of the boundary."""
+        """Write the states to disk, then report the boundary."""
         from pol.state.canonical import state_pieces
 
         if self.bend is not None:
             boundary, state, local = self.bend(boundary, state, local)
         for name, part in zip(boundary_files(boundary.index), (state, local), strict=True):
             write_bytes_durably(self.folder / name, state_pieces(part))
-        _say(self.out, boundary=codec.to_plain(boundary))
+        _send(self.out, boundary=codec.to_plain(boundary))
 
     def train(self, segments: range, start: "SlotState", emit: Emit) -> "SlotState":
-        """Train some segments, one after another, from where they begin; return the states at their end.
+        """Train the segments in order from ``start``, the states at their first boundary; return the states at the end.
 
-        Nobody may use ``start`` any more, nor the states that ``emit`` got once it has returned.
+        The caller must not use ``start`` afterwards, and ``emit`` must not keep the states that it gets.
         """
         from pol.work.train import train_segments
 
         first = self.order.round * self.loaded.job.document.round_steps
 
         def on_step(step: int, loss: float) -> None:
-            _say(self.out, step=step - first + 1, loss=_bits(loss))
+            _send(self.out, step=step - first + 1, loss=_bits(loss))
 
         return train_segments(
             self.loaded,
@@ -221,7 +226,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What comes of a share: canonical bytes of two states, in pieces, and the roots that are said of them."""
+    """The result of a share: the canonical bytes of two states, in pieces, and the roots that the provider claims."""
 
     update: Iterable[bytes | memoryview]
     update_root: bytes
@@ -230,11 +235,11 @@ class Produced:
 
 
 Producer = Callable[[Task, int, "SlotState"], Produced]
-"""Gets the task, and from which boundary on there is something to train, with the states there."""
+"""A function that trains a share: from the task, the index of the boundary to start from, and the states there."""
 
 
 def honest(task: Task, index: int, start: "SlotState") -> Produced:
-    """Train what is left of the share, from the last boundary on disk."""
+    """Train the rest of the share, from the boundary ``index`` on."""
     from pol.work.train import opening_boundary
 
     if index == 0:
@@ -244,13 +249,13 @@ def honest(task: Task, index: int, start: "SlotState") -> Produced:
 
 
 def result_of(task: Task, end: "SlotState") -> Produced:
-    """Return what comes of a share that ends in these states."""
+    """Return the result of a share that ends in these states."""
     from pol.state.canonical import state_pieces
     from pol.work.train import is_difference, share_update
 
-    # It is read again, so that nothing but the state that is trained is in memory meanwhile.
-    opening = (task.opening() if is_difference(task.loaded) else end).global_state
-    result = share_update(task.loaded, opening, end)
+    # The initial state is read again here, so that it need not stay in memory during the training.
+    initial = (task.opening() if is_difference(task.loaded) else end).global_state
+    result = share_update(task.loaded, initial, end)
     return Produced(
         update=state_pieces(result.update),
         update_root=result.update_root,
@@ -260,7 +265,10 @@ def result_of(task: Task, end: "SlotState") -> Produced:
 
 
 def _resume(task: Task) -> "tuple[int, SlotState]":
-    """Return the last boundary of an earlier try whose files are what they were, or the opening; as ``opening``."""
+    """Return the index and the states of the last boundary on disk; 0 and the initial states if there is none.
+
+    A boundary counts only if its files still have the roots that were reported. Errors as in :meth:`Task.opening`.
+    """
     folder = Path(task.order.folder)
     for boundary in reversed(task.order.boundaries):
         if boundary.index == 0:
@@ -275,16 +283,16 @@ def _resume(task: Task) -> "tuple[int, SlotState]":
 
 
 def open_states(loaded: "LoadedJob", paths: tuple[Path, Path], roots: tuple[bytes, bytes]) -> "SlotState":
-    """Read a global and a local state and check their roots; Refused, OSError."""
+    """Read a global and a local state and check their roots; Refused or OSError if that fails."""
     from pol.work.segments import SlotState
 
     document = loaded.job.document
     specs = document.global_tensors, document.local_tensors
-    first, second = (_read_state(*each) for each in zip(paths, specs, strict=True))
-    state = SlotState(first, second)
-    for path, root, found in zip(paths, roots, state.roots, strict=True):
-        if found != root:
-            raise Refused(f"{path.name} is not the state that the chain names")
+    global_state, local_state = (_read_state(*each) for each in zip(paths, specs, strict=True))
+    state = SlotState(global_state, local_state)
+    for path, expected, root in zip(paths, roots, state.roots, strict=True):
+        if root != expected:
+            raise Refused(f"{path.name} does not have the root that the chain names")
     return state
 
 
@@ -295,7 +303,7 @@ def _read_state(path: Path, specs: Any) -> "State":
     try:
         return read_state(path, specs)
     except StateError as error:
-        raise Refused(f"{path.name} is no state of this job: {error}") from None
+        raise Refused(f"{path.name} is not a state of this job: {error}") from None
 
 
 def _part(order: WorkOrder) -> "RoundSlot":
@@ -311,7 +319,7 @@ def _bits(loss: float) -> int:
         return NAN_BITS
 
 
-def _say(out: TextIO, **message: object) -> None:
+def _send(out: TextIO, **message: object) -> None:
     out.write(json.dumps(message) + "\n")
     out.flush()
 

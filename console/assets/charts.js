@@ -1,5 +1,5 @@
 // Charts by uPlot, in the page's own colours.
-const made = new Map();
+const plots = new Map();
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -18,14 +18,14 @@ function axis(more = {}) {
 const LABEL = "12px system-ui, sans-serif";
 const MEAN = "--ink";
 const PALETTE = ["--provider", "--validator", "--auditor", "--held", "--burn", "--protocol"];
-// Where there are more lines than colours, the next ones have other dashes.
+// With more lines than colours, further lines repeat the colours with other dashes.
 const DASHES = [[4, 3], [9, 3], [2, 2]];
 
 function digits(number) {
   return number == null ? "–" : number.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
-// Dashed lines at some places of the x axis, such as the ends of rounds.
+// Dashed vertical lines at given x values, such as the ends of rounds.
 function marks(places) {
   const every = Math.ceil(places.length / 60);
   return {
@@ -50,7 +50,7 @@ function marks(places) {
   };
 }
 
-// Steps and blocks are counted: no mark stands between two of them.
+// Tick distances for steps and blocks, which are whole numbers.
 const WHOLE = { incrs: [1, 2, 5].flatMap((digit) => Array.from({ length: 13 }, (_, zeros) => digit * 10 ** zeros)).sort((a, b) => a - b) };
 const STEPS = { label: "step", value: (_, x) => (x == null ? "–" : x.toLocaleString("en")) };
 
@@ -76,7 +76,7 @@ function loss(data) {
   };
 }
 
-// Several orders, each with steps of its own; a logarithm has no place for what is not above zero.
+// Losses of several orders, each with its own steps; a logarithmic scale leaves out losses that are not positive.
 function losses(data) {
   const steps = [...new Set(data.runs.flatMap((run) => run.points.map(([step]) => step)))].sort((a, b) => a - b);
   const scale = data.log ? { distr: 3 } : {};
@@ -112,7 +112,7 @@ function curve(data) {
 }
 
 function blocks(data) {
-  // One halt of a day would flatten all else.
+  // Limit the scale, because one halt of a day would flatten all other blocks.
   const usual = [...data.seconds].sort((a, b) => a - b)[data.seconds.length >> 1] ?? 1;
   return {
     rows: [data.heights, data.seconds],
@@ -147,10 +147,10 @@ const KINDS = { loss, losses, curve, blocks, depth };
 export function drawCharts(anew = false) {
   for (const part of document.querySelectorAll("[data-chart]")) {
     const text = part.dataset.series;
-    const known = made.get(part.id);
+    const known = plots.get(part.id);
     if (!anew && known && known.part === part && known.text === text) continue;
     known?.plot.destroy();
-    made.delete(part.id);
+    plots.delete(part.id);
     const { rows, options } = KINDS[part.dataset.chart](JSON.parse(text));
     if (!rows[0].length) continue;
     const last = rows[0].length - 1;
@@ -159,6 +159,6 @@ export function drawCharts(anew = false) {
     const height = (part.classList.contains("tall") ? 330 : 230) - (options.legend?.show === false ? 0 : 32);
     const plot = new window.uPlot({ ...options, width: part.clientWidth, height, cursor: { y: false } }, rows, part);
     if (options.legend?.show !== false) plot.setLegend({ idx: last }, false);
-    made.set(part.id, { plot, part, text });
+    plots.set(part.id, { plot, part, text });
   }
 }

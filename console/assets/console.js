@@ -1,4 +1,4 @@
-// Live pages without a framework: the server renders, this listens, reads the page again and puts in what changed.
+// Live pages without a framework: the server renders pages; this script listens, loads them again and patches changes.
 import { drawCharts } from "./charts.js";
 import "./job-file.js";
 
@@ -20,7 +20,7 @@ function span(seconds) {
   return `${round(s / 86400)} days`;
 }
 
-// The chain's clock stands while no block comes, but for the step that the next one may make.
+// Without blocks, the chain clock advances at most by the step that the next block may make.
 function setClock(now, most) {
   clock = Number(now);
   clockMost = Number(most);
@@ -49,7 +49,7 @@ const sorted = new Map();
 function value(row, column) {
   const cell = row.cells[column];
   const text = cell.dataset.value ?? cell.textContent.trim();
-  // An id is no number, though it may look like one: 38e0.
+  // An id is not a number, though it may look like one: 38e0.
   const counts = cell.dataset.value !== undefined || cell.classList.contains("num");
   const number = counts && text !== "" ? Number(text.replace(/[, ]/g, "")) : Number.NaN;
   return Number.isNaN(number) ? text.toLowerCase() : number;
@@ -71,7 +71,7 @@ function sort(table, column, way) {
   });
 }
 
-// Heads become buttons, which keyboards and screen readers know; rows stay as they were sorted.
+// Column heads become buttons, for keyboards and screen readers; rows keep the chosen order.
 function prepareTables(page) {
   page.querySelectorAll("table[data-sort]").forEach((table, number) => {
     const name = `${table.closest("[id]").id}.${number}`;
@@ -117,11 +117,11 @@ document.addEventListener("keydown", (event) => {
   document.querySelector(".find input").focus();
 });
 
-// --- what is new ---------------------------------------------------------------------------------
+// --- updates -------------------------------------------------------------------------------------
 
-// What changed goes into the page node by node, so that focus, selection, scrolling and what was typed stay.
+// Changes are patched into the page node by node, so that focus, selection, scroll position and typed text stay.
 
-// Rows are known by what they begin with, other elements by their id, the rest by its place.
+// A row is identified by the text of its first cell, another element by its id, and the rest by position.
 function keyOf(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return "";
   return node.id || (node.localName === "tr" ? node.cells[0]?.textContent.trim() ?? "" : "");
@@ -138,7 +138,7 @@ function change(old, fresh) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    // What the reader opened stays open.
+    // Details that the reader opened stay open.
     if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
   if (!old.dataset.chart) changeInside(old, fresh);
@@ -200,7 +200,7 @@ async function read() {
     setClock(fresh.body.dataset.clock, fresh.body.dataset.clockMost);
     prepare();
   } catch {
-    // The console itself is away: the stream says when it is back.
+    // The console does not answer. The stream notices when it answers again.
   } finally {
     reading = false;
     if (again) {
@@ -266,13 +266,13 @@ function listen() {
   };
   stream.onerror = () => {
     document.getElementById("beat").classList.add("off");
-    // It ends now and then, and is there again in a second.
+    // Streams end regularly and connect again within a second, so the notice waits.
     lost ||= setTimeout(() => {
       const away = document.getElementById("away");
-      away.textContent = "The console does not answer. What you see is what it said last; start it again with assay console, and the page goes on.";
+      away.textContent = "The console does not answer, and you see its last data. Start it again with assay console; the page then continues.";
       away.hidden = false;
     }, 2500);
-    // A stream that the server refused is not tried again by the browser itself.
+    // The browser does not retry a stream that the server refused.
     if (stream && stream.readyState === EventSource.CLOSED) {
       stream = null;
       setTimeout(listen, 3000);
@@ -280,7 +280,7 @@ function listen() {
   };
 }
 
-// A browser opens few connections to one server: a page that nobody looks at needs none.
+// A browser limits its connections per server, so hidden pages close theirs.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     clearTimeout(lost);

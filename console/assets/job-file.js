@@ -1,9 +1,9 @@
-// The numbers of a job.json for the form of a quote. The file is read here, and no byte of it is sent anywhere.
+// Fill the form of a quote with the numbers of a job.json. The file is read in the browser and not sent anywhere.
 
 const SIZES = { f32: 4, i64: 8, bool: 1 };
 const MOST = 2 ** 26;
 
-// As canonical states are laid out: a header that lists the tensors, then their elements.
+// Size of a canonical state: a header that lists the tensors, then their elements.
 function stateSize(tensors) {
   const order = [...tensors].sort((a, b) => (a.name < b.name ? -1 : 1));
   const header = JSON.stringify(order.map(({ name, dtype, shape }) => [name, dtype, shape]));
@@ -13,7 +13,7 @@ function stateSize(tensors) {
   );
 }
 
-// Whole numbers throughout: work has more digits than a double.
+// BigInt, because work has more digits than a double.
 function write(value, unit) {
   const millionths = (value * 1_000_000n + unit - 1n) / unit;
   const part = (millionths % 1_000_000n).toString().padStart(6, "0").replace(/0+$/, "");
@@ -53,6 +53,6 @@ document.addEventListener("change", async (event) => {
     }
     said.textContent = `The numbers are those of the job ${name.slice(0, 64)}, from ${file.name.slice(0, 64)}; the file stays in this browser.`;
   } catch {
-    said.textContent = `${file.name.slice(0, 64)} is not a job.json: choose the one that assay job build wrote.`;
+    said.textContent = `${file.name.slice(0, 64)} is not a job.json: choose the job.json that assay job build wrote.`;
   }
 });

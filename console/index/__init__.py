@@ -1,1 +1,1 @@
-"""What the chain's numbered events tell, in an SQLite file: all that ever happened, long after it left the state."""
+"""The index: an SQLite file of all events of the chain, including those on records that left the chain's state."""

@@ -1,4 +1,4 @@
-"""The file of the index: opened, begun anew for another form or another chain, and used by many threads."""
+"""The database file of the index, used by many threads and rebuilt for another table format or another chain."""
 
 import fcntl
 import sqlite3
@@ -49,7 +49,7 @@ CREATE TABLE traces (
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
-# Names of jobs stay: a job is the same on every chain.
+# Tables that are cleared for another chain; names of jobs stay, because a job is the same on every chain.
 _TABLES: Final = (
     "meta",
     "events",
@@ -66,14 +66,14 @@ _TABLES: Final = (
 
 
 FORM: Final = crc32(_SCHEMA.encode()) & 0x7FFF_FFFF
-"""Changes with the tables: an index of before is then built again."""
+"""Version of the table format, a checksum of the schema; an index of another version is rebuilt."""
 
 
 class Database:
-    """A database in a file, or in memory where none is given or another program uses the file. Thread-safe."""
+    """A thread-safe database, in a file or in memory; in memory without a path, or if another program uses the file."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open what is there, and begin anew where that is of another form or no index."""
+        """Open the existing index; rebuild it if its format is another one or the file is not an index."""
         self._lock = RLock()
         self._held: IO[bytes] | None = None
         self.in_memory = path is None or not self._hold(path)
@@ -100,7 +100,7 @@ class Database:
             form = -1
         if form:
             database.close()
-            # It holds nothing that the chain has not.
+            # The index can be deleted, because the chain has all of its data.
             for name in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))) if path else ():
                 name.unlink(missing_ok=True)
             database = self._connect(path)
@@ -119,7 +119,7 @@ class Database:
                 for pragma in with_wal:
                     database.execute(pragma)
             except sqlite3.DatabaseError:
-                # What lies there is no database; whoever opens it sees that next.
+                # The file is not a database, which the caller notices with its first query.
                 return database
         return database
 
@@ -149,22 +149,22 @@ class Database:
     def _do(self, sql: str, *values: object) -> None:
         self._database.execute(sql, values)
 
-    # --- whose events ------------------------------------------------------------------------
+    # --- chain ------------------------------------------------------------------------------
 
     @property
     def next(self) -> int:
-        """The number of the next event that it needs."""
+        """The number of the next event that the index needs."""
         ((last,),) = self._all("SELECT COALESCE(MAX(number), 0) FROM events")
         return int(last) + 1
 
     @property
     def chain(self) -> tuple[str, str]:
-        """The chain that it is of: chain id, and a fingerprint of its first event; empty at first."""
+        """The chain id and the hash of the chain's first event; both empty in a new index."""
         rows = dict(self._all("SELECT name, value FROM meta"))
         return rows.get("chain_id", ""), rows.get("first", "")
 
     def begin(self, chain_id: str, first: str) -> None:
-        """Forget everything, and begin with a chain."""
+        """Clear the index, and set the chain whose events it will store."""
         with self._writing():
             for table in _TABLES:
                 self._do(f"DELETE FROM {table}")
@@ -172,7 +172,7 @@ class Database:
 
     @property
     def size(self) -> int:
-        """Bytes of the index."""
+        """Size of the index in bytes."""
         ((pages,),) = self._all("PRAGMA page_count")
         ((page,),) = self._all("PRAGMA page_size")
         return int(pages) * int(page)

@@ -1,4 +1,4 @@
-"""What pages, lists and searches ask of the index."""
+"""The queries of the index, for pages, lists and the search."""
 
 from console.index.database import Database
 from console.index.records import (
@@ -20,10 +20,10 @@ from domain.vocabulary import read_event
 
 
 class Readings(Database):
-    """The questions that an index answers."""
+    """An index with its queries."""
 
     def trace(self, key: ShareKey) -> ShareTrace:
-        """Return what is known of the trace of a share, which may be nothing."""
+        """Return the trace of a share; an empty trace if nothing is known of it."""
         rows = self._all(
             "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
             *key,
@@ -31,7 +31,7 @@ class Readings(Database):
         return trace_of(rows[0][0]) if rows else ShareTrace()
 
     def traces(self, order_id: bytes, leg: int) -> dict[ShareKey, ShareTrace]:
-        """Return the traces of a leg."""
+        """Return the known traces of a leg."""
         rows = self._all(
             "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND leg = ?",
             order_id,
@@ -42,14 +42,14 @@ class Readings(Database):
             for round, slot, issue, text in rows
         }
 
-    def traced(self, since: int) -> tuple[list[bytes], int]:
-        """Return the orders of which traces changed after change number ``since``, and the number of the last one."""
+    def trace_changes(self, since: int) -> tuple[list[bytes], int]:
+        """Return the orders whose traces changed after change number ``since``, and the number of the last change."""
         rows = self._all("SELECT DISTINCT order_id FROM traces WHERE change > ?", since)
         ((last,),) = self._all("SELECT COALESCE(MAX(change), 0) FROM traces")
         return [row[0] for row in rows], int(last)
 
     def unknown_blocks(self, limit: int) -> list[int]:
-        """Return heights at which something happened and of which the time is not known, the newest first."""
+        """Return the heights of blocks that have events but no known time, the newest first."""
         rows = self._all("SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit)
         return [height for (height,) in rows]
 
@@ -64,13 +64,13 @@ class Readings(Database):
         return [BlockRow(*row) for row in rows]
 
     def block(self, height: int) -> BlockRow | None:
-        """Return a block of which the time is known."""
+        """Return a block; None if its time is not known."""
         return next((row for row in self.blocks(1, height) if row.height == height), None)
 
     def events_at(self, height: int) -> tuple[int, int]:
-        """Return the number of the first event of a block, and how many it has; (0, 0) without any.
+        """Return the number of a block's first event, and how many events it has; (0, 0) if it has none.
 
-        Events are numbered without gaps, so that no block is too full to be counted.
+        Events are numbered without gaps, so they are counted without being read.
         """
         ((first, last),) = self._all(
             "SELECT (SELECT number FROM events WHERE height = ?1 ORDER BY number LIMIT 1), "
@@ -80,21 +80,21 @@ class Readings(Database):
         return (int(first), int(last) - int(first) + 1) if first else (0, 0)
 
     def last_seen(self, address: str) -> tuple[int, str]:
-        """Return the height at which an address last did something, and what kind of event it was; (0, "") if never."""
+        """Return the height and the kind of event of an address's last action; (0, "") if it has none."""
         rows = self._all("SELECT height, kind FROM seen WHERE address = ?", address)
         return (int(rows[0][0]), rows[0][1]) if rows else (0, "")
 
     def seen(self) -> dict[str, int]:
-        """Return the height at which each address last did something."""
+        """Return the height of each address's last action."""
         return dict(self._all("SELECT address, height FROM seen"))
 
     def block_time(self, height: int) -> int:
-        """Return when a block was made (ns since the epoch), 0 where that is not known."""
+        """Return the time of a block (ns since the epoch); 0 if it is not known."""
         rows = self._all("SELECT time_ns FROM blocks WHERE height = ?", height)
         return int(rows[0][0] or 0) if rows else 0
 
     def events(self, since: int, limit: int) -> list[LoggedEvent]:
-        """Return events from a number on."""
+        """Return at most ``limit`` events from number ``since`` on."""
         rows = self._all(
             "SELECT number, height, kind, attributes FROM events WHERE number >= ? ORDER BY number LIMIT ?",
             since,
@@ -103,7 +103,7 @@ class Readings(Database):
         return [event_of(row) for row in rows]
 
     def latest(self, limit: int, order_id: bytes | None = None) -> list[LoggedEvent]:
-        """Return the newest events, of an order if given, the newest first."""
+        """Return the newest events, the newest first; only those of an order if ``order_id`` is given."""
         where, values = ("WHERE order_id = ?", (order_id,)) if order_id is not None else ("", ())
         rows = self._all(
             f"SELECT number, height, kind, attributes FROM events {where} ORDER BY number DESC LIMIT ?",
@@ -113,7 +113,7 @@ class Readings(Database):
         return [event_of(row) for row in rows]
 
     def events_of(self, order_id: bytes, since: int = 0) -> list[LoggedEvent]:
-        """Return the events of an order from a number on."""
+        """Return the events of an order from number ``since`` on."""
         rows = self._all(
             "SELECT number, height, kind, attributes FROM events WHERE order_id = ? AND number >= ? ORDER BY number",
             order_id,
@@ -131,7 +131,10 @@ class Readings(Database):
         offset: int = 0,
         limit: int = 50,
     ) -> tuple[list[OrderRow], int]:
-        """Return orders, the newest first, and how many there are; a filter that is empty lets all through."""
+        """Return one page of the matching orders, the newest first, and their total number.
+
+        A filter that is 0 or empty matches all orders.
+        """
         parts: list[tuple[str, object]] = [
             (sql, value)
             for sql, value in (
@@ -154,7 +157,7 @@ class Readings(Database):
         return [order_row(row) for row in rows], int(count)
 
     def spent(self, consumer: str) -> tuple[int, int]:
-        """Return what a consumer's orders have paid, and what they still have locked (uassay)."""
+        """Return the sums (uassay) that a consumer's orders have paid and still have locked."""
         ((paid, locked),) = self._all(
             "SELECT COALESCE(SUM(paid), 0), COALESCE(SUM(deposit - paid - refunded), 0) FROM orders WHERE consumer = ?",
             consumer,
@@ -162,18 +165,18 @@ class Readings(Database):
         return int(paid), int(locked)
 
     def order(self, order_id: bytes) -> OrderRow | None:
-        """Return an order's row."""
+        """Return an order; None if it is not known."""
         rows = self._all(f"SELECT {COLUMNS} FROM orders WHERE order_id = ?", order_id)
         return order_row(rows[0]) if rows else None
 
     def find_orders(self, prefix: str, limit: int = 2) -> list[bytes]:
-        """Return the ids that begin with so many hex digits."""
+        """Return at most ``limit`` ids of orders that begin with the hex digits ``prefix``."""
         low, high = (bytes.fromhex(prefix.ljust(64, digit)) for digit in "0f")
         rows = self._all("SELECT order_id FROM orders WHERE order_id BETWEEN ? AND ? LIMIT ?", low, high, limit)
         return [order_id for (order_id,) in rows]
 
     def count_reasons(self) -> dict[int, int]:
-        """Return how many orders closed for which reason."""
+        """Return the number of closed orders by reason."""
         return dict(
             self._all(
                 "SELECT reason, COUNT(*) FROM orders WHERE state = ? GROUP BY reason",
@@ -182,7 +185,7 @@ class Readings(Database):
         )
 
     def submitted(self, order_id: bytes) -> Order | None:
-        """Return an order as it was submitted."""
+        """Return an order as it was submitted; None if it is not known."""
         rows = self._all(
             "SELECT e.number, e.height, e.kind, e.attributes FROM orders JOIN events AS e USING (number) "
             "WHERE orders.order_id = ?",
@@ -192,7 +195,7 @@ class Readings(Database):
         return change.record if isinstance(change, OrderSubmitted) else None
 
     def unnamed_orders(self, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return the newest orders of whose job no name is known: id and job."""
+        """Return the ids and job ids of the newest orders whose job has no known name."""
         return self._all(
             "SELECT order_id, job_id FROM orders WHERE job_id NOT IN (SELECT job_id FROM jobs) "
             "ORDER BY number DESC LIMIT ?",
@@ -200,12 +203,12 @@ class Readings(Database):
         )
 
     def job_name(self, job_id: bytes) -> str:
-        """Return the name that a job's document gives it; empty where that is not known here."""
+        """Return the name in a job's document; empty if it is not known here."""
         rows = self._all("SELECT name FROM jobs WHERE job_id = ?", job_id)
         return str(rows[0][0]) if rows else ""
 
     def find_named(self, text: str, limit: int) -> list[tuple[bytes, str]]:
-        """Return the newest orders whose job has a name with ``text`` in it: id and name."""
+        """Return the ids and job names of the newest orders whose job name contains ``text``."""
         return self._all(
             "SELECT order_id, name FROM orders JOIN jobs USING (job_id) WHERE instr(lower(name), ?) "
             "ORDER BY number DESC LIMIT ?",
@@ -214,19 +217,19 @@ class Readings(Database):
         )
 
     def count_states(self) -> dict[OrderState, int]:
-        """Return how many orders are in each state."""
+        """Return the number of orders by state."""
         rows = self._all("SELECT state, COUNT(*) FROM orders GROUP BY state")
         return {OrderState(state): count for state, count in rows}
 
     def earnings(self) -> dict[str, dict[str, int]]:
-        """Return what each address earned (uassay), by the kind of payment."""
-        found: dict[str, dict[str, int]] = {}
+        """Return the earnings of each address (uassay), by kind of payment."""
+        by_address: dict[str, dict[str, int]] = {}
         for address, kind, amount in self._all("SELECT address, kind, amount FROM earnings"):
-            found.setdefault(address, {})[kind] = amount
-        return found
+            by_address.setdefault(address, {})[kind] = amount
+        return by_address
 
     def earned_of(self, address: str, limit: int) -> list[tuple[bytes, int]]:
-        """Return the orders by which an address earned most, with the amount."""
+        """Return the orders from which an address earned most, with the amounts (uassay)."""
         return self._all(
             "SELECT order_id, amount FROM earned_of WHERE address = ? ORDER BY amount DESC LIMIT ?",
             address,
@@ -234,10 +237,10 @@ class Readings(Database):
         )
 
     def providers(self) -> dict[str, ProviderRow]:
-        """Return what became of the shares of each provider that committed one."""
+        """Return the share counts of each provider that has committed a share."""
         rows = self._all("SELECT address, accepted, rejected, wrong, height FROM providers")
         return {row[0]: ProviderRow(*row) for row in rows}
 
     def pots(self) -> dict[str, int]:
-        """Return how many coins lie where (uassay), of what numbered events tell."""
+        """Return the amount of coins in each pot (uassay)."""
         return dict.fromkeys(POTS, 0) | dict(self._all("SELECT name, amount FROM pots"))

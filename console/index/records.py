@@ -1,4 +1,4 @@
-"""What the index keeps for lists: rows of orders, blocks and providers, and how they are read from its tables."""
+"""Rows of the index's tables: orders, blocks, providers, events and traces."""
 
 import json
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 
 EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "held_compensation")
-"""Kinds of payments by which somebody earns."""
+"""Kinds of payments that count as earnings of their recipient."""
 POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
-"""Where coins are, as far as numbered events tell; stakes are validators' own, and fees are outside of these events."""
+"""Pots of coins whose amounts follow from events; stakes are read from validators, and fees are not in events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class OrderRow:
     consumer: str
     job_id: bytes
     state: OrderState
-    # CloseReason, 0 while it lives.
+    # A CloseReason; 0 while the order is not closed.
     reason: int
     leg: int
     validator: str
@@ -41,13 +41,13 @@ class OrderRow:
     rejected: int
     deadline: int
     height: int
-    # How many bids failed on which condition at the last auction, while it waits, or as it closed.
+    # Number of bids that failed on each condition at the last auction, if the order waits or closed without a bid.
     unmatched: Counts
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRow:
-    """A block: when, and by whom (consensus address)."""
+    """A block's height, time (ns since the epoch) and proposer (consensus address)."""
 
     height: int
     time_ns: int
@@ -56,7 +56,7 @@ class BlockRow:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRow:
-    """What became of a provider's shares, over its whole life."""
+    """Counts of a provider's shares over all time, by outcome."""
 
     address: str
     accepted: int
@@ -66,19 +66,20 @@ class ProviderRow:
 
 
 COLUMNS: Final = ", ".join(OrderRow.__slots__)
-"""Columns of the table of orders, as :func:`order_row` takes them."""
+"""Columns of the table of orders, in the order that :func:`order_row` expects."""
 
 
 def order_row(row: Sequence[Any]) -> OrderRow:
     """Return an order from its columns."""
     values = dict(zip(OrderRow.__slots__, row, strict=True))
-    values["state"], values["work"] = OrderState(values["state"]), int(values["work"])
+    values["state"] = OrderState(values["state"])
+    values["work"] = int(values["work"])
     values["unmatched"] = tuple(map(tuple, json.loads(values["unmatched"])))
     return OrderRow(**values)
 
 
 def trace_of(text: str) -> ShareTrace:
-    """Return a trace from the text that the index keeps of it."""
+    """Return a trace from its JSON text in the index."""
     value = json.loads(text)
     return ShareTrace(
         boundaries=tuple(
@@ -104,12 +105,12 @@ def event_of(row: Sequence[Any]) -> LoggedEvent:
 
 
 def order_of(change: Change | None) -> bytes | None:
-    """Return the order that a change is about, None where it is about none."""
+    """Return the id of the order that a change is about; None if it is not about an order."""
     for name in ("order", "round", "share"):
         value = getattr(change, name, None)
         if isinstance(value, bytes):
             return value
         if value is not None and hasattr(value, "order_id"):
-            found: bytes = value.order_id
-            return found
+            order_id: bytes = value.order_id
+            return order_id
     return None

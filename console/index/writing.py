@@ -1,7 +1,7 @@
-"""The index takes events in.
+"""The index with its updates from events.
 
-Events are kept as they came, those of an order under its id, and beside them sums that lists need: a row for each
-order, what each address earned, how many shares of a provider stood, and in which pot coins are.
+The index stores events as they come, with the id of their order. It also keeps the sums that lists need: a row per
+order, the earnings of each address, the share counts of each provider, and the amount of coins in each pot.
 """
 
 import json
@@ -65,24 +65,24 @@ _DEEDS: Final = (
     SeatRevealed,
     ShareCommitted,
 )
-"""Events by which an address shows that it is there: what it signed, or was measured by."""
+"""Events that count as an action of an address: its transactions, and certifications of a provider."""
 _ACTORS: Final = ("provider", "auditor", "operator", "owner", "consumer")
 
 
 class Gap(Exception):
-    """Events are a log without gaps, and one is missing: the index has to be built again."""
+    """A missing event in the node's log, which has no gaps; the index has to be rebuilt."""
 
 
 class EventIndex(Readings):
-    """An index in a file, or in memory where none is given or another program uses the file. Thread-safe."""
+    """A thread-safe index, in a file or in memory; in memory without a path, or if another program uses the file."""
 
     def add(self, events: Sequence[LoggedEvent]) -> None:
-        """Take events in, all of them or none; Gap where the next one is not the first of them, or any is missing."""
+        """Add events, all or none; raise Gap if the first is not the next event of the index, or one is missing."""
         expected = self.next
         with self._writing():
             for event in events:
                 if event.number != expected:
-                    raise Gap(f"event {expected} is missing: the node goes on with {event.number}")
+                    raise Gap(f"event {expected} is missing: the node continues with event {event.number}")
                 expected += 1
                 self._add(event)
 
@@ -101,16 +101,16 @@ class EventIndex(Readings):
         if change is None:
             return
         if isinstance(change, _DEEDS):
-            self._see(change, event)
+            self._record_action(change, event)
         self._take(change, event)
 
-    def _see(self, change: Change, event: LoggedEvent) -> None:
+    def _record_action(self, change: Change, event: LoggedEvent) -> None:
         address = next(filter(None, (getattr(change, name, "") for name in _ACTORS)), "")
         self._do("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", address, event.height, event.type)
 
     @singledispatchmethod
     def _take(self, change: Change, event: LoggedEvent) -> None:
-        """Change no sum: most events change none."""
+        """Ignore a change that does not affect a sum; most do not."""
 
     def _order(self, order_id: bytes, **values: Any) -> None:
         names = ", ".join(f"{name} = ?" for name in values)
@@ -170,7 +170,7 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: OrderMatched, event: LoggedEvent) -> None:
-        # Rounds are those of the current leg.
+        # Counts of rounds are those of the current leg.
         self._order(
             change.order,
             state=int(OrderState.MATCHED),
@@ -257,8 +257,8 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: SeatPaid, event: LoggedEvent) -> None:
-        beside = change.from_pot + change.from_pool
-        self._earn(change.auditor, "auditor", beside, change.round.order_id)
+        amount = change.from_pot + change.from_pool
+        self._earn(change.auditor, "auditor", amount, change.round.order_id)
         self._pot(audits=-change.from_pot, community=-change.from_pool)
 
     @_take.register
@@ -294,7 +294,7 @@ class EventIndex(Readings):
         )
 
     def add_blocks(self, blocks: Iterable[BlockRow]) -> None:
-        """Remember when blocks were made, and by whom."""
+        """Store times and proposers of blocks."""
         with self._writing():
             for block in blocks:
                 self._do(
@@ -305,7 +305,7 @@ class EventIndex(Readings):
                 )
 
     def forget_blocks(self, before: int) -> None:
-        """Drop blocks below a height in which nothing happened."""
+        """Delete blocks without events below a height."""
         with self._writing():
             self._do(
                 "DELETE FROM blocks WHERE height < ? AND height NOT IN (SELECT height FROM events)",
@@ -313,7 +313,7 @@ class EventIndex(Readings):
             )
 
     def put_trace(self, key: ShareKey, trace: ShareTrace) -> None:
-        """Keep what is known of the trace of a share, in the place of what was."""
+        """Store the trace of a share, replacing an earlier one."""
         value = {
             "boundaries": [(b.step, b.root.hex(), b.metrics) for b in trace.boundaries],
             "replayed": [(r.segment, r.reason, r.root.hex()) for r in trace.replayed],
@@ -325,12 +325,12 @@ class EventIndex(Readings):
             self._do(
                 "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *key,
-                self.traced(0)[1] + 1,
+                self.trace_changes(0)[1] + 1,
                 json.dumps(value, separators=(",", ":")),
             )
 
     def name_jobs(self, names: Mapping[bytes, str]) -> None:
-        """Keep the names of jobs."""
+        """Store the names of jobs."""
         with self._writing():
             for job_id, name in names.items():
                 self._do("INSERT OR REPLACE INTO jobs VALUES (?, ?)", job_id, name)

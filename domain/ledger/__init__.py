@@ -1,1 +1,1 @@
-"""Words of the ledger component."""
+"""The vocabulary of the ledger component."""

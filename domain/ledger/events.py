@@ -8,7 +8,7 @@ from domain.events import Change
 
 @dataclass(frozen=True, slots=True)
 class BondDeposited(Change):
-    """Coins came into a bond account."""
+    """Coins were added to a bond account."""
 
     KIND: ClassVar[str] = "bond.deposited"
     owner: str
@@ -17,7 +17,7 @@ class BondDeposited(Change):
 
 @dataclass(frozen=True, slots=True)
 class BondWithdrawing(Change):
-    """Coins of a bond account wait for their release."""
+    """Coins of a bond account wait until ``release_at`` on the chain clock for their release."""
 
     KIND: ClassVar[str] = "bond.withdrawing"
     owner: str
@@ -27,7 +27,7 @@ class BondWithdrawing(Change):
 
 @dataclass(frozen=True, slots=True)
 class BondReleased(Change):
-    """Coins of a bond account came back to the account."""
+    """Coins of a bond account were returned to the owner's account."""
 
     KIND: ClassVar[str] = "bond.released"
     owner: str
@@ -36,10 +36,10 @@ class BondReleased(Change):
 
 @dataclass(frozen=True, slots=True)
 class PaymentMade(Change):
-    """Coins left an order's escrow; ``round`` is -1 where none is concerned.
+    """Coins left an order's escrow. ``round`` is -1 if the payment belongs to no round.
 
-    ``leg``, ``slot`` and ``issue`` name the bond that they come from: of a job, of which slot and issue are 0, or
-    of a share. Without a leg they come from the deposit.
+    ``leg``, ``slot`` and ``issue`` name the bond that the coins come from: a share's bond, or the job bond, for which
+    slot and issue are 0. A payment without a leg comes from the deposit.
 
     Example::
 

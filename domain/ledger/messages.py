@@ -22,7 +22,7 @@ class MsgSend(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDepositBond(Message):
-    """Move coins from the account into its bond account (validators: the market bond; providers: share bonds)."""
+    """Move coins from an account into its bond account, for job bonds (validators) or share bonds (providers)."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgDepositBond"
     SIGNER: ClassVar[str] = "owner"
@@ -32,7 +32,7 @@ class MsgDepositBond(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBond(Message):
-    """Ask for free bond coins back; they arrive after ``bond_wait``."""
+    """Request the return of free bond coins; they arrive after ``bond_wait``."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgWithdrawBond"
     SIGNER: ClassVar[str] = "owner"

@@ -10,17 +10,18 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class LedgerParams(Readable):
-    """What the ledger component asks of accounts, with the defaults of a public network.
+    """The ledger's requirements for accounts, with the defaults of a public network.
 
     Example::
 
         print(assay.Params().of(assay.LedgerParams).bond_wait)
     """
 
-    # Consensus minimum, millionths of uassay per gas unit.
+    # Lowest gas price that the chain accepts, in millionths of uassay per unit of gas.
     min_gas_price_millionths: Annotated[int, Range(0, 10**12)] = 1_000
-    bond_wait: Wait = 14 * 86_400  # from the withdrawal of free bonds until the coins arrive
+    # Time from the withdrawal of free bond coins until they arrive.
+    bond_wait: Wait = 14 * 86_400
 
 
 LOCAL = LedgerParams(bond_wait=60)
-"""Those of a local network."""
+"""The values of a local network."""

@@ -10,12 +10,12 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class AccountResponse(Readable):
-    """The account, balance and bond account.
+    """An account, its balance in ``uassay`` and its bond account.
 
     Example::
 
-        found = network.client.account(network.key.address)
-        print(found.balance, found.bond.free)
+        account = network.client.account(network.key.address)
+        print(account.balance, account.bond.free)
     """
 
     account: Account
@@ -25,6 +25,6 @@ class AccountResponse(Readable):
 
 @dataclass(frozen=True, slots=True)
 class AccountRequest(Query[AccountResponse]):
-    """An account with its balance in ``uassay`` and its bond account."""
+    """A request for an account, its balance and its bond account."""
 
     address: Address

@@ -31,17 +31,17 @@ class Coin:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Authentication data of an address; balances have keys of their own."""
+    """Authentication data of an address; its balance is stored under a key of its own."""
 
     address: Address
     number: Number
     sequence: Number
-    pub_key: MaybePublicKey  # 33 bytes compressed secp256k1, empty until the account has signed
+    pub_key: MaybePublicKey  # compressed secp256k1, 33 bytes; empty until the account has signed
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """An amount of a bond account that waits for its release."""
+    """An amount of a bond account that waits until ``release_at`` for its release."""
 
     amount: Money
     release_at: Number
@@ -49,7 +49,7 @@ class Withdrawal:
 
 @dataclass(frozen=True, slots=True)
 class BondAccount:
-    """Bond coins of a validator or provider that are not locked in an order's escrow."""
+    """The bond coins of a validator or provider that are not locked in an escrow."""
 
     owner: Address
     free: Money
@@ -58,7 +58,7 @@ class BondAccount:
 
 @dataclass(frozen=True, slots=True)
 class Depositor:
-    """One depositor's row of an escrow."""
+    """The row of one depositor in an escrow."""
 
     address: Address
     locked: Money
@@ -67,7 +67,7 @@ class Depositor:
 
 
 class BondKind(IntEnum):
-    """Which bond a row of an escrow holds."""
+    """The kind of bond in a row of an escrow."""
 
     JOB = 1
     SHARE = 2
@@ -86,16 +86,16 @@ class BondRow:
     amount: Money
 
     def share(self, order_id: bytes) -> ShareKey:
-        """Return the share that the bond stands for, where it is one of a share."""
+        """Return the key of the share that a share bond belongs to."""
         return ShareKey(order_id=order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
 
 
 @dataclass(frozen=True, slots=True)
 class Escrow:
-    """The money of one order: a row per depositor, and bonds in rows of their own.
+    """The money of one order: one row per depositor, and one row per bond.
 
-    ``withheld`` of what the depositors locked is the validator's part of the leg's verified rounds: it is paid when
-    the order settles, and is the deposit's again when the leg fails.
+    ``withheld`` is the part of the locked deposits that belongs to the validator for verified rounds of its leg. It is
+    paid when the order settles. If the leg fails, it is part of the deposit again.
     """
 
     order_id: Hash
@@ -106,12 +106,12 @@ class Escrow:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """One payment out of an order's escrow, as the queries list it (and the second count of every coin)."""
+    """One payment out of an order's escrow, as queries list it; payments are a second count of all coins."""
 
-    to: Address  # an address; a module's for "protocol", "decline_fee" and what is burnt
-    # Out of deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn", and out of what they
-    # withhold from the validator: "held_compensation", "held_burn".
-    # Out of bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
+    to: Address  # a module's address for "protocol", "decline_fee" and burnt coins
+    # From deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn". From the coins withheld
+    # from the validator: "held_compensation", "held_burn".
+    # From bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
     kind: Name
     amount: Money
-    round: Annotated[int, Range(-1, 2**31 - 1)]  # -1 where no round is concerned
+    round: Annotated[int, Range(-1, 2**31 - 1)]  # -1 if the payment belongs to no round

@@ -1,4 +1,4 @@
-"""What the ledger component says."""
+"""The vocabulary of the ledger component."""
 
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.ledger.messages import MsgDepositBond, MsgSend, MsgWithdrawBond

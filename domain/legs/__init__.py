@@ -1,1 +1,1 @@
-"""Words of the legs component."""
+"""The vocabulary of the legs component."""

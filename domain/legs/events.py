@@ -8,7 +8,7 @@ from domain.events import Change
 
 @dataclass(frozen=True, slots=True)
 class OrderMatched(Change):
-    """The auction found a bid for an order, which serves rounds and slots of it.
+    """The auction matched an order with a bid, which serves some or all of its rounds and slots.
 
     Example::
 
@@ -37,7 +37,7 @@ class OrderMatched(Change):
 
 @dataclass(frozen=True, slots=True)
 class SlotOpened(Change):
-    """A slot of a leg starts from another local state than that of the order's terms."""
+    """A slot of a leg starts from a local state other than the one in the order's terms."""
 
     KIND: ClassVar[str] = "leg.slot"
     order: bytes
@@ -65,7 +65,7 @@ class OrderAccepted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProgressRestarted(Change):
-    """The open round of a leg has to be closed by ``deadline`` on the chain clock."""
+    """The open round of a leg must be closed by ``deadline`` on the chain clock."""
 
     KIND: ClassVar[str] = "order.progress"
     order: bytes
@@ -75,7 +75,7 @@ class ProgressRestarted(Change):
 
 @dataclass(frozen=True, slots=True)
 class LegDeadlinesMoved(Change):
-    """The deadlines of a live leg have moved by the time for which its order was held."""
+    """The deadlines of an active leg moved by the time for which its order was held."""
 
     KIND: ClassVar[str] = "leg.deadlines"
     order: bytes
@@ -86,7 +86,7 @@ class LegDeadlinesMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """The last round is closed, or one in which the job stopped: what remains is that windows pass.
+    """The last round is closed, or a round in which the job stopped; only the audits and windows remain.
 
     Example::
 
@@ -102,7 +102,7 @@ class OrderProven(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderDeclined(Change):
-    """A validator declined a match, with an ``LegEnd``.
+    """A validator declined a match; ``reason`` is a ``LegEnd``.
 
     Example::
 
@@ -120,7 +120,7 @@ class OrderDeclined(Change):
 
 @dataclass(frozen=True, slots=True)
 class LegFailed(Change):
-    """A leg failed, with an ``LegEnd``.
+    """A leg failed; ``reason`` is a ``LegEnd``.
 
     Example::
 
@@ -138,9 +138,9 @@ class LegFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSettled(Change):
-    """A leg is done, with an ``LegEnd`` where the job stopped: its validator gets what was withheld.
+    """A leg is done, and its validator gets the withheld coins. ``reason`` is a ``LegEnd`` if the job stopped, else 0.
 
-    The order closes when its bonds have returned.
+    The order closes when its bonds have been returned.
 
     Example::
 
@@ -158,9 +158,10 @@ class OrderSettled(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartReturned(Change):
-    """A leg has failed: what was withheld from its validator is the deposit's again.
+    """A leg has failed, and the coins withheld from its validator are part of the deposit again.
 
-    What right shares took of it was made good to the consumer, as far as job bond and stake went, ``from_stake`` of it.
+    The consumer received ``made_good`` in place of withheld coins that rejected but right shares had been paid from. It
+    comes from job bond and stake, as far as they suffice; ``from_stake`` is the stake's part.
     """
 
     KIND: ClassVar[str] = "part.returned"

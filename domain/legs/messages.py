@@ -9,7 +9,7 @@ from domain.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class MsgAcceptOrder(Message):
-    """Accept a matched order: payload and data are held, the job loads, the work agrees."""
+    """Accept a matched order. The validator has payload and data, the job loads, and its work is the order's."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgAcceptOrder"
     SIGNER: ClassVar[str] = "validator"
@@ -20,7 +20,7 @@ class MsgAcceptOrder(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDeclineOrder(Message):
-    """Decline a matched order with an ``LegEnd`` reason (1, 2, 3 or 10,010)."""
+    """Decline a matched order. ``reason`` is a ``LegEnd``: 1 to 5, 10,010 or 10,020."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgDeclineOrder"
     SIGNER: ClassVar[str] = "validator"

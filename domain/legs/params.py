@@ -9,25 +9,32 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class LegsParams(Readable):
-    """What the legs component asks of the two sides of a match, with the defaults of a public network.
+    """The legs component's requirements for both sides of a match, with the defaults of a public network.
 
     Example::
 
         print(assay.Params().of(assay.LegsParams).accept_max)
     """
 
-    # To accept a match: this, and the time that payload and data take at `accept_rate`, at most `accept_max`.
+    # Time to accept a match: this, plus the time that payload and data take at `accept_rate`, at most `accept_max`.
     accept_base: Wait = 600
-    accept_rate: Rate = 1_000_000  # bytes/s at which a validator is expected to fetch payload and data
-    accept_max: Wait = 86_400  # the longest time to accept a match
-    # To close a round: this, and three times what the round takes at the promised speed.
+    # Rate in bytes/s at which a validator is expected to fetch payload and data.
+    accept_rate: Rate = 1_000_000
+    # Longest time to accept a match.
+    accept_max: Wait = 86_400
+    # Time to close a round: this, plus three times what the round takes at the promised speed.
     progress_base: Wait = 3_600
-    max_attempts: Legs = 3  # failed legs after which an order closes unserved
-    job_bond_bps: Bps = 1_000  # of the work's price: what the winner locks for finishing it
-    decline_fee_bps: Bps = 1_000  # of the job bond
-    payload_fee: Money = 50_000  # burnt of both sides, where nobody can tell whose fault it was
-    rounds_ahead: RoundsAhead = 16  # rounds that are closed and not verified, at most
-    # That a provider serves at a time of which no share was accepted yet.
+    # Failed legs after which an order closes unserved.
+    max_attempts: Legs = 3
+    # Part of the work's price (bps) that the winner locks as job bond until it has finished the work.
+    job_bond_bps: Bps = 1_000
+    # Part of the job bond (bps) that a validator pays if it declines a match by its own choice.
+    decline_fee_bps: Bps = 1_000
+    # Burnt from both sides if a validator declines and blames the job, because no one can tell who is at fault.
+    payload_fee: Money = 50_000
+    # Rounds of a leg that may be closed and not yet verified.
+    rounds_ahead: RoundsAhead = 16
+    # Slots that a provider may serve at once before its first share is accepted.
     newcomer_slots: NewcomerSlots = 1
 
 
@@ -39,4 +46,4 @@ LOCAL = LegsParams(
     payload_fee=500,
     newcomer_slots=2,
 )
-"""Those of a local network."""
+"""The values of a local network."""

@@ -10,7 +10,7 @@ from domain.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class DutiesResponse:
-    """Live legs of the validator (matched, running, proven)."""
+    """The active legs of a validator (matched, running or proven)."""
 
     legs: Annotated[tuple[Leg, ...], Many]
     clock: Number
@@ -19,6 +19,6 @@ class DutiesResponse:
 
 @dataclass(frozen=True, slots=True)
 class DutiesRequest(Query[DutiesResponse]):
-    """What a validator has to do now."""
+    """A request for a validator's active legs."""
 
     validator: Address

@@ -10,7 +10,7 @@ from domain.limits import ROUNDS_MAX, SLOTS_MAX
 
 
 class LegState(IntEnum):
-    """Where a leg stands."""
+    """The state of a leg."""
 
     MATCHED = 1
     RUNNING = 2
@@ -21,11 +21,11 @@ class LegState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """The part of an order that one bid serves: some of its rounds, and in each of them some of its slots.
+    """The part of an order that one bid serves: some or all rounds, and in each of them some or all slots.
 
     Rounds and slots are numbered as in the order. The leg serves rounds ``first_round`` to ``end_round`` - 1, and in
     each of them slots ``first_slot`` to ``end_slot`` - 1. ``opening_root`` is the root of the global state that its
-    first round starts from; the local states that its slots start from have records of their own.
+    first round starts from. The local states that its slots start from have records of their own.
     """
 
     order_id: Hash
@@ -44,13 +44,13 @@ class Leg:
     slot_speed: Work  # the bid's FLOP/s for one slot, for the progress deadline
     slots_at_once: Annotated[int, Range(1, SLOTS_MAX)]  # slots that the bid trains at the same time
     state: LegState
-    end_reason: Count  # LegEnd, 0 while it lives
+    end_reason: Count  # LegEnd; 0 while the leg is active
     matched_at: Number
     accept_deadline: Number
     progress_deadline: Number
     round: Count  # the open round; equals `end_round` when all are closed
-    verified: Count  # rounds of this leg
-    void: Count  # rounds of this leg
+    verified: Count  # verified rounds of this leg
+    void: Count  # void rounds of this leg
     opening_root: Hash
     global_in: Hash  # global state root at the start of the open round
     settles_at: Number  # chain clock, once all rounds are verified; 0 before
@@ -72,7 +72,7 @@ class Leg:
 
     @property
     def closed(self) -> int:
-        """How many rounds of the leg are closed."""
+        """The number of closed rounds of the leg."""
         return self.round - self.first_round
 
     @property
@@ -82,19 +82,18 @@ class Leg:
 
     @property
     def open_round(self) -> "RoundKey":
-        """The round that is open."""
+        """The key of the open round."""
         return RoundKey(self.order_id, self.number, self.round)
 
     @property
     def is_live(self) -> bool:
-        """Whether it holds capacity: it is matched, running or proven."""
-        states = LegState
-        return self.state in (states.MATCHED, states.RUNNING, states.PROVEN)
+        """True if the leg occupies capacity: it is matched, running or proven."""
+        return self.state in (LegState.MATCHED, LegState.RUNNING, LegState.PROVEN)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotOpening:
-    """The local state that a slot of a leg starts from; a slot without one starts from the order's local state."""
+    """The local state that a slot of a leg starts from. Slots without a record start from the order's local state."""
 
     order_id: Hash
     leg: Count

@@ -1,4 +1,4 @@
-"""What the legs component says."""
+"""The vocabulary of the legs component."""
 
 from domain.legs.events import (
     LegDeadlinesMoved,

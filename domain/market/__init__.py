@@ -1,1 +1,1 @@
-"""Words of the market component."""
+"""The vocabulary of the market component."""

@@ -9,7 +9,7 @@ from domain.market.records import Bid, Order
 
 @dataclass(frozen=True, slots=True)
 class BidPlaced(Change):
-    """A bid is in the book."""
+    """A bid was added to the book."""
 
     KIND: ClassVar[str] = "bid.placed"
     bid: bytes
@@ -20,7 +20,7 @@ class BidPlaced(Change):
 
 @dataclass(frozen=True, slots=True)
 class BidChanged(Change):
-    """A bid has a new price, capacity and expiry."""
+    """A bid got a new price, capacity and expiry."""
 
     KIND: ClassVar[str] = "bid.changed"
     bid: bytes
@@ -33,7 +33,7 @@ class BidChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class BidClosed(Change):
-    """A bid left the book: expired, withdrawn, declined or not accepted."""
+    """A bid left the book: it expired, was withdrawn, was declined, or its validator did not accept in time."""
 
     KIND: ClassVar[str] = "bid.closed"
     bid: bytes
@@ -43,7 +43,7 @@ class BidClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSubmitted(Change):
-    """An order is there, and its deposit locked; it opens in the same moment.
+    """An order was submitted and its deposit locked; it opens at the same time.
 
     Example::
 
@@ -61,7 +61,7 @@ class OrderSubmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order is in the book, for the first time or again, until ``expires_at`` on the chain clock.
+    """An order was added to the book, for the first time or again, until ``expires_at`` on the chain clock.
 
     Example::
 
@@ -84,7 +84,7 @@ class OrderOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderExcluded(Change):
-    """A validator gets no match with an order any more: it declined or failed it, or nobody could audit it."""
+    """A validator can no longer win an order: it declined or failed the order, or no one could audit it."""
 
     KIND: ClassVar[str] = "order.excluded"
     order: bytes
@@ -93,7 +93,7 @@ class OrderExcluded(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderHeld(Change):
-    """An order (leg and round 0), or a round of it, is held for a reason until a time on the chain clock at most."""
+    """An order (leg and round 0) or one of its rounds is held for a reason, at most until ``until`` (chain clock)."""
 
     KIND: ClassVar[str] = "order.held"
     order: bytes
@@ -105,7 +105,7 @@ class OrderHeld(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderReleased(Change):
-    """An order (leg and round 0), or a round of it, is no longer held for a reason."""
+    """An order (leg and round 0) or one of its rounds is no longer held for a reason."""
 
     KIND: ClassVar[str] = "order.released"
     order: bytes
@@ -116,7 +116,7 @@ class OrderReleased(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineMoved(Change):
-    """An order stood still, because its panels waited for audit room or it was held: it has that much more time."""
+    """An order's deadline moved by the time for which its panels waited for audit room, or for which it was held."""
 
     KIND: ClassVar[str] = "order.deadline_moved"
     order: bytes
@@ -125,7 +125,7 @@ class DeadlineMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderUnmatched(Change):
-    """The auction found none, with one attribute for each condition that bids failed on.
+    """The auction found no bid for an order; ``failed`` has the number of bids that fail each condition.
 
     Example::
 
@@ -141,7 +141,7 @@ class OrderUnmatched(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderClosed(Change):
-    """An order ended with a ``CloseReason``; ``failed`` is what its last auction failed on.
+    """An order ended with a ``CloseReason``; ``failed`` counts the bids per failed condition in its last auction.
 
     Example::
 

@@ -19,7 +19,7 @@ from domain.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class MsgPlaceBid(Message):
-    """Place a standing bid; its id is the hash of chain, sender, sequence and message index."""
+    """Place a standing bid; its id is the hash of chain id, sender, sequence and message index."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgPlaceBid"
     SIGNER: ClassVar[str] = "validator"
@@ -31,7 +31,7 @@ class MsgPlaceBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgChangeBid(Message):
-    """Change price and capacity of a bid, and prolong it; the book sees it as new."""
+    """Change the price and capacity of a bid, and prolong it; the auction treats it as a new bid."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgChangeBid"
     SIGNER: ClassVar[str] = "validator"
@@ -44,7 +44,7 @@ class MsgChangeBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBid(Message):
-    """Take a bid out of the book; running legs go on."""
+    """Take a bid out of the book; its active legs continue."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgWithdrawBid"
     SIGNER: ClassVar[str] = "validator"
@@ -58,7 +58,7 @@ class MsgSubmitOrder(Message):
 
     URL: ClassVar[str] = "/assay.market.v1.MsgSubmitOrder"
     SIGNER: ClassVar[str] = "consumer"
-    GAS_EXTRA: ClassVar[int] = 14  # every validator is looked at, who could audit it
+    GAS_EXTRA: ClassVar[int] = 14  # checks each validator's ability to audit the order
     consumer: Address
     order_key: PublicKey
     key_proof: Signature

@@ -11,7 +11,7 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class ValidatorBacking:
-    """What a validator's bids may still take, all together: ``uassay`` of its stake and of its bond that are free."""
+    """The stake and the bond (``uassay``) of a validator that are free to back new matches of all its bids together."""
 
     validator: Address
     free_stake: Money
@@ -20,19 +20,19 @@ class ValidatorBacking:
 
 @dataclass(frozen=True, slots=True)
 class BidsResponse:
-    """Bids by id, and what backs them: a record for each validator of these bids, by address."""
+    """Bids, sorted by id, and one record with the backing of each validator of these bids, sorted by address."""
 
     bids: Annotated[tuple[Bid, ...], Many]
     backings: Annotated[tuple[ValidatorBacking, ...], Many] = ()
 
     def backing(self, validator: str) -> ValidatorBacking | None:
-        """Return what backs a validator's bids; None where none of these bids is its own."""
-        return next((found for found in self.backings if found.validator == validator), None)
+        """Return the backing of a validator's bids, or None if none of these bids is the validator's."""
+        return next((backing for backing in self.backings if backing.validator == validator), None)
 
 
 @dataclass(frozen=True, slots=True)
 class BidsRequest(Query[BidsResponse]):
-    """Bids in the book, of one validator if given."""
+    """A request for the bids in the book: all, or those of one validator."""
 
     validator: MaybeAddress
     limit: Count
@@ -41,14 +41,14 @@ class BidsRequest(Query[BidsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class OrdersResponse:
-    """Orders by id."""
+    """Orders, sorted by id."""
 
     orders: Annotated[tuple[Order, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class OrdersRequest(Query[OrdersResponse]):
-    """Orders: of a consumer, or with a leg of a validator, or in a state (0: any), in any combination."""
+    """A request for orders of a consumer, with a leg of a validator, in a state (0: any), or any combination."""
 
     consumer: MaybeAddress
     validator: MaybeAddress
@@ -59,7 +59,7 @@ class OrdersRequest(Query[OrdersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchResponse(Readable):
-    """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which condition.
+    """The matching bids, best first (empty if none matches), and the number of bids that fail each condition.
 
     Example::
 
@@ -73,9 +73,9 @@ class SimulateMatchResponse(Readable):
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchRequest(Query[SimulateMatchResponse]):
-    """Would such an order match now? The same pure function that the auction runs.
+    """A request for the bids that an order would match now, found by the same function that the auction runs.
 
-    A price limit of 0 asks for bids at any price, and looks at no bonds, because those grow with the limit.
+    A price limit of 0 asks for bids at any price. It also skips the check of bonds, because they grow with the limit.
     """
 
     conditions: Conditions

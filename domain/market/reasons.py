@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class CloseReason(IntEnum):
-    """Why an order closed.
+    """A reason why an order closed.
 
     Example::
 
@@ -12,11 +12,11 @@ class CloseReason(IntEnum):
             print(order.why())
     """
 
-    CANCELLED = 1  # the consumer took it back before a match
-    STOPPED_BY_JOB = 2  # the job has no result from some place on; what was done before is paid
+    CANCELLED = 1  # the consumer cancelled it before a match
+    STOPPED_BY_JOB = 2  # the job stopped; its work up to the stop is paid
     SETTLED = 20_000  # all rounds verified and paid
-    EXPIRED = 20_001  # nobody matched within its time to live
+    EXPIRED = 20_001  # no bid matched within its time to live
     DEADLINE = 20_002  # its deadline passed before a match
-    UNSERVED = 10_000  # as many legs as `max_attempts` failed
-    FAILED = 10_001  # the leg failed and re-matching was impossible
-    UNVERIFIED = 20_003  # the same, for nobody could tell whether a round is right
+    UNSERVED = 10_000  # `max_attempts` legs failed
+    FAILED = 10_001  # the leg failed, and the order could not be matched again
+    UNVERIFIED = 20_003  # as FAILED, because no panel could decide whether a round is right

@@ -31,26 +31,26 @@ from domain.order_params import OrderParams
 from domain.readable import Readable, Shown
 
 SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
-"""Samples of a job, or steps: never more than there are samples."""
+"""A number of samples of a job, or of steps, which are never more than the samples."""
 
 ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
-"""Leaves of a state's tree."""
+"""A number of leaves of a state's tree."""
 
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
-"""Number of bids that fail each condition, in the order of the table of conditions, without zeros.
+"""The number of bids that fail each condition, in the order of the table of conditions, without zeros.
 
-A bid counts under each condition that it fails. An empty histogram means that no bid stands.
+A bid counts for each condition that it fails. The histogram is empty if there are no bids.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a bid offers, to any order that asks for no more: ``matching_engine/conditions.py`` compares the two.
+    """The terms of a bid, which ``matching_engine/conditions.py`` compares with an order's conditions.
 
-    ``price`` in ``uassay`` per PFLOP, ``slot_speed`` in FLOP/s given to one slot, ``slots`` how many slots of an order
-    train at once, ``memory`` in bytes of a
-    device, ``min_work`` and ``max_work`` in FLOPs of an order, ``max_payload`` in bytes of payload and data,
-    ``max_job_bond`` in ``uassay`` (a greatest of 0 means any), ``providers_bps`` the providers' share of the earnings.
+    ``price`` is in ``uassay`` per PFLOP, and ``slot_speed`` is the FLOP/s for one slot. ``slots`` is the number of an
+    order's slots that train at once, and ``memory`` the bytes of a device's memory. ``min_work`` and ``max_work`` are
+    FLOPs of an order, ``max_payload`` is bytes of payload and data, and ``max_job_bond`` is in ``uassay``; a maximum of
+    0 means any. ``providers_bps`` is the providers' part of the earnings.
     """
 
     price: PositiveMoney
@@ -69,10 +69,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Bid(Shown):
-    """A validator's standing offer, and what is sold of it.
+    """A validator's standing offer, and the part of it that is sold.
 
-    ``capacity`` is the FLOPs that it may have sold at once. ``reserved`` is the work of what it was matched with, until
-    those legs end; a change of the bid leaves it.
+    ``capacity`` is the FLOPs that the bid may have sold at once. ``reserved`` is the work of its matched legs until
+    those end; a change of the bid does not change it.
 
     Example::
 
@@ -90,11 +90,11 @@ class Bid(Shown):
 
     @property
     def free(self) -> int:
-        """FLOPs that are left to sell."""
+        """FLOPs that are not sold yet."""
         return max(0, self.capacity - self.reserved)
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return what a person compares bids by."""
+        """Return the fields by which people compare bids."""
         offer = self.offer
         return (
             ("id", self.id),
@@ -110,7 +110,7 @@ class Bid(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Conditions(Readable):
-    """What an order asks of an offer; an empty string or tuple and 0 mean "any".
+    """An order's requirements for an offer; an empty string or tuple and 0 mean "any".
 
     ``tiers`` are in the consumer's order of preference.
 
@@ -124,16 +124,16 @@ class Conditions(Readable):
     tiers: Preferences = ()
 
     def choose_tier(self, offered: tuple[str, ...]) -> str:
-        """Return the tier in which a bid that offers these serves the order; empty if there is none.
+        """Return the tier in which a bid with the tiers ``offered`` serves the order; empty if there is none.
 
-        It is the first of the order's list that the bid offers. An order without a list takes the bid's first.
+        It is the first tier in the order's list that the bid offers. An order without a list takes the bid's first.
         """
-        wanted = (tier for tier in self.tiers or offered if tier in offered)
-        return next(wanted, "")
+        common = (tier for tier in self.tiers or offered if tier in offered)
+        return next(common, "")
 
 
 class OrderState(IntEnum):
-    """``open → matched → running → proven → closed`` (protocol section 3).
+    """The state of an order: ``open → matched → running → proven → closed`` (protocol section 3).
 
     Example::
 
@@ -150,12 +150,12 @@ class OrderState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobTerms(Readable):
-    """What the chain knows of a job: hashes, sizes and integers (protocol section 2).
+    """The chain's data about a job: hashes, sizes and integers (protocol section 2).
 
-    ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
-    and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts,
-    ``update_bytes`` those of the update that a slot makes in a round, ``global_chunks`` and ``local_chunks`` the leaves
-    of the states' trees.
+    ``payload_bytes`` are the bytes of the job's document and its two initial states, ``data_bytes`` those of its rows.
+    ``step_work`` and ``outer_work`` are FLOPs. ``global_bytes`` and ``local_bytes`` are the sizes of the two canonical
+    parts of a boundary state, and ``global_chunks`` and ``local_chunks`` the numbers of leaves of their trees.
+    ``update_bytes`` is the size of the update that a slot makes in a round.
 
     Example::
 
@@ -174,7 +174,7 @@ class JobTerms(Readable):
     batch: SampleCount  # rows that a slot takes in a step
     segment_steps: SampleCount  # divides round_steps
     step_work: PositiveWork
-    outer_work: Work  # one aggregation of all slots
+    outer_work: Work  # for one aggregation of all slots
     global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     update_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
@@ -184,23 +184,23 @@ class JobTerms(Readable):
 
     @property
     def delivered_bytes(self) -> int:
-        """Bytes of all files that a consumer delivers: document, opening states and rows."""
+        """Bytes of all files that a consumer delivers: document, initial states and rows."""
         return self.payload_bytes + self.data_bytes
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of what is handed over after a round: the global state, and the local state of each slot."""
+        """Bytes of the states handed over after a round: the global state, and the local state of each slot."""
         return self.global_bytes + self.slots * self.local_bytes
 
     @property
     def result_chunks(self) -> int:
-        """Chunks of what is handed over: those of the global state, then those of each slot's local state."""
+        """Chunks of the states handed over: first the global state's, then those of each slot's local state."""
         return self.global_chunks + self.slots * self.local_chunks
 
 
 @dataclass(frozen=True, slots=True)
 class Order(Shown):
-    """A consumer's signed order and where it stands.
+    """A consumer's signed order and its state.
 
     Example::
 
@@ -218,22 +218,22 @@ class Order(Shown):
     deadline: Number  # chain clock
     rematch: bool
     state: OrderState
-    legs: Count  # legs so far, which is the number of the last one
+    legs: Count  # number of legs so far, and so the number of the last one
     failures: Count  # legs that failed (declines do not count)
     opened_at: Number
     opened_height: Number
-    expires_at: Number  # end of the current opening's time to live
+    expires_at: Number  # end of its time to live in the book
     excluded: Annotated[tuple[Address, ...], Many]
-    close_reason: Count  # CloseReason, 0 while it lives
-    unmatched: Histogram  # reason histogram of the last auction
+    close_reason: Count  # CloseReason; 0 while the order is active
+    unmatched: Histogram  # conditions that bids failed in the last auction
     work_verified: Work
     params: OrderParams
-    # Milliseconds in which those who may sit fetch and recompute the places that are always drawn.
+    # Milliseconds in which validators who may sit can fetch and recompute the places that are always drawn.
     audit_ms: Number = 0
     window: Number = 0  # seconds between the closing of a round and its payment
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return where the order stands."""
+        """Return the fields that show the order's progress."""
         closed = CloseReason(self.close_reason) if self.close_reason else None
         return (
             ("id", self.id),

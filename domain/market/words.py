@@ -1,4 +1,4 @@
-"""What the market component says."""
+"""The vocabulary of the market component."""
 
 from domain.market.events import (
     BidChanged,

@@ -1,1 +1,1 @@
-"""Words of the node component."""
+"""The vocabulary of the node component."""

@@ -8,7 +8,7 @@ from domain.events import Change
 
 @dataclass(frozen=True, slots=True)
 class RulesChanged(Change):
-    """Another version of the rules holds from this block on."""
+    """A new version of the rules is in force from this block on."""
 
     KIND: ClassVar[str] = "rules.changed"
     version: int

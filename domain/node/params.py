@@ -8,24 +8,26 @@ from domain.limits import GAS_MAX
 from domain.readable import Readable
 
 BlockGas = Annotated[int, Range(GAS_MAX, 10**12)]
-"""A block has room for any transaction."""
+"""Gas of a block, enough for any transaction."""
 DueGas = Annotated[int, Range(1, 10**12)]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeParams(Readable):
-    """What the node component asks of every block, with the defaults of a public network.
+    """The node component's limits for every block, with the defaults of a public network.
 
     Example::
 
         print(assay.Params().of(assay.NodeParams).block_gas)
     """
 
-    # The most by which a block moves the chain clock.
+    # Largest step of the chain clock per block.
     clock_step_max: Annotated[int, Range(1, 86_400)] = 60
-    block_gas: BlockGas = 100_000_000  # that the transactions of a block declare
-    due_gas: DueGas = 50_000_000  # of what happens by itself in a block, apart from that
+    # Gas that the transactions of a block may declare together.
+    block_gas: BlockGas = 100_000_000
+    # Gas of the scheduled work of a block, in addition to that of its transactions.
+    due_gas: DueGas = 50_000_000
 
 
 LOCAL = NodeParams(clock_step_max=2)
-"""Those of a local network."""
+"""The values of a local network."""

@@ -12,7 +12,7 @@ AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
 
 @dataclass(frozen=True, slots=True)
 class StatusResponse(Readable):
-    """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets.
+    """The status of the chain: ``clock`` is the chain clock in seconds, ``next_event`` the number of the next event.
 
     Example::
 
@@ -30,12 +30,12 @@ class StatusResponse(Readable):
 
 @dataclass(frozen=True, slots=True)
 class StatusRequest(Query[StatusResponse]):
-    """Where the chain stands."""
+    """A request for the status of the chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter and its value."""
+    """The name and value of a parameter."""
 
     name: Name
     value: Number
@@ -51,14 +51,14 @@ class ComponentParams:
 
 @dataclass(frozen=True, slots=True)
 class ParamsResponse:
-    """The parameters in force, by component; :func:`domain.params.read_params` makes records of them."""
+    """The parameters in force, by component; :func:`domain.params.read_params` turns them into records."""
 
     components: Annotated[tuple[ComponentParams, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class ParamsRequest(Query[ParamsResponse]):
-    """The parameters in force."""
+    """A request for the parameters in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventsResponse:
-    """Events in order without gaps, and the number that the next one will get."""
+    """Events in order without gaps, and the number of the next event."""
 
     events: Annotated[tuple[LoggedEvent, ...], Many]
     next: Number
@@ -81,7 +81,7 @@ class EventsResponse:
 
 @dataclass(frozen=True, slots=True)
 class EventsRequest(Query[EventsResponse]):
-    """Numbered events from ``since`` on, at most ``limit``; outside the Merkle tree."""
+    """A request for at most ``limit`` events from number ``since`` on, from the log outside the Merkle tree."""
 
     since: Number
     limit: Count

@@ -1,4 +1,4 @@
-"""What the node component says."""
+"""The vocabulary of the node component."""
 
 from domain.node.events import RulesChanged
 from domain.node.params import LOCAL, NodeParams

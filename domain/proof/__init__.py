@@ -1,1 +1,1 @@
-"""Words of the proof component."""
+"""The vocabulary of the proof component."""

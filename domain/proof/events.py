@@ -9,7 +9,7 @@ from domain.keys import RoundKey, ShareKey
 
 @dataclass(frozen=True, slots=True)
 class OrderVerified(Change):
-    """Every closed round is verified: the order ends at ``settles_at`` on the chain clock.
+    """All closed rounds are verified; the order settles at ``settles_at`` on the chain clock.
 
     Example::
 
@@ -47,7 +47,7 @@ class ShareCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareSkipped(Change):
-    """A share could not be committed, with a ``ShareReason``."""
+    """A share could not be committed; ``reason`` is a ``ShareReason``."""
 
     KIND: ClassVar[str] = "share.skipped"
     share: ShareKey
@@ -57,7 +57,7 @@ class ShareSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareRejected(Change):
-    """A share does not stand any more, with a ``ShareReason``.
+    """A share was rejected; ``reason`` is a ``ShareReason``.
 
     Example::
 
@@ -90,9 +90,10 @@ class ShareDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareAccepted(Change):
-    """A share is in a closed round, with what its commitment hid; ``metrics`` are FP32 bits at its last boundary.
+    """A share is accepted in a closed round. The event shows the roots that its commitment hid.
 
-    One without an update ends where the job stopped, after so many whole ``segments``.
+    ``metrics`` are FP32 bit patterns at its last boundary. A share without an update ends where the job stopped, after
+    ``segments`` whole segments.
 
     Example::
 
@@ -113,10 +114,11 @@ class ShareAccepted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareCompared(Change):
-    """A rejected share was compared with the accepted one of its slot, whose round is verified.
+    """A rejected share was compared with the accepted share of its slot, after their round was verified.
 
-    Where it was ``right``, its provider was ``paid`` by the validator, from what is withheld of its part, its job bond,
-    and then its stake; where it was not, its bond is ``burnt``. What the stake gave of either is in the last two.
+    If the rejected share was ``right``, the validator ``paid`` its provider: from the withheld coins, the job bond, and
+    then the stake. If it was wrong, its bond is ``burnt``. ``paid_from_stake`` and ``burnt_from_stake`` are the parts
+    that the validator's stake gave.
     """
 
     KIND: ClassVar[str] = "share.compared"
@@ -131,7 +133,7 @@ class ShareCompared(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareFoundWrong(Change):
-    """A panel found a segment of an accepted share wrong for which its provider alone answers."""
+    """A panel found a segment of an accepted share wrong for which only the share's provider is responsible."""
 
     KIND: ClassVar[str] = "share.wrong"
     share: ShareKey
@@ -160,7 +162,7 @@ class RoundClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundStopped(Change):
-    """A round was closed without a next state, because the job stopped at a place of it (an ``AuditKind``).
+    """A round was closed without a next state because the job stopped; ``kind`` is the place's ``AuditKind``.
 
     Example::
 
@@ -179,9 +181,9 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified: of its price, ``withheld`` is kept for the validator, and the rest was paid.
+    """A round was verified. ``withheld`` of its ``price`` is kept for the validator, and the rest was paid.
 
-    ``price`` is without the audit fee, which its panel has.
+    ``price`` does not include ``audit_fee``, which went to its panel.
 
     Example::
 
@@ -214,9 +216,10 @@ class RoundVoid(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageOpened(Change):
-    """A stage of a panel has its seats, numbered from ``first_seat`` on; ``places`` are those that it is about.
+    """A stage of a panel opened. Its seats are numbered from ``first_seat`` on; they recompute ``places``.
 
-    ``stakes`` are those of the seats, ``eligible`` and ``stake`` those of all who have or could have sat.
+    ``stakes`` are the stakes of the seats. ``eligible`` and ``stake`` are the number and the total stake of the
+    validators who have a seat or could have had one.
     """
 
     KIND: ClassVar[str] = "panel.stage"
@@ -236,7 +239,7 @@ class StageOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageEnded(Change):
-    """A stage of a panel is over; the next one is to have so many seats (0: there is none)."""
+    """A stage of a panel ended; the next stage will have ``wanted`` seats (0: there is no next stage)."""
 
     KIND: ClassVar[str] = "panel.stage_ended"
     round: RoundKey
@@ -246,7 +249,7 @@ class StageEnded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelSkipped(Change):
-    """The draw left a closed round without a panel, as its leg's tier allows."""
+    """A closed round got no panel by the draw, which its leg's tier allows."""
 
     KIND: ClassVar[str] = "panel.skipped"
     round: RoundKey
@@ -262,7 +265,7 @@ class PanelWaits(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoomTaken(Change):
-    """A panel takes so much of the auditors' time (ten-thousandths of a validator), or gives it back."""
+    """The auditors' time that a panel occupies is now ``load`` (ten-thousandths of a validator)."""
 
     KIND: ClassVar[str] = "panel.room"
     round: RoundKey
@@ -271,9 +274,9 @@ class RoomTaken(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceDrawn(Change):
-    """A place of a panel was drawn, with an ``AuditKind``, and the root that the chain claims there, if it has one.
+    """A place of a panel was drawn: its ``AuditKind``, and the root that the chain has for it, if there is one.
 
-    ``stops``: the chain has it that the job stops there.
+    ``stops`` is true if the job stops at this place according to the chain.
     """
 
     KIND: ClassVar[str] = "panel.place"
@@ -289,7 +292,7 @@ class PlaceDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommitted(Change):
-    """A seat committed to its answers; the parts of the stage end when they do now, because the last one did it."""
+    """A seat committed to its answers. If it was the stage's last seat to do so, both ends come earlier than before."""
 
     KIND: ClassVar[str] = "panel.committed"
     round: RoundKey
@@ -302,7 +305,7 @@ class AnswerCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class AnswerRevealed(Change):
-    """A seat showed what it says of a place, with an ``AnswerKind``."""
+    """A seat revealed its answer for one place; ``kind`` is an ``AnswerKind``."""
 
     KIND: ClassVar[str] = "panel.answer"
     round: RoundKey
@@ -317,7 +320,7 @@ class AnswerRevealed(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatRevealed(Change):
-    """A seat has shown all its answers, if it has any."""
+    """A seat has revealed all its answers, if it has any."""
 
     KIND: ClassVar[str] = "panel.revealed"
     round: RoundKey
@@ -328,7 +331,7 @@ class SeatRevealed(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeafShown(Change):
-    """A seat showed the leaf behind a segment: what the accepted trace claims there."""
+    """A seat showed the leaf after a segment, which holds the root that the accepted trace claims there."""
 
     KIND: ClassVar[str] = "panel.leaf"
     round: RoundKey
@@ -338,7 +341,7 @@ class LeafShown(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatSilent(Change):
-    """A seat was silent on ``places``, and lost ``cut`` of its stake."""
+    """A seat gave no answer for ``places``, and lost ``cut`` of its stake."""
 
     KIND: ClassVar[str] = "panel.silent"
     round: RoundKey
@@ -350,7 +353,7 @@ class SeatSilent(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatDiffered(Change):
-    """A seat's answers on ``places`` are not the ruling, and it lost ``cut`` of its stake."""
+    """A seat's answers for ``places`` differ from the ruling, and it lost ``cut`` of its stake."""
 
     KIND: ClassVar[str] = "panel.differed"
     round: RoundKey
@@ -362,7 +365,7 @@ class SeatDiffered(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceRuled(Change):
-    """A place was decided by a stage, with a ``Ruling``, and what was found: an ``AnswerKind``, 0 where undecided.
+    """A stage decided a place: its ``Ruling``, and the answer found (``kind``: an ``AnswerKind``, 0 if undecided).
 
     Example::
 
@@ -383,9 +386,10 @@ class PlaceRuled(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatPaid(Change):
-    """A seat got ``paid`` for its answers, of it so much from what other seats lost and from the community pool.
+    """A seat was paid ``paid`` for its answers.
 
-    The rest is among the payments of the order.
+    ``from_pot`` of it came from the cuts of other seats and ``from_pool`` from the community pool. The rest is in the
+    order's payments.
     """
 
     KIND: ClassVar[str] = "panel.paid"
@@ -399,7 +403,7 @@ class SeatPaid(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelEnded(Change):
-    """A panel is over; ``burnt`` is what its seats lost and nobody got."""
+    """A panel ended; ``burnt`` is the part of its seats' cuts that no one received."""
 
     KIND: ClassVar[str] = "panel.ended"
     round: RoundKey

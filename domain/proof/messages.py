@@ -15,7 +15,7 @@ from domain.proof.records import Place, SeatAnswer, ShareClaim, ShareRoots, Show
 
 @dataclass(frozen=True, slots=True)
 class SignedShare:
-    """A commitment to a share with its provider's signature over :func:`pol.rules.commitment.share_sign_bytes`."""
+    """A commitment to a share, signed by its provider over :func:`pol.rules.commitment.share_sign_bytes`."""
 
     claim: ShareClaim
     signature: Signature
@@ -31,7 +31,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitTraces(Message):
-    """Put commitments to shares of the open round on chain (at most 128); rejections are applied first."""
+    """Put commitments to shares of the open round on chain (at most 128). Its rejections are applied first."""
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
@@ -46,7 +46,7 @@ class MsgCommitTraces(Message):
 
 @dataclass(frozen=True, slots=True)
 class AcceptedShare:
-    """A share that the validator accepts, with what its commitment hides."""
+    """A share that the validator accepts, with the roots that its commitment hides."""
 
     slot: Slot
     issue: Count
@@ -57,10 +57,10 @@ class AcceptedShare:
 class MsgCloseRound(Message):
     """Close the open round: accepted shares in slot order, with their roots, and the next global state root.
 
-    Where the job stopped in the round, ``stopped`` names the place instead of a root, and no round follows: shares that
-    end there are named as they are. In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states
-    that the round leaves, encrypted to the order's key; it is empty in all others. The last round is one: closing it
-    proves the order.
+    If the job stopped in the round, ``stopped`` names the place instead of a root, and no round follows. Shares that
+    end at a stop are listed too. In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states
+    after the round, encrypted to the order's key; in other rounds it is empty. The last round is a hand-over round, and
+    closing it proves the order.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
@@ -78,7 +78,7 @@ class MsgCloseRound(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(Message):
-    """Commit to the answers of a seat (:func:`pol.rules.tiers.answers.answer_commitment`), before any are known."""
+    """Commit to a seat's answers (:func:`pol.rules.tiers.answers.answer_commitment`) before any answer is known."""
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
     SIGNER: ClassVar[str] = "auditor"
@@ -92,9 +92,9 @@ class MsgCommitAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRevealAnswer(Message):
-    """Show the answers that a seat committed to, by place; and leaves of accepted traces behind their segments.
+    """Reveal a seat's committed answers by place, and leaves of accepted traces after their segments.
 
-    Leaves are no part of the commitment. One that any seat shows does for all.
+    Leaves are not part of the commitment. A leaf shown by one seat counts for all seats.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"

@@ -1,10 +1,10 @@
-"""The pot that proof keeps, and moves of rounds, rejections, and panels."""
+"""The pot that the proof component keeps, and the moves of rounds, rejections and panels."""
 
 from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.moves import Move, Pot, Uses
 from domain.registry.moves import STAKES_POT
 
-# Cut from seats that were silent or differed, until their round ends; owner: the round.
+# Cuts from seats that were silent or differed, until their round ends; owner: the round.
 AUDITS_POT = Pot("audits", "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz")
 
 POTS = (AUDITS_POT,)
@@ -12,7 +12,7 @@ POTS = (AUDITS_POT,)
 PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
-# What is withheld from a validator who rejected what was right, and then its stake.
+# From the coins withheld from a validator who rejected a right share, and then from its stake.
 HELD_COMPENSATION = Move(name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
 HELD_BURN = Move(name="held_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
 STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)

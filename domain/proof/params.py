@@ -19,29 +19,40 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class ProofParams(Readable):
-    """What the proof component asks of rounds and their checks, with the defaults of a public network.
+    """The proof component's rules for rounds and their audits, with the defaults of a public network.
 
     Example::
 
         print(assay.Params().of(assay.ProofParams).window_max)
     """
 
-    # How long a lot waits for strangers' reveals before it takes what there is.
+    # Longest time that a lot waits for blocks of validators who are not parties to the order.
     lot_wait: Wait = 600
-    round_window: Duration = 300  # the least time that a closed round stays open to its panel
-    window_max: Duration = 86_400  # an order whose rounds would stay open longer is refused
-    auditors: Auditors = 3  # seats of a panel's first stage
-    audit_places_max: AuditPlaces = 16  # places of a round that a panel recomputes at most
-    audit_segments: AuditSegments = 2  # of every round, whatever its fee pays
-    segments_drawn: SegmentsDrawn = 4  # of a share, that its validator must replay
-    eligible_bps: Bps = 7_500  # of the stake, that the time of an audit is made for
-    protocol_bps: Take = 100  # of what is paid: to the community pool
-    audit_bps: Take = 300  # of what is paid: to a round's seats
-    answer_fee: Money = 1_000  # of a seat, once: what its two messages cost
-    # Of the number of eligible validators: how many may be busy with panels at a time, all orders together.
+    # Shortest time that a closed round stays open to its panel.
+    round_window: Duration = 300
+    # Longest time that a round may stay open; an order that needs more is refused.
+    window_max: Duration = 86_400
+    # Seats of a panel's first stage.
+    auditors: Auditors = 3
+    # Most places of a round that a panel recomputes.
+    audit_places_max: AuditPlaces = 16
+    # Segments of each round that are always recomputed, even if the audit fee pays for fewer.
+    audit_segments: AuditSegments = 2
+    # Segments of each share that a lot draws and its validator must replay.
+    segments_drawn: SegmentsDrawn = 4
+    # Part of the stake (bps) whose validators must be able to audit a round within its window.
+    eligible_bps: Bps = 7_500
+    # Part of each payment (bps) that goes to the community pool.
+    protocol_bps: Take = 100
+    # Part of each payment (bps) that goes to the seats of the round's panel.
+    audit_bps: Take = 300
+    # Paid to each seat once, for the cost of its two messages.
+    answer_fee: Money = 1_000
+    # Part of the eligible validators (bps) that panels may occupy at once, across all orders.
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
-    handover_every: Rounds = 10  # rounds: of each such one, and of the last, the state is handed over
-    # For the seats of a panel's stage to commit: this, and six times what their places take; then this to reveal.
+    # Rounds from one hand-over of the state to the next; the last round is always handed over.
+    handover_every: Rounds = 10
+    # Time for a stage's seats to commit: this, plus six times what their places take. Also the time to reveal.
     stage_base: StageBase = 300
 
 
@@ -57,4 +68,4 @@ LOCAL = ProofParams(
     handover_every=1,
     stage_base=60,
 )
-"""Those of a local network."""
+"""The values of a local network."""

@@ -28,12 +28,12 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse(Readable):
-    """The order; its legs with the openings of their slots; shares, rounds and panels of all legs; escrow; payments.
+    """An order with its legs, the initial states of their slots, shares, rounds, panels, escrow and payments.
 
     Example::
 
-        found = order.details()
-        print(found.order.state.name, len(found.shares), found.payments)
+        details = order.details()
+        print(details.order.state.name, len(details.shares), details.payments)
     """
 
     order: Order
@@ -52,35 +52,35 @@ class OrderResponse(Readable):
 
     def leg(self, number: int) -> Leg | None:
         """Return the leg with this number, or None."""
-        for found in self.legs:
-            if found.number == number:
-                return found
+        for leg in self.legs:
+            if leg.number == number:
+                return leg
         return None
 
     def opening_local(self, leg: int, slot: int) -> bytes:
         """Return the root of the local state that a slot of a leg starts from."""
-        for found in self.openings:
-            if (found.leg, found.slot) == (leg, slot):
-                return found.local_root
+        for opening in self.openings:
+            if (opening.leg, opening.slot) == (leg, slot):
+                return opening.local_root
         return self.order.terms.local_root
 
     def rounds_of(self, leg: int) -> tuple[Round, ...]:
         """Return the closed rounds of a leg, in order."""
-        return tuple(found for found in self.rounds if found.leg == leg)
+        return tuple(closed for closed in self.rounds if closed.leg == leg)
 
     def round(self, leg: int, round: int) -> Round | None:
-        """Return a closed round."""
-        for found in self.rounds:
-            if found.round == round and found.leg == leg:
-                return found
+        """Return a closed round, or None."""
+        for closed in self.rounds:
+            if closed.round == round and closed.leg == leg:
+                return closed
         return None
 
     def share(self, key: ShareKey) -> Share | None:
-        """Return a share of this order."""
-        where = key.leg, key.round, key.slot, key.issue
+        """Return a share of this order, or None."""
+        parts = key.leg, key.round, key.slot, key.issue
         for share in self.shares:
             claim = share.claim
-            if (claim.leg, claim.round, claim.slot, claim.issue) == where:
+            if (claim.leg, claim.round, claim.slot, claim.issue) == parts:
                 return share if claim.order_id == key.order_id else None
         return None
 
@@ -93,23 +93,23 @@ class OrderResponse(Readable):
         }
 
     def panel(self, leg: int, round: int) -> Panel | None:
-        """Return the panel of a round."""
+        """Return the panel of a round, or None."""
         return next((p for p in self.panels if (p.leg, p.round) == (leg, round)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest(Query[OrderResponse]):
-    """One order with everything about its current (or last) leg."""
+    """A request for one order and everything about its legs."""
 
     order_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
 class PanelResponse:
-    """A panel with all that a seat needs to know of its round, whatever its order's history.
+    """A panel with everything that a seat needs to know about its round, independent of the order's history.
 
-    ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, the seats of a stage have
-    ``commit_seconds`` to commit, ``shares`` are accepted ones by slot, ``tier`` is the leg's.
+    ``validator`` closed the round and serves its states at ``accept_rate`` (bytes/s) or faster. The seats of a stage
+    have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot, and ``tier`` is the leg's tier.
     """
 
     terms: JobTerms
@@ -125,7 +125,7 @@ class PanelResponse:
 
 @dataclass(frozen=True, slots=True)
 class PanelRequest(Query[PanelResponse]):
-    """The panel of a closed round; of its accepted shares those from slot ``from_slot`` on, at most ``limit``."""
+    """A request for the panel of a closed round, with at most ``limit`` accepted shares from slot ``from_slot`` on."""
 
     order_id: Hash
     leg: Count
@@ -136,14 +136,14 @@ class PanelRequest(Query[PanelResponse]):
 
 @dataclass(frozen=True, slots=True)
 class SeatsResponse:
-    """Seats of a panel by number."""
+    """Seats of a panel, sorted by number."""
 
     seats: Annotated[tuple[PanelSeat, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class SeatsRequest(Query[SeatsResponse]):
-    """Seats of a panel from a number on."""
+    """A request for the seats of a panel from a number on."""
 
     order_id: Hash
     leg: Count
@@ -154,7 +154,7 @@ class SeatsRequest(Query[SeatsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class NumberedPlace:
-    """The number of a place in its panel, which answers name, and the place."""
+    """A place with its number in the panel, by which answers name it."""
 
     number: Count
     place: Place
@@ -162,7 +162,7 @@ class NumberedPlace:
 
 @dataclass(frozen=True, slots=True)
 class PanelDuty:
-    """A seat that has something to do: commit until ``commits_end``, then reveal until ``reveals_end``."""
+    """A seat with work to do: commit until ``commits_end``, then reveal until ``reveals_end`` (chain clock)."""
 
     order_id: Hash
     leg: Count
@@ -182,7 +182,7 @@ class PanelDuty:
 
 @dataclass(frozen=True, slots=True)
 class PanelDutiesResponse:
-    """Seats of a validator that have something to do, by round."""
+    """A validator's seats with work to do, sorted by round."""
 
     duties: Annotated[tuple[PanelDuty, ...], Many]
     clock: Number
@@ -191,7 +191,7 @@ class PanelDutiesResponse:
 
 @dataclass(frozen=True, slots=True)
 class PanelDutiesRequest(Query[PanelDutiesResponse]):
-    """Seats of a validator whose stage goes on and that have not revealed, behind the round that ended a page."""
+    """A request for a validator's seats that have not revealed in a stage that is open, after a given round."""
 
     validator: Address
     limit: Count = 0
@@ -200,5 +200,5 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     after_round: Count = 0
 
     def after(self, duty: PanelDuty) -> "PanelDutiesRequest":
-        """Return the request for the page behind the one that ended with a duty."""
+        """Return the request for the page after one that ended with ``duty``."""
         return replace(self, after_order=duty.order_id, after_leg=duty.leg, after_round=duty.round)

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ShareReason(IntEnum):
-    """Why a share was skipped or rejected.
+    """A reason why a share was skipped or rejected.
 
     Example::
 
@@ -14,25 +14,25 @@ class ShareReason(IntEnum):
     """
 
     NONE = 0  # nothing was wrong
-    # the validator's verdicts
-    NO_ANSWER = 10_100  # never returned a share, or never delivered or opened what it committed to
-    LATE = 10_101  # it came after the time that it was given
-    SEGMENT_MISMATCH = 10_105  # replay gives another boundary root (wrong trace)
-    UPDATE_MISMATCH = 10_106  # not the function of boundaries 0 and n (wrong update)
-    NOT_FINITE = 10_107  # it goes on where training has no result
-    NOT_STOPPED = 10_109  # it ends where training goes on
-    # what a validator tells a provider and its operator; on chain it is NO_ANSWER
-    MALFORMED = 10_102  # garbage: cannot be parsed, or over a limit
-    TRACE_NOT_BOUND = 10_103  # what was delivered is not what was committed to
+    # Verdicts of the validator.
+    NO_ANSWER = 10_100  # the provider returned no share, or did not deliver or open its commitment
+    LATE = 10_101  # it came after its deadline
+    SEGMENT_MISMATCH = 10_105  # a replay gives another boundary root (wrong trace)
+    UPDATE_MISMATCH = 10_106  # the update does not follow from boundaries 0 and n (wrong update)
+    NOT_FINITE = 10_107  # it continues where training has no result
+    NOT_STOPPED = 10_109  # it ends where training continues
+    # Reported by a validator to a provider and its operator; on chain it is NO_ANSWER.
+    MALFORMED = 10_102  # it cannot be parsed, or exceeds a limit
+    TRACE_NOT_BOUND = 10_103  # the delivered share does not match the commitment
     OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
-    # the chain's own checks in CommitTraces
-    BAD_SIGNATURE = 10_110  # the provider did not sign that
+    # Checks by the chain in CommitTraces.
+    BAD_SIGNATURE = 10_110  # the provider's signature is not valid
     NOT_IN_CLUSTER = 10_111  # the provider is not in the validator's cluster
-    BAD_SLOT = 10_112  # a slot that the order has not
-    SLOT_TAKEN = 10_113  # by a share that nobody rejected
+    BAD_SLOT = 10_112  # the order has no such slot
+    SLOT_TAKEN = 10_113  # the slot has a share that was not rejected
     NO_BOND = 10_116  # the provider's free bond does not cover the share
-    WRONG_ISSUE = 10_117  # an issue of the slot that is not newer than the last
-    LEG_ENDED = 10_118  # its round will never be closed: no verdict, and the bond returned
+    WRONG_ISSUE = 10_117  # the issue is not newer than the slot's last issue
+    LEG_ENDED = 10_118  # its round will never be closed: it gets no verdict, and its bond is returned
 
 
 MISMATCHES = frozenset(
@@ -43,7 +43,7 @@ MISMATCHES = frozenset(
         ShareReason.NOT_STOPPED,
     }
 )
-"""Reasons that an honest validator never gives wrongly: what a provider committed to is not what training gives."""
+"""Reasons that an honest validator never gives by mistake: the committed share is not what training gives."""
 
 SILENCES = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE})
-"""Reasons that nobody can check: who was silent, provider or validator?"""
+"""Reasons that no one else can check: either the provider or the validator may have been silent."""

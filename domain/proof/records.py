@@ -24,18 +24,18 @@ from domain.limits import ANSWERS_MAX, METRICS_MAX, PATH_MAX, SLOTS_MAX
 
 
 class ShareState(IntEnum):
-    """What became of a share."""
+    """The state of a share."""
 
     COMMITTED = 1
     ACCEPTED = 2  # in a closed round
     REJECTED = 3  # its bond stays until its round is verified, or the leg is over
-    RIGHT = 4  # rejected, and committed to what was accepted
-    WRONG = 5  # rejected, and committed to something else
+    RIGHT = 4  # rejected, but its commitment matches the accepted share
+    WRONG = 5  # rejected, and its commitment differs from the accepted share
 
 
 @dataclass(frozen=True, slots=True)
 class ShareClaim:
-    """What a provider signs about its work in a round: one hash, which shows nothing of it (protocol section 4.3)."""
+    """A provider's signed statement about its work in a round: one hash that hides the work (protocol section 4.3)."""
 
     order_id: Hash
     leg: Count
@@ -53,22 +53,23 @@ class ShareClaim:
 
 @dataclass(frozen=True, slots=True)
 class ShareRoots:
-    """What a commitment hides: shown to the validator once it is on chain, and to everybody when the round closes.
+    """The roots that a commitment hides; the validator sees them once it is on chain, and all when the round closes.
 
-    A share is whole, or it ends where the job stopped: then ``segments`` are those before that, there is no update and
-    no local state, and without a segment there is no trace either (:func:`pol.rules.stops.check_roots`).
+    A share is whole, or it ends where the job stopped. In that case ``segments`` counts the segments before the stop,
+    and there is no update and no local state. Without a segment there is no trace either
+    (:func:`pol.rules.stops.check_roots`).
     """
 
     trace_root: MaybeHash
     update_root: MaybeHash
     local_out: MaybeHash
-    # FP32 bit patterns, of the last boundary
+    # FP32 bit patterns at the last boundary.
     metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
-    segments: Segment  # whole ones, n of the trace
+    segments: Segment  # number of whole segments, n of the trace
 
     @property
     def is_whole(self) -> bool:
-        """Whether the share ends in an update, and not where the job stopped."""
+        """True if the share ends with an update, not where the job stopped."""
         return self.update_root != b""
 
 
@@ -78,20 +79,20 @@ class Share:
 
     claim: ShareClaim
     signature: Signature
-    local_in: Hash  # the slot's local state root, by the chain
+    local_in: Hash  # the chain's root of the slot's local state before the round
     work: Work
     bond: Money
     state: ShareState
     reason: Count  # ShareReason
     committed_at: Number
     committed_height: Number
-    # segments of the public lots of its slot in this round; empty until its own seed is known
+    # Segments that public lots drew for its slot in this round; empty until its own seed is known.
     drawn: Annotated[tuple[Segment, ...], Many]
-    roots: ShareRoots | None  # once it is accepted
+    roots: ShareRoots | None  # None until it is accepted
 
 
 class AuditKind(IntEnum):
-    """What a place of an audit is."""
+    """The kind of an audit place."""
 
     SEGMENT = 1  # segment 0..n-1 of a share
     UPDATE = 2  # the last "segment": update and local_out from boundaries 0 and n
@@ -100,7 +101,7 @@ class AuditKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an audit names: a segment of a share, its update, or the aggregation of the round."""
+    """An audit place: a segment of a share, its update, or the aggregation of the round."""
 
     kind: AuditKind
     slot: Count
@@ -110,39 +111,39 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A closed round: with the global state that it leaves, or the place at which the job ``stopped``."""
+    """A closed round with the global state after it, or the place at which the job ``stopped``."""
 
     order_id: Hash
     leg: Count
     round: Count
     global_in: Hash
     next_root: MaybeHash
-    ciphertext_root: MaybeHash  # of the states handed over, in hand-over rounds
-    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # accepted, in slot order
+    ciphertext_root: MaybeHash  # root of the states handed over; empty if it is not a hand-over round
+    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # the accepted shares, in slot order
     work: Work
     closed_at: Number
     closed_height: Number
     window_ends: Number
     verified: bool
-    void: bool  # its audits disagree or cannot come any more: never paid
+    void: bool  # its audits disagree or can no longer come: it is never paid
     stopped: Place | None = None
 
     @property
     def key(self) -> RoundKey:
-        """Which round it is."""
+        """The key of the round."""
         return RoundKey(self.order_id, self.leg, self.round)
 
     @property
     def share_keys(self) -> tuple[ShareKey, ...]:
-        """The accepted shares, in slot order."""
+        """The keys of the accepted shares, in slot order."""
         return tuple(self.key.share(ref.slot, ref.issue) for ref in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLeaf:
-    """What a trace states of boundary 1..n; boundary 0 is the opening that the chain knows, and has no leaf.
+    """A trace's leaf for a boundary 1..n. Boundary 0 is the initial state that the chain knows, and has no leaf.
 
-    The path leads to the share's trace root. Without one where all leaves of the trace are together.
+    The path leads to the share's trace root. It is empty if all leaves of the trace are sent together.
     """
 
     index: Count
@@ -152,16 +153,16 @@ class TraceLeaf:
 
 
 class Ruling(IntEnum):
-    """What a panel says of a place."""
+    """A panel's decision about a place."""
 
     OPEN = 1
-    RIGHT = 2  # for the chain's root
-    WRONG = 3  # against it
-    UNDECIDED = 4  # nobody can tell
+    RIGHT = 2  # the panel ruled for the chain's root
+    WRONG = 3  # the panel ruled against the chain's root
+    UNDECIDED = 4  # the panel could not decide
 
 
 class AnswerKind(IntEnum):
-    """What a seat found at a place."""
+    """The kind of a seat's answer for a place."""
 
     FINISHED = 1  # root and digest of what it recomputed
     STOPPED = 2  # the job has no next state there: not finite, or an index out of range
@@ -170,7 +171,7 @@ class AnswerKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What answers say of a place apart from the digest, which is another one in each stage."""
+    """The content of an answer without its digest, which differs between stages."""
 
     kind: AnswerKind
     root: MaybeHash
@@ -179,72 +180,72 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PanelPlace:
-    """A place of a panel with its ruling, and what was found there.
+    """A place of a panel with its ruling and the answer found there.
 
-    ``claim`` is the root that the chain has for it. Of a segment the chain has only the root of the trace, so its claim
-    is empty until a seat shows the leaf of the boundary behind it. Where the chain has it that the job ``stops`` there
-    is none.
+    ``claim`` is the chain's root for the place. For a segment the chain has only the root of the trace, so the claim is
+    empty until a seat shows the leaf of the boundary after it. If the job ``stops`` at the place according to the
+    chain, there is no claim.
     """
 
     place: Place
     claim: MaybeHash
     ruling: Ruling
-    stage: Count  # that decided it, 0 while it is open
+    stage: Count  # the stage that decided it, 0 while it is open
     found: Finding | None
     stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Strangers who recompute places of a closed round, stage after stage, until each place is decided.
+    """Validators who did not serve a closed round and recompute places of it, stage after stage, until all are decided.
 
-    A stage begins with its seed. Until ``commits_end`` its seats commit, then until ``reveals_end`` they reveal; either
-    ends early when all have. ``wanted`` are the seats of the stage whose seed is waited for.
+    A stage begins with its seed. Its seats commit until ``commits_end``, then reveal until ``reveals_end``; each part
+    ends early when all seats have done so. ``wanted`` is the number of seats of the stage whose seed is not known yet.
     """
 
     order_id: Hash
     leg: Count
     round: Count
-    places: Annotated[tuple[PanelPlace, ...], Length(0, ANSWERS_MAX)]  # none until then
+    places: Annotated[tuple[PanelPlace, ...], Length(0, ANSWERS_MAX)]  # empty until the first seed is known
     stage: Count  # 0 until its first seed is known
-    seed: MaybeHash  # of the stage; digests are made with it
+    seed: MaybeHash  # seed of the stage, from which its digests are made
     commits_end: Number
     reveals_end: Number
-    is_last: bool  # the stage seats everybody who is left
-    is_open: bool  # the stage takes commitments or answers
+    is_last: bool  # the stage seats all validators who are left
+    is_open: bool  # the stage accepts commitments or answers
     wanted: Count
-    seats: Count  # of all stages
-    first_seat: Count  # number of the stage's first one
-    committed: Count  # of the stage
-    revealed: Count  # of the stage
-    is_settled: bool  # its seats are paid, and it is over
-    eligible: Count  # validators who have or could have a seat, when the stage began
-    stake: Money  # of these
-    load: Count  # audit room that it takes (ten-thousandths of a validator); with none at stage 0 it waits for it
+    seats: Count  # number of seats in all stages
+    first_seat: Count  # number of the stage's first seat
+    committed: Count  # number of the stage's seats that committed
+    revealed: Count  # number of the stage's seats that revealed
+    is_settled: bool  # the panel is over and its seats are paid
+    eligible: Count  # validators who had a seat or could have had one when the stage began
+    stake: Money  # total stake of these validators
+    load: Count  # audit room it occupies (ten-thousandths of a validator); 0 at stage 0: it waits for room
 
     @property
     def key(self) -> RoundKey:
-        """The round that it is about."""
+        """The key of the round that is audited."""
         return RoundKey(self.order_id, self.leg, self.round)
 
     @property
     def undecided(self) -> tuple[int, ...]:
-        """The numbers of the places that are open."""
+        """The numbers of the open places."""
         return tuple(at for at, place in enumerate(self.places) if place.ruling is Ruling.OPEN)
 
     @property
     def is_decided(self) -> bool:
-        """Whether every place has its ruling."""
+        """True if every place has a ruling."""
         return self.stage > 0 and not self.undecided
 
 
 @dataclass(frozen=True, slots=True)
 class SeatAnswer:
-    """What a seat says of one place. A place that it leaves out is one on which it was silent.
+    """A seat's answer for one place. A seat is silent on the places that it leaves out.
 
-    ``root`` is the recomputed root, or for ``UNAVAILABLE`` the blob that was not served where its hash is known.
-    ``step`` is the inner step of the job that stopped, 0 for an aggregation. ``digest`` covers what was recomputed
-    (:func:`pol.rules.tiers.answers.answer_digest`); none for ``UNAVAILABLE``.
+    ``root`` is the recomputed root; for ``UNAVAILABLE`` it is the hash of the blob that was not served, if known.
+    ``step`` is the inner step at which the job stopped, 0 for an aggregation. ``digest`` covers the recomputed values
+    (:func:`pol.rules.tiers.answers.answer_digest`); it is empty for ``UNAVAILABLE``.
     """
 
     place: Annotated[int, Range(0, ANSWERS_MAX - 1)]  # its number in the panel
@@ -256,7 +257,7 @@ class SeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ShownLeaf:
-    """The accepted share's leaf behind a segment; the chain holds only the root of the trace."""
+    """The accepted share's leaf after a segment; the chain itself has only the root of the trace."""
 
     place: Annotated[int, Range(0, ANSWERS_MAX - 1)]
     leaf: TraceLeaf
@@ -264,7 +265,7 @@ class ShownLeaf:
 
 @dataclass(frozen=True, slots=True)
 class PanelSeat:
-    """A validator who was drawn for one stage of a panel, with its stake in that block, and what it said."""
+    """A validator drawn for one stage of a panel, with its stake in that block and its answers."""
 
     order_id: Hash
     leg: Count
@@ -273,16 +274,16 @@ class PanelSeat:
     validator: Address
     stage: Count
     stake: Money
-    places: Annotated[tuple[Count, ...], Length(0, ANSWERS_MAX)]  # that it is asked about
+    places: Annotated[tuple[Count, ...], Length(0, ANSWERS_MAX)]  # the places that it has to recompute
     commitment: MaybeHash
     answers: Annotated[tuple[SeatAnswer, ...], Length(0, ANSWERS_MAX)]
     revealed: bool
 
     @property
     def key(self) -> RoundKey:
-        """The round that the panel is about."""
+        """The key of the round that is audited."""
         return RoundKey(self.order_id, self.leg, self.round)
 
     def answer(self, place: int) -> SeatAnswer | None:
-        """Return what it said of a place, None where it was silent."""
+        """Return the seat's answer for a place, or None if it was silent."""
         return next((answer for answer in self.answers if answer.place == place), None)

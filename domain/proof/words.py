@@ -1,4 +1,4 @@
-"""What the proof component says."""
+"""The vocabulary of the proof component."""
 
 from domain.proof.events import (
     AnswerCommitted,

@@ -1,1 +1,1 @@
-"""Words of the registry component."""
+"""The vocabulary of the registry component."""

@@ -9,7 +9,7 @@ from domain.registry.records import Capability
 
 @dataclass(frozen=True, slots=True)
 class EndpointSet(Change):
-    """A validator published where its cluster service listens."""
+    """A validator published the address and certificate of its cluster service."""
 
     KIND: ClassVar[str] = "validator.endpoint"
     operator: str
@@ -19,9 +19,9 @@ class EndpointSet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeySet(Change):
-    """A validator registered a beacon key, which counts from a height on; the one before counts until then.
+    """A validator registered a beacon key, valid from height ``counts_from`` on; the old key is valid until then.
 
-    Keys that were to count, and will not, are ``dropped``.
+    ``dropped`` are keys that were to become valid later and now will not.
     """
 
     KIND: ClassVar[str] = "validator.beacon_key"
@@ -33,7 +33,7 @@ class BeaconKeySet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeyRevoked(Change):
-    """A validator's beacon key counts no more, nor do others that it took the place of: all that are ``dropped``."""
+    """A validator revoked its beacon key; the key and those it had replaced (``dropped``) are invalid."""
 
     KIND: ClassVar[str] = "validator.beacon_key_revoked"
     operator: str
@@ -43,7 +43,7 @@ class BeaconKeyRevoked(Change):
 
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
-    """What a validator promises as an auditor is now this: it said so, or a stage halved it (last at ``halved_at``)."""
+    """A validator's promise as an auditor changed: by its message, or halved by a stage (last at ``halved_at``)."""
 
     KIND: ClassVar[str] = "validator.audits_promised"
     operator: str
@@ -54,7 +54,7 @@ class AuditsPromised(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderRegistered(Change):
-    """A provider asked to be in a cluster."""
+    """A provider applied to a validator's cluster."""
 
     KIND: ClassVar[str] = "provider.registered"
     provider: str
@@ -64,7 +64,7 @@ class ProviderRegistered(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderLeft(Change):
-    """A provider left its cluster, or asks for it no more."""
+    """A provider left its cluster, or withdrew its application."""
 
     KIND: ClassVar[str] = "provider.left"
     provider: str
@@ -73,7 +73,7 @@ class ProviderLeft(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderAdmitted(Change):
-    """A validator took a provider that had asked into its cluster."""
+    """A validator admitted a provider that had applied to its cluster."""
 
     KIND: ClassVar[str] = "provider.admitted"
     provider: str
@@ -82,7 +82,7 @@ class ProviderAdmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderDismissed(Change):
-    """A validator has a provider in its cluster no more, or refused it."""
+    """A validator removed a provider from its cluster, or rejected its application."""
 
     KIND: ClassVar[str] = "provider.dismissed"
     provider: str
@@ -91,7 +91,7 @@ class ProviderDismissed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderCertified(Change):
-    """A validator measured a provider of its cluster: ``speed`` in FLOP/s, and the rest of what it can."""
+    """A validator measured a provider of its cluster: ``speed`` in FLOP/s, and the rest of its capability."""
 
     KIND: ClassVar[str] = "provider.certified"
     provider: str

@@ -21,7 +21,7 @@ from domain.registry.records import Promise
 
 @dataclass(frozen=True, slots=True)
 class MsgSetEndpoint(Message):
-    """Publish where a validator's cluster service listens and the certificate it presents."""
+    """Publish the address of a validator's cluster service and the certificate that it presents."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgSetEndpoint"
     SIGNER: ClassVar[str] = "operator"
@@ -32,7 +32,7 @@ class MsgSetEndpoint(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgSetBeaconKey(Message):
-    """Register another beacon key; it counts after ``beacon_delay`` blocks, and the one before until then."""
+    """Register a new beacon key. It is valid after ``beacon_delay`` blocks; the old key is valid until then."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgSetBeaconKey"
     SIGNER: ClassVar[str] = "operator"
@@ -44,7 +44,7 @@ class MsgSetBeaconKey(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRevokeBeaconKey(Message):
-    """Give up a beacon key that is lost or known to others, from the next block on."""
+    """Revoke a beacon key that is lost or known to others, from the next block on."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgRevokeBeaconKey"
     SIGNER: ClassVar[str] = "operator"
@@ -54,7 +54,7 @@ class MsgRevokeBeaconKey(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRegisterProvider(Message):
-    """Ask to be in the cluster of a validator (again: leave, and ask another one, when no share is committed)."""
+    """Apply to a validator's cluster. A provider may leave and apply to another one if it has no committed share."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgRegisterProvider"
     SIGNER: ClassVar[str] = "provider"
@@ -64,7 +64,7 @@ class MsgRegisterProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgLeaveCluster(Message):
-    """Leave the cluster, or ask for it no more."""
+    """Leave the cluster, or withdraw the application to it."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgLeaveCluster"
     SIGNER: ClassVar[str] = "provider"
@@ -73,7 +73,7 @@ class MsgLeaveCluster(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgAdmitProvider(Message):
-    """Take a provider that asked into the cluster: it may commit to shares, and makes its validator a party's kin."""
+    """Admit a provider that applied: it may commit to shares, and the validator counts as related to it."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgAdmitProvider"
     SIGNER: ClassVar[str] = "validator"
@@ -83,7 +83,7 @@ class MsgAdmitProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDismissProvider(Message):
-    """Have a provider in the cluster no more (when no share of it is committed), or refuse one that asked."""
+    """Remove a provider from the cluster if it has no committed share, or reject its application."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgDismissProvider"
     SIGNER: ClassVar[str] = "validator"
@@ -93,7 +93,7 @@ class MsgDismissProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgCertifyProvider(Message):
-    """State what the validator measured of a provider in its cluster."""
+    """Record the validator's measurements of a provider in its cluster."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgCertifyProvider"
     SIGNER: ClassVar[str] = "validator"
@@ -108,9 +108,9 @@ class MsgCertifyProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgPromiseAudits(Message):
-    """Promise to recompute at a speed (FLOP/s of exact work) and to fetch at a rate (bytes/s), as an auditor.
+    """Promise a speed of recomputation (FLOP/s of exact work) and a rate of fetching (bytes/s) as an auditor.
 
-    Less at any time; more not within ``promise_wait`` of the last halving.
+    A validator may lower its promise at any time, and raise it ``promise_wait`` after the last halving.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgPromiseAudits"

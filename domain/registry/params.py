@@ -12,18 +12,18 @@ Blocks = Annotated[int, Range(1, 10**9)]
 
 @dataclass(frozen=True, slots=True)
 class RegistryParams(Readable):
-    """What the registry component asks of validators, with the defaults of a public network.
+    """The registry's rules for validators, with the defaults of a public network.
 
     Example::
 
         print(assay.Params().of(assay.RegistryParams).promise_wait)
     """
 
-    # From the block that registers a beacon key to the first one that needs it.
+    # Blocks from the registration of a beacon key to the first block that needs it.
     beacon_delay: Blocks = 1_000
-    # From the last halving of a validator's promise until it may raise it.
+    # Time from the last halving of a validator's promise until it may raise the promise.
     promise_wait: Wait = 86_400
 
 
 LOCAL = RegistryParams(beacon_delay=10, promise_wait=60)
-"""Those of a local network."""
+"""The values of a local network."""

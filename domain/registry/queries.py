@@ -10,26 +10,26 @@ from domain.registry.records import Provider, Validator
 
 @dataclass(frozen=True, slots=True)
 class ValidatorsResponse:
-    """All validators by operator address."""
+    """All validators, sorted by operator address."""
 
     validators: Annotated[tuple[Validator, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatorsRequest(Query[ValidatorsResponse]):
-    """All validators."""
+    """A request for all validators."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvidersResponse:
-    """Providers by address."""
+    """Providers, sorted by address."""
 
     providers: Annotated[tuple[Provider, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class ProvidersRequest(Query[ProvidersResponse]):
-    """Providers, if given those that a validator admitted."""
+    """A request for providers: all, or those that a validator admitted."""
 
     validator: MaybeAddress
     limit: Count
@@ -38,13 +38,13 @@ class ProvidersRequest(Query[ProvidersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class ProviderResponse:
-    """A provider, wherever it is or asks to be."""
+    """A provider, whether admitted to a cluster or not; None if the address is not a provider's."""
 
     provider: Provider | None
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRequest(Query[ProviderResponse]):
-    """The provider of an address."""
+    """A request for the provider with an address."""
 
     address: Address

@@ -23,12 +23,12 @@ from domain.bounds import (
 from domain.limits import CERTIFICATE_BYTES_MAX
 
 Promise = Annotated[int, Range(1, 2**63 - 1)]
-"""FLOP/s or bytes/s that a validator promises as an auditor; every halving leaves something."""
+"""FLOP/s or bytes/s that a validator promises as an auditor; halving never makes it 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeaconKey:
-    """A key whose unique signature begins its owner's proposals, from a height on."""
+    """A beacon key, valid from a height on; a validator's proposals begin with its unique signature."""
 
     key: PublicKey
     counts_from: Number
@@ -45,28 +45,28 @@ class Validator:
     stake: Money
     jailed: bool
     endpoint: Text  # host:port of its cluster service; empty until SetEndpoint
-    # DER of the certificate that clients trust as their only root
+    # DER of the certificate, which is the only root that clients trust.
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
     orders_settled: Count
     legs_failed: Count
-    audits_answered: Count  # seats whose every answer was the ruling, or nobody can tell
-    audits_missed: Count  # stages in which it was silent
-    # By height: the one that counts, and one that will.
+    audits_answered: Count  # number of seats whose answers all equal the ruling or concern undecided places
+    audits_missed: Count  # number of stages in which it was silent
+    # Sorted by height: the key in force, and the next one.
     beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
-    # What it promises as an auditor: FLOP/s of exact work, and bytes/s; halved at each stage in which it is silent.
+    # Its promise as an auditor: FLOP/s of exact work, and bytes/s. Each stage in which it is silent halves both.
     audit_speed: Promise = 1
     audit_rate: Promise = 1
-    halved_at: Number = 0  # chain clock, 0 before the first time
+    halved_at: Number = 0  # chain clock; 0 before the first halving
 
     def beacon_key(self, height: int) -> bytes:
-        """Return the key that counts in block ``height``, empty where none does."""
-        counting = [beacon.key for beacon in self.beacon_keys if beacon.counts_from <= height]
-        return counting[-1] if counting else b""
+        """Return the key in force in block ``height``, or an empty key if there is none."""
+        in_force = [beacon.key for beacon in self.beacon_keys if beacon.counts_from <= height]
+        return in_force[-1] if in_force else b""
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What a validator measured of a provider, with an expiry."""
+    """A validator's measurements of a provider, with an expiry."""
 
     device_class: Name
     speed: Work  # FLOP/s of exact work
@@ -77,10 +77,10 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A compute provider, in the cluster of one validator once that has admitted it."""
+    """A compute provider. It is in the cluster of one validator once that validator has admitted it."""
 
     address: Address
-    validator: MaybeAddress  # whose cluster it asked for, by operator address; empty after leaving
+    validator: MaybeAddress  # operator address of the validator it applied to; empty after leaving
     pub_key: PublicKey
     capability: Capability | None
     shares_accepted: Count
@@ -88,10 +88,10 @@ class Provider:
     admitted: bool = False
 
     def is_in(self, validator: str) -> bool:
-        """Tell whether it is in the cluster of a validator."""
+        """Return whether the provider is in the cluster of a validator."""
         return self.admitted and self.validator == validator
 
     @property
     def newcomer(self) -> bool:
-        """Whether no share of it was accepted yet, wherever."""
+        """True if the provider has no accepted share yet, in any cluster."""
         return self.shares_accepted == 0

@@ -1,4 +1,4 @@
-"""What the registry component says."""
+"""The vocabulary of the registry component."""
 
 from domain.registry.events import (
     AuditsPromised,

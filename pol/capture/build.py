@@ -30,7 +30,7 @@ from pol.capture.functions import (
     named,
     parts_in_eval,
 )
-from pol.capture.graph.capture import is_changed, trace_program
+from pol.capture.graph.capture import capture_program, is_changed
 from pol.capture.idioms.habits import Trying
 from pol.capture.idioms.remembered import Remembered
 from pol.capture.model.plain_model import own_tensors, prepare_model
@@ -78,8 +78,8 @@ def build_job(
 
     One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
 
-    Raises JobError, which names the field, if the file does not define ``job()``, or if ``job()`` does not return a
-    JobSpec. It also does so if the job cannot be captured, or if its step differs from that of plain torch.
+    Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
+    job cannot be captured, or its step differs from that of plain torch.
 
     Example::
 
@@ -189,7 +189,7 @@ def _build_of(
     initial = state if before is None else _resumed_states(before)[0]
     functions.values = named("global", _values_of_others(spec.model, initial, functions.trained))
     with Remembered(spec.model, spec.losses.values()) as remembered:
-        step = trace_program(
+        step = capture_program(
             functions.step,
             {
                 **named("global", state),
@@ -204,7 +204,7 @@ def _build_of(
         )
         values = {n: value for n, value in functions.values.items() if not is_changed(step, n)}
         remembered.check(
-            lambda: trace_program(functions.forward, forward, own=own, values=values, kept=True),
+            lambda: capture_program(functions.forward, forward, own=own, values=values, kept=True),
             rounds.steps,
         )
         step = _without_unchanged(step, spec.model)
@@ -212,8 +212,8 @@ def _build_of(
         _check_averages(spec, functions.trained, updated)
         tell(f"{len(step.nodes):,} operations in a step")
         averaged = {name: state[name] for name in updated}
-        outer = trace_program(functions.outer, {**named("global", state), **named("aggregate", averaged)})
-        evaluate = trace_program(
+        outer = capture_program(functions.outer, {**named("global", state), **named("aggregate", averaged)})
+        evaluate = capture_program(
             functions.evaluate,
             {**named("global", state), **named("batch", _batch_of(shown, eval_batch))},
             precisions=spec.precisions,

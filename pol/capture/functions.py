@@ -13,7 +13,7 @@ from torch import nn
 from pol.capture.author.spec import Batch, JobSpec, Measure
 from pol.capture.draws.checkpoints import repeatable_checkpoints
 from pol.capture.draws.dropout import EVALUATION, SeededDropout
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.graph.precision import gradient, inner_loss, later_weight
 from pol.capture.idioms.habits import refusing
 from pol.capture.loops.accumulation import accumulated
@@ -228,7 +228,7 @@ class JobFunctions:
         chosen = {name for phase in self._phases for name in phase.trained}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
         self.values: Tensors = {}
-        """Initial values of inputs of a step that no optimizer moves: see :func:`trace_program`."""
+        """Initial values of inputs of a step that no optimizer moves: see :func:`capture_program`."""
 
     @property
     def trained(self) -> list[str]:
@@ -399,7 +399,7 @@ class JobFunctions:
         model = own_tensors(spec.model)
         others = {name: current[name].detach() for name in model if name not in changing}
         constants = {**named("global", others), BATCH_NUMBER: passing.number}
-        capture = partial(trace_program, precisions=spec.precisions, own=model, values=self.values)
+        capture = partial(capture_program, precisions=spec.precisions, own=model, values=self.values)
         totals = accumulated(part, carried, sequences, constants, capture)
         share = 1.0 / count
         current.update(under("global", totals))

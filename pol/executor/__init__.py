@@ -1,1 +1,1 @@
-"""The executor of programs in exact arithmetic, with two back ends that give the same bits."""
+"""The executor of programs in exact arithmetic; all of its back ends give the same bits."""

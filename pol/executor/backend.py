@@ -1,4 +1,4 @@
-"""The back ends by name."""
+"""Selection of a back end by name."""
 
 import logging
 from functools import cache
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 def backend(name: str, device: str = "cpu") -> Backend:
     """Return a back end: ``native``, ``numpy`` (reference), or ``torch`` on a ``device``.
 
-    Where there are no native kernels, ``native`` is NumPy. Raises ExecutionError for an unknown name, or where this
-    machine flushes subnormal numbers to zero, or the switch of the native kernels names none, or there is no such
-    device, or it computes wrongly.
+    If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if the name is unknown, if the
+    variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers to zero. For
+    torch, it is also raised if there is no such device, or if it computes wrong results.
     """
     if name == NATIVE:
         library = _choose().library
@@ -29,14 +29,14 @@ def backend(name: str, device: str = "cpu") -> Backend:
         return NumpyBackend()
     if name == TORCH:
         return _on(device)
-    raise ExecutionError("backend", f"{name!r} is none of {', '.join(BACKENDS)}")
+    raise ExecutionError("backend", f"there is no back end {name!r}; use one of {', '.join(BACKENDS)}")
 
 
 def computing(name: str) -> str:
-    """Return what computes where a back end is asked for: ``native avx2``, ``torch``, ``numpy``.
+    """Return a description of what computes for the back end ``name``: ``native avx2``, ``torch``, ``numpy``.
 
-    Where NumPy computes in the place of native kernels, the reason follows: ``numpy: no native library was built (run
-    make setup)``. Raises ExecutionError as :func:`backend` does.
+    If NumPy replaces the native kernels, the reason follows: ``numpy: no native library was built (run make setup)``.
+    Raises ExecutionError as :func:`backend` does.
     """
     if name != NATIVE:
         return name
@@ -45,52 +45,52 @@ def computing(name: str) -> str:
 
 
 def _on(device: str) -> Backend:
-    """Return torch on a device: with kernels for chains where there are some that know the answer, too."""
+    """Return torch on a device; on a GPU, kernels for chains are used if they compute the known answer."""
     from pol.executor.torch_backend import TorchBackend, chains_on
 
-    made = TorchBackend(device)
+    plain = TorchBackend(device)
     if device == "cpu":
-        return made
+        return plain
     try:
-        is_right = _knows(made)
+        is_right = _computes_answer(plain)
     except RuntimeError as error:
         detail = (str(error).splitlines() or [type(error).__name__])[0]
         raise ExecutionError("backend", f"torch fails on {device}: {detail}") from error
     if not is_right:
-        raise ExecutionError("backend", f"torch computes wrongly on {device}: it is not used")
+        raise ExecutionError("backend", f"torch computes wrong results on {device} and is not used")
     chains = chains_on(device)
     if chains is None:
-        return made
+        return plain
     chained = TorchBackend(device, chains=chains)
     try:
-        is_right = _knows(chained)
+        is_right = _computes_answer(chained)
     except RuntimeError:
         is_right = False
     if not is_right:
-        log.error("chains compute wrongly on %s: nodes run one by one", device)
-    # where no kernel can be made, that is said already
-    return chained if is_right and chained.in_chains else made
+        log.error("chains compute wrong results on %s; nodes run one by one", device)
+    # If no kernel could be compiled, that was logged already.
+    return chained if is_right and chained.in_chains else plain
 
 
-def _knows(made: Backend) -> bool:
-    """Whether a back end knows the answer of the known program; what has no answer does not."""
+def _computes_answer(executor: Backend) -> bool:
+    """Return whether a back end computes the right answer of the known program; an error counts as a wrong answer."""
     try:
-        return answer(made) == KNOWN
+        return answer(executor) == KNOWN
     except Expected:
         return False
 
 
 def _choose() -> LibraryChoice:
-    """Return the library to compute with, once whole programs come out right, too."""
+    """Return the native library to use, if it also computes a whole program correctly."""
     choice = choose_library()
     if choice.library is None or _is_right(choice.library):
         return choice
-    return LibraryChoice(None, f"the native library for {choice.library.name} computes wrongly")
+    return LibraryChoice(None, f"the native library for {choice.library.name} computes wrong results")
 
 
 @cache
 def _is_right(library: Library) -> bool:
-    is_right = _knows(NativeBackend(library, threads=1))
+    is_right = _computes_answer(NativeBackend(library, threads=1))
     if not is_right:
-        log.error("the native kernels for %s compute wrongly and are not used", library.name)
+        log.error("the native kernels for %s compute wrong results and are not used", library.name)
     return is_right

@@ -1,7 +1,7 @@
-"""A program as functions of which some compute a whole chain of elementwise nodes at once.
+"""A program as functions, some of which compute a whole chain of elementwise nodes at once.
 
-For a device on which the way to memory and the start of a kernel take longer than what a node computes. Which nodes
-make a chain says :mod:`pol.executor.fusion`; a chain that is too much for one kernel is cut into several.
+It is for devices on which memory access and the start of a kernel take longer than the computation of a node.
+:mod:`pol.executor.fusion` groups nodes into chains; a chain that is too large for one kernel is split.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,18 +15,18 @@ from pol.ops.table import PRIMITIVES
 from pol.values import Shape, TensorType
 
 OPERATIONS: Mapping[str, int] = MappingProxyType({"exp": 40, "log": 50, "tanh": 50, "erf": 90})
-"""What a kernel does for a function."""
+"""Approximate number of operations in a kernel for each function."""
 _FEW = 4
-"""About what it does for any other node."""
+"""Approximate number of operations in a kernel for any other node."""
 OPERATIONS_MAX = 400
-"""Operations of a kernel: about a second for the compiler."""
+"""Largest number of operations of a kernel, which takes about a second to compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainStep:
     """A node of a chain: its operation, the dtype of its result, and its operands.
 
-    Those are numbers of the chain's operands, and then of its nodes.
+    ``args`` are numbers that count the chain's operands first, and then its nodes.
     """
 
     op: str
@@ -36,9 +36,9 @@ class ChainStep:
 
 @dataclass(frozen=True, slots=True)
 class ElementwiseChain:
-    """Elementwise nodes of one shape, which operands broadcast to; ``results`` are places in ``steps``.
+    """A chain of elementwise nodes of one shape, to which operands broadcast; ``results`` are indices of ``steps``.
 
-    An operand of one element may lie anywhere, and may be one that repeats it.
+    An operand that repeats one element has the type of a scalar.
     """
 
     shape: Shape
@@ -48,18 +48,18 @@ class ElementwiseChain:
 
 
 ChainFunction = Callable[..., Sequence[Value]]
-"""Takes the operands of a chain as they lie, and returns its results, one after another."""
+"""A function from the operands of a chain, in any layout, to its results, in order."""
 Maker = Callable[[ElementwiseChain], ChainFunction]
 
 
 class ChainPlan:
-    """What runs after what: chains, and everything else node by node, views just before somebody reads them."""
+    """The order in which chains and other nodes run; a view comes just before its first reader."""
 
     def __init__(self, program: Program, grouping: Sequence[Group]) -> None:
         self.program = program
         self.groups: list[Group] = []
         self._placed = set(range(program.first_node))
-        # what each value is broadcast from
+        # For each value, the value from which it is broadcast, or itself.
         self._sources = list(range(len(program.types)))
         for number, node in enumerate(program.nodes, program.first_node):
             if node.op == "broadcast":
@@ -71,11 +71,11 @@ class ChainPlan:
         self._need(tuple(program.outputs.values()))
         self.reads = [self._outside(group) for group in self.groups]
         last = {number: row for row, numbers in enumerate(self.reads) for number in numbers}
-        kept = set(program.outputs.values())
-        self.results = [[number for number in group if number in last or number in kept] for group in self.groups]
+        outputs = set(program.outputs.values())
+        self.results = [[number for number in group if number in last or number in outputs] for group in self.groups]
         self.dead: list[list[int]] = [[] for _ in self.groups]
         for number, row in last.items():
-            if number >= program.first_node and number not in kept:
+            if number >= program.first_node and number not in outputs:
                 self.dead[row].append(number)
 
     def node(self, number: int) -> Node:
@@ -83,24 +83,24 @@ class ChainPlan:
         return self.program.nodes[number - self.program.first_node]
 
     def _outside(self, group: Group) -> list[int]:
-        """Return what a group reads of others, each once; a chain broadcasts by itself."""
+        """Return the values from outside that a group reads, each once; a chain broadcasts its operands itself."""
         inside = set(group)
-        found: dict[int, None] = {}
+        sources: dict[int, None] = {}
         for number in group:
             node = self.node(number)
             for arg in node.args:
                 if arg not in inside:
-                    found[self._sources[arg] if node.op in CHAINED else arg] = None
-        return list(found)
+                    sources[self._sources[arg] if node.op in CHAINED else arg] = None
+        return list(sources)
 
     def seen(self, number: int) -> TensorType:
-        """Return the type of a value, without its shape where one element is all that is in it."""
+        """Return the type of a value, as a scalar if it is a ``full`` that repeats one element."""
         value = self.program.types[number]
         is_one = number >= self.program.first_node and self.node(number).op == "full"
         return TensorType(value.dtype, ()) if is_one else value
 
     def _need(self, numbers: Sequence[int]) -> None:
-        """Put the views that are missing before what reads them."""
+        """Append the views that these values need and that were not appended before."""
         waiting = [number for number in numbers if number not in self._placed]
         while waiting:
             current = waiting[-1]
@@ -117,10 +117,11 @@ class ChainPlan:
         self._placed.update(group)
 
     def peak(self) -> int:
-        """Return the largest number of bytes at once beside inputs and constants."""
-        program, memory_of = self.program, self.program.memory_of()
+        """Return the largest number of bytes that a run holds at once beside inputs and constants."""
+        program = self.program
+        memory_of = program.memory_of()
         peak = live = 0
-        # values that lie in the memory of a node's result
+        # For each result of a node, the number of live values that use its memory.
         sharing: dict[int, int] = {}
         for group, results, dead in zip(self.groups, self.results, self.dead, strict=True):
             for memory in map(memory_of.__getitem__, results):
@@ -134,11 +135,11 @@ class ChainPlan:
         return peak
 
     def is_chain(self, group: Group) -> bool:
-        """Whether a group is a chain: of one node, too."""
+        """Return whether a group is a chain, which may have one node."""
         return self.node(group[0]).op in CHAINED
 
     def operands(self, index: int) -> Callable[[Sequence[Value]], Sequence[Value]]:
-        """Return what takes out of all values what a group reads."""
+        """Return a function that selects the operands of a group from all values."""
         group = self.groups[index]
         return operands_of(self.reads[index] if self.is_chain(group) else self.node(group[0]).args)
 
@@ -160,7 +161,7 @@ class ChainPlan:
         )
 
     def _scratch(self, group: Group) -> int:
-        """Return the bytes that a group takes beside what it reads and leaves; a chain has its values in registers."""
+        """Return the scratch bytes of a group; a chain needs none, since its values are in registers."""
         node, types = self.node(group[0]), self.program.types
         if self.is_chain(group):
             return 0
@@ -169,21 +170,22 @@ class ChainPlan:
 
 
 def _cut(group: Group, node: Callable[[int], Node]) -> Iterator[Group]:
-    """Yield the parts of a chain, none with more operations than a kernel has."""
+    """Yield the parts of a chain, each with at most OPERATIONS_MAX operations."""
     part: list[int] = []
-    lines = 0
+    total = 0
     for number in group:
-        more = OPERATIONS.get(node(number).op, _FEW)
-        if part and lines + more > OPERATIONS_MAX:
+        operations = OPERATIONS.get(node(number).op, _FEW)
+        if part and total + operations > OPERATIONS_MAX:
             yield part
-            part, lines = [], 0
+            part = []
+            total = 0
         part.append(number)
-        lines += more
+        total += operations
     yield part
 
 
 class ChainedLoop(Loop):
-    """A program whose chains are computed at once, as long as that takes no more memory than is declared."""
+    """A program that computes whole chains at once, if this takes at most the memory that the program declares."""
 
     def __init__(self, backend: LoopBackend, program: Program, seed: int, make: Maker) -> None:
         super().__init__(backend, program, seed)
@@ -202,11 +204,11 @@ class ChainedLoop(Loop):
         function = self.function_of(group[0])
         return lambda *operands: (function(*operands),)
 
-    def values(self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
-        """See ``Loop.values``; what is watched is taken node by node."""
+    def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
+        """Return the outputs as ``Loop.values`` does; with ``watch``, nodes run one by one."""
         if watch is not None:
-            return super().values(given, watch, place)
-        values = self.begun(given)
+            return super().values(inputs, watch, place)
+        values = self.begun(inputs)
         for function, operands, results, dead in self._rows:
             for number, value in zip(results, function(*operands(values)), strict=True):
                 values[number] = value

@@ -1,9 +1,9 @@
-"""Which nodes of a program are taken together: elementwise ones of one shape become a chain.
+"""Grouping of a program's nodes: elementwise nodes of the same shape become a chain.
 
-Nodes are gone through in their order. An elementwise one joins the open chain of its shape; whatever reads a value of
-an open chain from outside, or another view of it, closes it first. So a chain runs just before somebody needs it, open
-chains never need each other, and all other nodes keep their order: a step that fails does so in the same node on every
-executor. Views are no part of it, for nothing is computed.
+Nodes are visited in their order. An elementwise node joins the open chain of its shape. A node that reads a value of an
+open chain from outside, or another view of such a value, closes the chain first. A chain therefore runs just before its
+results are needed, and open chains never depend on each other. All other nodes keep their order, so a step that fails
+does so in the same node on every executor. Views are not part of any group, since they compute nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,29 +13,29 @@ from pol.ops.elementwise import ELEMENTWISE
 from pol.values import Shape
 
 CHAIN_NODES_MAX = 64
-"""Nodes of a chain; with three operands each it has at most 256 values."""
+"""Largest number of nodes of a chain; with three operands per node, a chain has at most 256 values."""
 
 CHAINED = frozenset(row.name for row in ELEMENTWISE)
 VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full"})
-"""What shows elements that are there, in another shape or order; ``full`` repeats its one element."""
+"""Operations that show existing elements in another shape or order; ``full`` repeats its one element."""
 
 Group = Sequence[int]
-"""Value numbers of nodes in an order in which they can run: elementwise ones of one shape, or a single one."""
+"""Value numbers of elementwise nodes of the same shape, in an order in which they can run, or of a single node."""
 Grouping = Callable[[Program], Sequence[Group]]
-"""How the nodes of a program are taken together: :func:`grouped` or :func:`singly`."""
+"""A function that groups the nodes of a program: :func:`grouped` or :func:`singly`."""
 
 
 def grouped(program: Program) -> list[Group]:
-    """Return the nodes of a program, without views, in an order in which they run."""
-    done: list[Group] = []
+    """Return the nodes of a program without views, in chains where possible, in the order in which they run."""
+    groups: list[Group] = []
     open_: dict[Shape, list[int]] = {}
     views: dict[Shape, set[int]] = {}
-    # of values of open chains, and of views of them
+    # The shape of the open chain for each of its values, and for each view of them.
     home: dict[int, Shape] = {}
 
     def close(shape: Shape) -> None:
         chain = open_.pop(shape)
-        done.append(chain)
+        groups.append(chain)
         for number in (*chain, *views.pop(shape, ())):
             del home[number]
 
@@ -52,7 +52,7 @@ def grouped(program: Program) -> list[Group]:
             if arg in home and (home[arg] != own or arg in views.get(shape, ())):
                 close(home[arg])
         if own is None:
-            done.append([number])
+            groups.append([number])
             continue
         if len(open_.get(shape, ())) == CHAIN_NODES_MAX:
             close(shape)
@@ -60,9 +60,9 @@ def grouped(program: Program) -> list[Group]:
         home[number] = shape
     for shape in list(open_):
         close(shape)
-    return done
+    return groups
 
 
 def singly(program: Program) -> list[Group]:
-    """Return the nodes of a program, without views, one by one: nothing is alive for longer than it is needed."""
+    """Return the nodes of a program without views, each as a group of its own, which needs the least memory."""
     return [[number] for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS]

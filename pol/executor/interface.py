@@ -1,6 +1,6 @@
-"""What runs programs: a back end makes of a program what is ready to run.
+"""The interface of back ends, which compile and run programs.
 
-:func:`run` has checked inputs in and outputs in canonical form out, whatever back end is between.
+:func:`run` checks the inputs and returns the outputs in canonical form, for any back end.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,14 +12,14 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 def nothing_reads() -> None:
-    """Return: nobody else reads what is donated."""
+    """Do nothing; the default of ``release``, if no other thread reads the donated inputs."""
 
 
 class Compiled(Protocol):
-    """A program made ready for one seed; how many nodes it runs at once is its own matter."""
+    """A program that is compiled for one seed."""
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Return the outputs by name; all inputs are there, with the dtypes and shapes of the program."""
+        """Return the outputs by name; ``inputs`` must be complete, with the dtypes and shapes of the program."""
 
     def canonical(
         self,
@@ -27,7 +27,7 @@ class Compiled(Protocol):
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite for the first by name that has none.
+        """Return the outputs in canonical form; NotFinite for the first output by name with NaN or infinity.
 
         See :func:`run` for ``donated`` and ``release``.
         """
@@ -38,10 +38,10 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """One of :data:`pol.executor.names.BACKENDS`: what really computes."""
+        """Name of the back end that computes, one of :data:`pol.executor.names.BACKENDS`."""
 
     def compile(self, program: Program, seed: int) -> Compiled:
-        """Return the program ready to run; what was compiled is remembered as long as the program lives."""
+        """Return the compiled program, which is cached as long as the program exists."""
 
 
 def run(
@@ -52,18 +52,19 @@ def run(
     donated: Collection[str] = (),
     release: Callable[[], None] = nothing_reads,
 ) -> dict[str, Array]:
-    """Return a program's outputs in name order: FP32 is finite, and its zeros have no sign.
+    """Return a program's outputs in name order; FP32 outputs are finite, and their zeros are +0.0.
 
-    ``inputs`` are at least the program's by name (others are ignored), with their exact dtypes and shapes; ``seed`` is
-    the job's, the key of every ``uniform`` node. The result is the same on every back end.
+    ``inputs`` holds at least the program's inputs by name (others are ignored), with their exact dtypes and shapes.
+    ``seed`` is the seed of the job, which is the key of every ``uniform`` node. The result is the same on every back
+    end.
 
-    Inputs that are ``donated`` belong to nobody any more, whatever comes of the run: the output of the same name may be
-    written where they lie, so that a large state is there once. No two of them may share memory. Who still reads them
-    when the run begins says so by ``release``: it is called before the first of them is overwritten, if one is, and
-    returns when they may be. What it raises ends the run.
+    The memory of ``donated`` inputs may be reused for the output of the same name, so that memory holds a large state
+    only once. The caller may not use donated inputs afterwards, even if the run fails, and no two of them may share
+    memory. If another thread may still read them, ``release`` must wait for it: ``release`` is called before the first
+    of them is overwritten, if any is. An error that it raises ends the run.
 
-    Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` or ``add_rows`` asked for a
-    row that does not exist, and ExecutionError when an input is missing or has another type.
+    Raises NotFinite if an FP32 output holds NaN or infinity, and OutOfRange if a ``take`` or ``add_rows`` uses a row
+    number that does not exist. Raises ExecutionError if an input is missing or has another type.
     """
     return backend.compile(program, seed).canonical(_checked(program, inputs), donated, release)
 

@@ -1,8 +1,8 @@
-"""A program of which every executor that is chosen at run time has to know the bits, before it computes anything else.
+"""A program with a known answer, which tests every executor that is chosen at run time before it is used.
 
-Kernels that only a whole program reaches are in it: products of windows, chains, sorting, sums by rows. So is every
-elementwise operation, in chains, on every pair of numbers at the edges of their dtype. It is a sample all the same: the
-right answer is no proof of the others.
+The program covers kernels that only a whole program reaches: products of windows, chains, sorting, sums by rows. It
+also covers every elementwise operation, in chains, on every pair of edge values of each dtype. It is only a sample: the
+right answer does not prove that other programs are computed correctly.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ from pol.state.arrays import Array
 from pol.values import ITEM_SIZE
 
 KNOWN = "6e484d8aa1ac0057d7f31ec1c4dcb0525ed53b37e520f43edac69ef4f3772597"
-"""SHA-256 of what the reference makes of it."""
+"""SHA-256 of the outputs that the reference computes."""
 
 _SEED = 20_261_123
 _IMAGE, _TABLE = (4, 16, 15), (40, 6)
-# Two groups of two channels; a matrix for windows of 3 x 3, and one for all of their 7 x 13 places.
+# Two groups of two channels; one matrix for windows of 3 x 3, and one for all 7 x 13 windows.
 _LEFT, _TRANSPOSED = (2, 5, 2 * 9), (2, 5, 7 * 13)
 _WINDOWS = {"starts": [1, 0], "strides": [2, 1], "counts": [7, 13], "kernel": [3, 3], "steps": [1, 1]}
 _EDGES: Mapping[str, Array] = MappingProxyType(
@@ -84,7 +84,7 @@ _EDGES: Mapping[str, Array] = MappingProxyType(
 
 
 def known_program() -> Program:
-    """Return the program: of matrices for each group, an image, a table of rows, and edges of each dtype."""
+    """Return the program; its inputs are matrices per group, an image and a table, its constants the edge values."""
     builder = ProgramBuilder()
     lefts = builder.input("left", "f32", _LEFT), builder.input("transposed", "f32", _TRANSPOSED)
     image = builder.input("image", "f32", _IMAGE)
@@ -105,7 +105,7 @@ def known_program() -> Program:
 
 
 def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
-    """Add every elementwise operation that takes a dtype, on every pair of its edges; ``where`` chooses by a third."""
+    """Add every elementwise operation on every pair of a dtype's edge values, with both conditions for ``where``."""
     edges = _EDGES[dtype]
     pair = [builder.constant(dtype, shape, edges.tobytes()) for shape in ((1, len(edges), 1), (len(edges),))]
     is_chosen = builder.constant("bool", (2, 1, 1), bytes([0, 1]))
@@ -116,13 +116,13 @@ def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
             try:
                 result = builder.node(row.name, *operands, **attrs)
             except JobError:
-                # not of this dtype
+                # The operation does not accept this dtype.
                 continue
             _show(builder, f"edges.{row.name}.{dtype}.{attrs.get('dtype', '')}".rstrip("."), result)
 
 
 def _show(builder: ProgramBuilder, name: str, value: int) -> None:
-    """Let a value be seen: of FP32 what is finite, what is NaN, and the sign of a zero."""
+    """Make a value an output; an FP32 value becomes its finite part, and outputs for NaN and for the sign of zeros."""
     if builder.type(value).dtype != "f32":
         builder.output(name, value)
         return
@@ -130,22 +130,23 @@ def _show(builder: ProgramBuilder, name: str, value: int) -> None:
         builder.node("full", shape=[], dtype="f32", value=np.float32(number).tobytes().hex())
         for number in (np.inf, 1.0, 0.0)
     )
-    # a product that is added without a rounding of its own is seen in the last place
-    added = builder.node("add", builder.node("mul", value, value), value)
-    for shown, kept in ((name, value), (f"{name}.added", added)):
-        is_finite = builder.node("lt", builder.node("abs", kept), infinite)
-        builder.output(shown, builder.node("where", is_finite, kept, zero))
+    # The last bit of this sum shows whether the product was rounded before it was added.
+    total = builder.node("add", builder.node("mul", value, value), value)
+    for output, source in ((name, value), (f"{name}.added", total)):
+        is_finite = builder.node("lt", builder.node("abs", source), infinite)
+        builder.output(output, builder.node("where", is_finite, source, zero))
     builder.output(f"{name}.nan", builder.node("ne", value, value))
     builder.output(f"{name}.sign", builder.node("lt", builder.node("div", one, value), zero))
 
 
 def answer(backend: Backend) -> str:
-    """Return the SHA-256 of all outputs in name order."""
-    program, given = known_program(), {}
+    """Return the SHA-256 of all outputs that a back end computes, in name order."""
+    program = known_program()
+    inputs = {}
     for number, spec in enumerate(program.inputs):
         plain = (words(_SEED, number, 1, prod(spec.type.shape)) >> 8).astype(np.float32)
-        given[spec.name] = (plain * np.float32(2.0**-22) - 2).reshape(spec.type.shape)
-    done = sha256()
-    for _, found in sorted(run(program, given, _SEED, backend).items()):
-        done.update(np.ascontiguousarray(found).tobytes())
-    return done.hexdigest()
+        inputs[spec.name] = (plain * np.float32(2.0**-22) - 2).reshape(spec.type.shape)
+    digest = sha256()
+    for _, output in sorted(run(program, inputs, _SEED, backend).items()):
+        digest.update(np.ascontiguousarray(output).tobytes())
+    return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""The ordinary way to run a program: one function for each node, called one after another.
+"""The ordinary way to run a program: one function per node, called one after another.
 
-What a node becomes, and what an array is, says a library (NumPy, torch). A value is let go after its last use. The body
-of a repeat is called for one turn after another.
+A library (NumPy, torch) provides the functions and the arrays. A value is released after its last use. The body of a
+repeat is called once per turn.
 """
 
 from abc import abstractmethod
@@ -20,26 +20,26 @@ from pol.state.arrays import Array, array_from_bytes, canonical_array
 Value = Any
 """An array of the back end's library."""
 Place = tuple[int, ...]
-"""Of an operation: a value number; within a repeat, then the turn, and the value number in the body, and so on."""
+"""The position of an operation: its value number; within a repeat followed by the turn and the number in the body."""
 Watch = Callable[[Place, Array], None]
 
 
 class LoopBackend(Remembering["Loop"]):
-    """A back end that takes programs node by node: a subclass says how nodes and arrays become its library's."""
+    """A back end that runs programs node by node; a subclass provides the functions and arrays of its library."""
 
     name: str
 
-    def made(self, program: Program, seed: int) -> "Loop":
-        """Return the functions of a program's nodes for a seed."""
+    def prepare(self, program: Program, seed: int) -> "Loop":
+        """Return a program's nodes as functions, for a seed."""
         return Loop(self, program, seed)
 
     @abstractmethod
     def function(self, op: str, site: Site) -> Function:
-        """Return the function of one node; its attributes and shapes are already checked."""
+        """Return the function of one node, whose attributes and shapes were checked before."""
 
     @abstractmethod
     def upload(self, array: Array) -> Value:
-        """Return the array as the library's own."""
+        """Return a NumPy array as an array of the library."""
 
     @abstractmethod
     def download(self, value: Value) -> Array:
@@ -47,11 +47,11 @@ class LoopBackend(Remembering["Loop"]):
 
     @abstractmethod
     def in_order(self, value: Value) -> Value:
-        """Return the value with its elements in one block, the last dimension first: itself where it is so."""
+        """Return the value in C order and contiguous; this is the value itself if it is so already."""
 
     @abstractmethod
     def empty(self, dtype: str, elements: int) -> Value:
-        """Return a value of so many elements that nobody has written yet."""
+        """Return an uninitialized value of one dimension with ``elements`` elements."""
 
     @abstractmethod
     def session(self) -> AbstractContextManager[object]:
@@ -59,17 +59,17 @@ class LoopBackend(Remembering["Loop"]):
 
 
 def _may_stray(program: Program, number: int, node: Node) -> bool:
-    """Whether a library may lay the result out otherwise than in order.
+    """Return whether a library may return the result in another order than C order.
 
-    It may where an operand repeats elements, or where several meet and none has the shape of the result.
+    It may if an operand repeats elements, or if there are several operands and none has the shape of the result.
     """
     shapes = [program.types[arg].shape for arg in node.args]
-    met = len(shapes) > 1 and program.types[number].shape not in shapes
-    return met or not program.repeating.isdisjoint(node.args)
+    is_broadcast = len(shapes) > 1 and program.types[number].shape not in shapes
+    return is_broadcast or not program.repeating.isdisjoint(node.args)
 
 
 def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Value]]:
-    """Return what takes a node's operands out of all values."""
+    """Return a function that selects a node's operands from all values."""
     if len(args) > 1:
         return itemgetter(*args)
     first = args[0] if args else 0
@@ -77,19 +77,19 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 
 
 class _Step:
-    """A node: what computes it, of which values, and what nobody needs after it."""
+    """A node with its function, its operands, its result, and the values that are not needed after it (``dead``)."""
 
     def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead
         self.function = function
 
     def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
-        """Return the result for operands; what is not taken apart needs no watching."""
+        """Return the result for operands; an ordinary node has no inner operations to watch."""
         return self.function(*operands)
 
 
 class _Turns:
-    """A repeat: what its body computes in each turn, and what becomes of that."""
+    """A repeat: it runs its body in each turn, and collects the carried values and the stacks."""
 
     def __init__(self, backend: LoopBackend, program: Program, number: int, seed: int) -> None:
         offset = number - program.first_node
@@ -97,57 +97,58 @@ class _Turns:
         self.args, self.result, self.dead = node.args, number, program.last_uses[offset]
         body: Program = node.attrs["body"]
         self._backend = backend
-        self._body = backend.made(body, seed)
+        self._body = backend.prepare(body, seed)
         self._count, self._reverse = node.attrs["count"], node.attrs["reverse"]
         self._form = form(body, self._count)
         self._type = program.types[number]
-        # where each stack begins in the result, and elements of a turn in it
+        # The index at which each stack begins in the result, and its number of elements per turn.
         sizes = [value.elements for _, value in self._form.parts]
         starts = [sum(sizes[:index]) for index in range(len(sizes))]
         carried = self._form.carried
         names = [name for name, _ in self._form.parts]
         self._stacks = list(zip(names, starts, strict=True))[carried:]
         self._stack_sizes = [size // self._count for size in sizes[carried:]]
-        self._astray = [arg in program.repeating for arg in node.args]
-        self._carried_astray = [body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]]
+        self._operand_repeats = [arg in program.repeating for arg in node.args]
+        self._carried_repeats = [body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]]
 
     def function(self, *operands: Value) -> Value:
         """Return the result for operands."""
         return self._result(operands, None, ())
 
     def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
-        """Return the result for operands; ``watch`` gets what happens within each turn."""
+        """Return the result for operands; ``watch`` receives every operation within each turn."""
         return self._result(operands, watch, place)
 
     def _result(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
         form, in_order = self._form, self._backend.in_order
         carried, sequences = form.carried, slice(form.carried, form.carried + form.sequences)
-        given = [
-            in_order(operand) if is_astray else operand
-            for operand, is_astray in zip(operands, self._astray, strict=True)
+        ordered = [
+            in_order(operand) if repeats else operand
+            for operand, repeats in zip(operands, self._operand_repeats, strict=True)
         ]
-        kept, constants = given[:carried], given[sequences.stop :]
+        state = ordered[:carried]
+        constants = ordered[sequences.stop :]
         result = self._backend.empty(self._type.dtype, self._type.elements)
         for turn in range(self._count):
             at = self._count - 1 - turn if self._reverse else turn
-            parts = [sequence[at] for sequence in given[sequences]]
-            ends = self._body.values([*kept, *parts, *constants], watch, (*place, turn))
-            kept = [
-                in_order(ends[name]) if is_astray else ends[name]
-                for (name, _), is_astray in zip(form.parts, self._carried_astray, strict=False)
+            parts = [sequence[at] for sequence in ordered[sequences]]
+            ends = self._body.values([*state, *parts, *constants], watch, (*place, turn))
+            state = [
+                in_order(ends[name]) if repeats else ends[name]
+                for (name, _), repeats in zip(form.parts, self._carried_repeats, strict=False)
             ]
             for (name, first), size in zip(self._stacks, self._stack_sizes, strict=True):
                 start = first + at * size
                 result[start : start + size] = ends[name].reshape(-1)
         start = 0
-        for value, (_, kind) in zip(kept, form.parts, strict=False):
+        for value, (_, kind) in zip(state, form.parts, strict=False):
             result[start : start + kind.elements] = value.reshape(-1)
             start += kind.elements
         return result
 
 
 class Loop:
-    """A program as a list of functions. It holds no reference to the program, which may be forgotten."""
+    """A program as a list of functions; it holds no reference to the program, so the program can be freed."""
 
     def __init__(self, backend: LoopBackend, program: Program, seed: int) -> None:
         self._backend = backend
@@ -169,24 +170,24 @@ class Loop:
             if number not in program.repeating and _may_stray(program, number, node):
                 function = self._in_order(function)
             self._steps.append(_Step(function, node.args, number, program.last_uses[offset]))
-        # what is the same in every run is looked up once: small nodes take no longer than going from one to the next
+        # Constant lookups are done once here, since small nodes take less time than such lookups.
         self._flat = [(step.function, operands_of(step.args), step.result, step.dead) for step in self._steps]
 
     def _in_order(self, function: Function) -> Function:
-        """Libraries may lay out a result as its operands are, or hand one back: readers count on rows in order."""
+        """Return the function with its result in C order; libraries may return the layout of an operand."""
         return lambda *operands: self._backend.in_order(function(*operands))
 
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
-        """Return the outputs by name; ``watch`` gets the place and array of every operation, for bisection."""
+        """Return the outputs by name; ``watch`` receives the place and result of every operation, for bisection."""
         backend = self._backend
-        given = [backend.upload(inputs[name]) for name in self._inputs]
+        arrays = [backend.upload(inputs[name]) for name in self._inputs]
         with backend.session():
-            found = self.values(given, watch)
-            return {name: backend.download(found[name]) for name in self._outputs}
+            outputs = self.values(arrays, watch)
+            return {name: backend.download(outputs[name]) for name in self._outputs}
 
-    def values(self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
-        """Return the outputs of inputs in their order, both as the library's own."""
-        values = self.begun(given)
+    def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
+        """Return the outputs for inputs in the program's order; all are arrays of the library."""
+        values = self.begun(inputs)
         if watch is not None:
             return self._watched(values, watch, place)
         for function, operands, result, dead in self._flat:
@@ -195,16 +196,16 @@ class Loop:
                 values[number] = None
         return self.ended(values)
 
-    def begun(self, given: Sequence[Value]) -> list[Value]:
-        """Return room for all values, with inputs and constants in it."""
-        return [*given, *self._constants, *[None] * len(self._steps)]
+    def begun(self, inputs: Sequence[Value]) -> list[Value]:
+        """Return a list for all values, which holds the inputs and constants."""
+        return [*inputs, *self._constants, *[None] * len(self._steps)]
 
     def ended(self, values: Sequence[Value]) -> dict[str, Value]:
-        """Return the outputs by name."""
+        """Return the outputs by name, from the list of all values."""
         return {name: values[number] for name, number in self._outputs.items()}
 
     def function_of(self, number: int) -> Function:
-        """Return what computes the node of a value."""
+        """Return the function of the node that computes a value."""
         return self._steps[number - self._first_node].function
 
     def _watched(self, values: list[Value], watch: Watch, place: Place) -> dict[str, Value]:
@@ -222,10 +223,10 @@ class Loop:
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form, with memory of their own; NotFinite where one has none.
+        """Return the outputs in canonical form, in memory of their own; NotFinite if one holds NaN or infinity.
 
-        No input is overwritten, so nobody is asked to release one.
+        No input is overwritten, so ``release`` is not called.
         """
         outputs = self.run(inputs)
-        # one after another, so that there is a second copy of one output only
+        # One after another, so that only one output at a time has a second copy.
         return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}

@@ -1,9 +1,9 @@
-"""The names of back ends, for those who only offer the choice."""
+"""The names of back ends, for code that only offers the choice."""
 
 from typing import Final
 
 NATIVE, NUMPY, TORCH = "native", "numpy", "torch"
 BACKENDS: Final = (NATIVE, NUMPY, TORCH)
-"""The ordinary choice first."""
+"""All names, the default first."""
 DEFAULT: Final = NATIVE
-"""NumPy in its place where there are no native kernels."""
+"""The default back end; NumPy replaces it if there are no native kernels."""

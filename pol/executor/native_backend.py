@@ -1,4 +1,4 @@
-"""NumPy's bits from native kernels: a whole program is one call of C (``pol/native/program.c``)."""
+"""The native back end, which gives the bits of NumPy; a program runs in C (``pol/native/program.c``)."""
 
 import ctypes
 import logging
@@ -24,16 +24,19 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 log = logging.getLogger(__name__)
 
 GRAIN = 1_250_000
-"""Operations of a product that are worth a thread: they take some microseconds, as does to share an instruction."""
+"""Least number of operations per thread; they take some microseconds, as long as sharing an instruction does."""
 
 
 class NativeBackend(Remembering[Compiled]):
-    """Runs programs by their tapes. What needs more memory so than it declares, or has no kernel, is left to NumPy."""
+    """A back end that runs programs as tapes.
+
+    NumPy runs a program that has no kernel for a node, or whose tape needs more memory than the program declares.
+    """
 
     name = "native"
 
     def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN) -> None:
-        """Compute with this library, in so many threads: as :func:`cores` says where it is 0."""
+        """Use this library with ``threads`` threads; 0 means the number that :func:`cores` returns."""
         super().__init__()
         self.library = library
         self.grain = grain
@@ -41,8 +44,8 @@ class NativeBackend(Remembering[Compiled]):
         self._plain = NumpyBackend()
         self._arenas: list[NDArray[np.uint8]] = []
 
-    def made(self, program: Program, seed: int) -> Compiled:
-        """Return the program's tape, with elementwise nodes in chains where there is room for that."""
+    def prepare(self, program: Program, seed: int) -> Compiled:
+        """Return the program as a tape, with elementwise nodes in chains if the declared memory allows them."""
         has_kernels = can_be_written(program)
         ways = ((grouped, True), (grouped, False), (singly, False))
         for grouping, is_packing in ways if has_kernels else ():
@@ -50,47 +53,48 @@ class NativeBackend(Remembering[Compiled]):
             if _size(program, tape) <= program.peak_size + ROUNDING:
                 return Taped(self, program, tape)
         log.warning(
-            "a program of %s nodes does not run natively, so NumPy computes it, some times slower: %s",
+            "a program of %s nodes does not run natively; NumPy runs it, which is several times slower: %s",
             f"{len(program.nodes):,}",
-            "it would need more memory than it declares" if has_kernels else "a kernel is missing",
+            "it would need more memory than the program declares" if has_kernels else "a kernel is missing",
         )
         return self._plain.compile(program, seed)
 
     def take_arena(self, size: int) -> NDArray[np.uint8]:
-        """Return memory for one run; what was given back serves the next one, so that its pages are there."""
+        """Return memory for one run; memory of an earlier run is reused, since its pages are mapped already."""
         try:
-            kept = self._arenas.pop()
+            arena = self._arenas.pop()
         except IndexError:
-            kept = np.empty(0, np.uint8)
-        return kept if kept.size >= size + LINE else np.empty(size + LINE, np.uint8)
+            arena = np.empty(0, np.uint8)
+        return arena if arena.size >= size + LINE else np.empty(size + LINE, np.uint8)
 
     def give_back(self, arena: NDArray[np.uint8]) -> None:
-        """Keep the memory of a run for the next one."""
+        """Keep the memory of a run for a later run."""
         self._arenas.append(arena)
 
 
 THREADS = "OMP_NUM_THREADS"
-"""The variable by which libraries for numbers are told how many threads to use."""
+"""The environment variable with the number of threads, which numerical libraries use, too."""
 
 
 def cores() -> int:
-    """Return how many threads to compute in: what ``OMP_NUM_THREADS`` says, else the processors of this process."""
-    wanted = os.environ.get(THREADS, "")
-    if wanted.isdecimal() and int(wanted):
-        return int(wanted)
-    # not every system says which processors a process may use
+    """Return the number of threads: ``OMP_NUM_THREADS`` if it is set, otherwise the processors of this process."""
+    setting = os.environ.get(THREADS, "")
+    if setting.isdecimal() and int(setting):
+        return int(setting)
+    # Not every system reports which processors a process may use.
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 ROUNDING = 2**22
-"""Bytes of an arena that are lost between its values, beside what a program declares; part of ``BLOCKS_SIZE``."""
+"""Bytes that an arena may lose between its values beyond the declared memory; they are part of ``BLOCKS_SIZE``."""
 
 
 def _size(program: Program, tape: Tape) -> int:
-    """Return the bytes that a run has at once: inputs, constants, arena, outputs.
+    """Return the bytes that a run holds at once: inputs, constants, arena, outputs.
 
-    Outputs are there from the beginning, in the place of the copies of inputs that others have: states are in order.
+    Outputs are allocated from the beginning. Other back ends use as much for copies of the inputs, which are not needed
+    here.
     """
     inputs = sum(spec.type.size for spec in program.inputs)
     outputs = sum(value.size for value in tape.outputs.values())
@@ -98,7 +102,7 @@ def _size(program: Program, tape: Tape) -> int:
 
 
 class Taped:
-    """A program as a tape; any thread may run it. It holds no reference to the program, which may be forgotten."""
+    """A program as a tape, which any thread may run; it holds no reference to the program, so that can be freed."""
 
     def __init__(self, backend: NativeBackend, program: Program, tape: Tape) -> None:
         self._backend = backend
@@ -108,11 +112,11 @@ class Taped:
 
     @property
     def arena(self) -> int:
-        """Bytes that a run has between its inputs and outputs."""
+        """Bytes of a run for values between its inputs and outputs."""
         return self._tape.arena
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs as they are."""
+        """Return the outputs without canonical form."""
         outputs, _ = self._run(inputs, frozenset(), nothing_reads, canonical=False)
         return outputs
 
@@ -122,14 +126,14 @@ class Taped:
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite where one has none.
+        """Return the outputs in canonical form; NotFinite if one holds NaN or infinity.
 
-        They lie where donated inputs were, if the program has read these by then.
+        An output is written over the donated input of the same name if the program has read that input by then.
         """
         replaced = self._tape.replacing & set(donated)
         outputs, not_finite = self._run(inputs, replaced, release, canonical=True)
-        for name, is_astray in zip(outputs, not_finite.tolist(), strict=True):
-            if is_astray:
+        for name, is_not_finite in zip(outputs, not_finite.tolist(), strict=True):
+            if is_not_finite:
                 raise NotFinite(name)
         return outputs
 
@@ -143,14 +147,14 @@ class Taped:
     ) -> tuple[dict[str, Array], NDArray[np.uint8]]:
         tape, library = self._tape, self._backend.library
         library.check_thread()
-        given = [_readable(inputs[name]) for name in self._inputs]
-        places = self._addresses.of(given)
-        lie = dict(zip(self._inputs, places, strict=True))
+        arrays = [_readable(inputs[name]) for name in self._inputs]
+        places = self._addresses.of(arrays)
+        input_places = dict(zip(self._inputs, places, strict=True))
         outputs: dict[str, Array] = {}
         for name, value in tape.outputs.items():
             if name in replaced and _is_free(inputs[name]):
                 outputs[name] = inputs[name]
-                places.append(lie[name])
+                places.append(input_places[name])
             else:
                 outputs[name] = np.empty(value.shape, NUMPY_DTYPES[value.dtype])
                 places.append(address(outputs[name]))
@@ -175,7 +179,7 @@ class Taped:
 
 
 def _is_free(array: Array) -> bool:
-    """Make an array writable that a kernel can read as it is, and that is no view of other memory."""
+    """Make an array writable if a kernel may overwrite it in place, and return whether that is the case."""
     if not array.flags.owndata or _readable(array) is not array:
         return False
     array.setflags(write=True)
@@ -183,7 +187,7 @@ def _is_free(array: Array) -> bool:
 
 
 def _readable(array: Array) -> Array:
-    """Return an array whose elements lie in order, each where a processor can read it; of a NumPy scalar, too."""
-    # NumPy's own way takes ten times as long, and a step of a small model has many arrays
+    """Return an array or NumPy scalar as an aligned array in C order, copied only if necessary."""
+    # ``np.require`` takes ten times as long as this check, and a step of a small model has many arrays.
     is_whole = type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
     return array if is_whole else np.require(array, requirements=("C", "A"))

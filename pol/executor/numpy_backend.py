@@ -1,4 +1,4 @@
-"""NumPy, the reference: it runs that of every primitive (``pol/ops``)."""
+"""The NumPy back end, which runs the reference of every primitive (``pol/ops``)."""
 
 from contextlib import AbstractContextManager
 
@@ -12,7 +12,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 def check_subnormals() -> None:
-    """Refuse a process in which subnormal numbers are flushed to zero (some libraries switch that on)."""
+    """Raise ExecutionError if this process flushes subnormal numbers to zero, which some libraries switch on."""
     single = np.full(1, 2.0**-140, np.float32) * np.full(1, 0.5, np.float32)
     double = np.full(1, 2.0**-1060) * np.full(1, 0.5)
     if not single[0] or not double[0]:
@@ -20,7 +20,7 @@ def check_subnormals() -> None:
 
 
 class NumpyBackend(LoopBackend):
-    """NumPy on the CPU, the reference."""
+    """The reference back end: NumPy on the CPU."""
 
     name = "numpy"
 
@@ -31,7 +31,7 @@ class NumpyBackend(LoopBackend):
     def function(self, op: str, site: Site) -> Function:
         """Return the reference of one node."""
         maker = PRIMITIVES[op].reference
-        assert maker is not None, "a loop runs the operations of a body"
+        assert maker is not None, "a Loop runs the body of a repeat itself"
         return maker(site)
 
     def upload(self, array: Array) -> Array:
@@ -43,11 +43,11 @@ class NumpyBackend(LoopBackend):
         return np.asarray(value)
 
     def in_order(self, value: Array) -> Array:
-        """See ``LoopBackend.in_order``."""
+        """Return the value in C order, as ``LoopBackend.in_order`` requires."""
         return np.asarray(value, order="C")
 
     def empty(self, dtype: str, elements: int) -> Array:
-        """See ``LoopBackend.empty``."""
+        """Return an uninitialized array, as ``LoopBackend.empty`` requires."""
         return np.empty(elements, NUMPY_DTYPES[dtype])
 
     def session(self) -> AbstractContextManager[object]:

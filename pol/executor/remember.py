@@ -1,4 +1,4 @@
-"""What was compiled is remembered, as long as the program lives."""
+"""A cache of compiled programs, each kept as long as its program exists."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
@@ -11,18 +11,18 @@ Made = TypeVar("Made", bound=Compiled)
 
 
 class Remembering(ABC, Generic[Made]):
-    """A back end that makes each program ready once for a seed; a subclass says how."""
+    """A back end that compiles each program once per seed; a subclass defines the compilation."""
 
     def __init__(self) -> None:
         self._compiled: WeakKeyDictionary[Program, dict[int, Made]] = WeakKeyDictionary()
 
     def compile(self, program: Program, seed: int) -> Made:
-        """Return the program ready to run with a seed."""
+        """Return the program compiled for a seed."""
         known = self._compiled.setdefault(program, {})
         if seed not in known:
-            known[seed] = self.made(program, seed)
+            known[seed] = self.prepare(program, seed)
         return known[seed]
 
     @abstractmethod
-    def made(self, program: Program, seed: int) -> Made:
-        """Return a program made ready; it holds no reference to the program."""
+    def prepare(self, program: Program, seed: int) -> Made:
+        """Compile a program; the result may not hold a reference to the program."""

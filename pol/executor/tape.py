@@ -1,12 +1,13 @@
-"""A program as a list of words for ``pol/native/program.c``: all that is known before it runs is worked out once.
+"""A program as a tape: a list of words for ``pol/native/program.c`` with everything that is known before it runs.
 
-Views cost nothing: a value is a place and strides (:mod:`pol.native.strided`), and only what a kernel cannot read as it
-lies is copied. First the instructions are written with a base of its own for each value; then, when it is known how
-long each is needed, these become places in one arena.
+Views cost nothing: a value is an address and strides (:mod:`pol.native.strided`), and it is copied only if a kernel
+cannot read it in its layout. First, the instructions are written with a separate base for each value. Then the lifetime
+of each value is known, and the bases become places in one arena.
 
-A repeat is the instructions of its body between two that begin it and begin it again. What is another place in each
-turn has a moving base: the part of a sequence, the part of a stack, and the two places of what is carried, one to read
-and one to write, which change places after each turn.
+A repeat consists of the instructions of its body between two others: ``TURNS``, which begins the first turn, and
+``AGAIN``, which begins the next one. A value whose address changes in each turn has a moving base: the part of a
+sequence, the part of a stack, and carried values. A carried value has two places, one to read and one to write, which
+are swapped after each turn.
 """
 
 from collections import Counter
@@ -55,10 +56,10 @@ OPS = (
     "where",
     "cast",
 )
-"""In the order of the enumeration in ``pol/native/chain.c``."""
+"""Elementwise operations, in the order of the enumeration in ``pol/native/chain.c``."""
 
 ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
-"""Bases; behind the inputs come the outputs, and then those that move."""
+"""Numbers of bases; the outputs follow the inputs, and moving bases follow the outputs."""
 
 SINGLE = frozenset(
     {
@@ -77,21 +78,21 @@ SINGLE = frozenset(
         "repeat",
     }
 )
-"""Operations that have an instruction, or a few, of their own."""
+"""Operations that are not elementwise and have instructions of their own."""
 
 Order = tuple[int, ...]
-"""Dimensions from the outermost one on, as they lie in memory."""
+"""The dimensions in their order in memory, the outermost first."""
 
 _OUTPUT = len(OPS)
 _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8
 _ALIGNED = 8
 _FEW = 256
-"""Rows or columns of the other operand, up to which it counts whether a matrix is packed once or in each turn."""
+"""Largest number of rows or columns of the other operand for which packing a matrix only once is worthwhile."""
 
 
 class InstructionKind(IntEnum):
-    """What an instruction does, as in ``pol/native/program.c``."""
+    """The kinds of instructions, as in ``pol/native/program.c``."""
 
     CHAIN = 0
     COPY = 1
@@ -112,17 +113,18 @@ class InstructionKind(IntEnum):
 
 
 ROWS_OF_TABLE = 8
-"""Where in a ``TAKE`` the number of rows of its table stands, and in an ``ADD_ROWS`` that of its result."""
+"""Index of the word with the number of rows: of the table in a ``TAKE``, of the result in an ``ADD_ROWS``."""
 
 _MAY_FAIL = (InstructionKind.TAKE, InstructionKind.ADD_ROWS)
-"""What has something to check even where it writes nothing."""
+"""Kinds that check their operands even if they write no elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction before places are known: what it reads and writes, and its words but for the first two.
+    """An instruction before addresses are known: the values that it reads and writes, and a function for its words.
 
-    ``in_step`` are the bases of which it reads each element before it writes the one in the same place.
+    ``body`` returns all words except the first two. ``in_step`` holds the bases of operands of which the instruction
+    reads each element before it writes the element with the same index.
     """
 
     kind: InstructionKind
@@ -134,11 +136,11 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """What a run needs: the words, the constants, bytes of the arena, and types of the outputs in name order.
+    """A tape: the words, the constants, the size of the arena in bytes, and the types of the outputs in name order.
 
-    ``reading`` are the words before the first instruction that writes an output of ``replacing``, ``writing`` the rest.
-    Behind the bases of the outputs there are so many that are ``moving``. ``replacing`` are the outputs that may be
-    written where the input of the same name lies.
+    ``replacing`` holds the names of outputs that may be written over the input of the same name. ``reading`` holds the
+    words before the first instruction that writes such an output, and ``writing`` the other words. ``moving`` is the
+    number of moving bases, which follow the bases of the outputs.
     """
 
     reading: NDArray[np.int64]
@@ -151,15 +153,16 @@ class Tape:
 
 
 def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: bool = True) -> Tape:
-    """Return the tape of a program for a seed, with its nodes, and those of each body in it, in such groups.
+    """Return the tape of a program for a seed; ``grouping`` groups the nodes of the program and of each body.
 
-    With ``is_packing`` it needs more memory, for operands of products that are the same in each turn of a repeat.
+    With ``is_packing``, operands of products that are the same in each turn of a repeat are packed only once, which
+    needs more memory.
     """
     written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs), is_packing)
-    given = [
+    inputs = [
         in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape) for number, spec in enumerate(program.inputs)
     ]
-    writer = _Writer(program, seed, grouping, written, given)
+    writer = _Writer(program, seed, grouping, written, inputs)
     for number, name in enumerate(program.outputs):
         writer.name(name, number)
     writer.take_all()
@@ -179,9 +182,9 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
 
 
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:
-    """Return the outputs that are written when nobody reads the input of the same name and type any more.
+    """Return the outputs that may replace an input, and the number of the first instruction that writes one of them.
 
-    And which instruction is the first one that writes one of them.
+    An output may replace the input of the same name and type if that input is not read after the output's first write.
     """
     read: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -190,7 +193,7 @@ def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[f
         for strided in instruction.writes:
             written.setdefault(strided.base, at)
     inputs = {spec.name: number for number, spec in enumerate(program.inputs, FIRST_INPUT)}
-    found = set()
+    replacing = set()
     first = len(instructions)
     for number, (name, value) in enumerate(program.output_types().items()):
         source, target = inputs.get(name), FIRST_INPUT + len(inputs) + number
@@ -199,18 +202,19 @@ def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[f
         last, at = read.get(source, -1), written[target]
         is_over = last < at or (last == at and source in instructions[at].in_step)
         if is_over and program.inputs[source - FIRST_INPUT].type == value:
-            found.add(name)
+            replacing.add(name)
             first = min(first, at)
-    return frozenset(found), first
+    return frozenset(replacing), first
 
 
 def _laid_out(
     instructions: Sequence[Instruction], sizes: Sequence[int], split: int
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], int]:
-    """Return the words up to an instruction and from there on, and bytes of the arena.
+    """Return the words before instruction ``split``, the words from it on, and the size of the arena in bytes.
 
-    A value has a place from the instruction that writes it to the last one that reads it. No repeat, whose words say
-    where it begins, lies on both sides: what its body writes is no output of the program.
+    A value has a place from the instruction that writes it to the last one that reads it. The split is never inside a
+    repeat, since a body writes no output of the program. The index of a repeat's beginning in its words therefore
+    remains valid.
     """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
@@ -234,7 +238,7 @@ def _laid_out(
     parts: tuple[list[int], list[int]] = ([], [])
     begun: list[int] = []
     for at, instruction in enumerate(instructions):
-        words = parts[at >= split]
+        words = parts[0] if at < split else parts[1]
         for strided in instruction.writes:
             if strided.base < 0 and strided.base not in places:
                 places[strided.base] = arena.take(sizes[-1 - strided.base])
@@ -253,29 +257,30 @@ def _laid_out(
 
 
 def can_be_written(program: Program) -> bool:
-    """Whether there is a kernel for every operation of a program."""
+    """Return whether there is a kernel for every operation of a program."""
     is_known = {node.op for node in program.nodes} <= SINGLE | CHAINED | VIEWS
     return is_known and all(can_be_written(body) for body, _ in program.bodies)
 
 
 class _Turn:
-    """The body of a repeat: what is the same in each turn, and operands of products among it, packed before the first.
+    """A repeat whose constant operands of products are packed once, before the first turn.
 
-    Else each turn would pack them again, which takes longer than a product of few rows.
+    Packing such an operand in each turn would take longer than a product with few rows.
     """
 
     def __init__(self, bases: Collection[int], begins: int) -> None:
-        """Know the bases of what is the same, and which instruction begins the turns."""
-        self._bases, self._begins = bases, begins
+        """Take the bases of constant operands, and the number of the instruction that begins the turns."""
+        self._bases = bases
+        self._begins = begins
         self._packed: dict[tuple[object, ...], Strided] = {}
 
     @property
     def packed(self) -> list[Strided]:
-        """What was packed: it is needed until the last turn ends."""
+        """The packed operands, which are needed until the last turn ends."""
         return list(self._packed.values())
 
     def pack(self, operand: Strided, bits: int, is_left: bool, written: "_Written") -> Strided | None:
-        """Return where a matrix is packed, [rows, summed] or [summed, columns]; None where it is not."""
+        """Return the packed form of a matrix, [rows, summed] or [summed, columns]; None if it cannot be packed."""
         if operand.base not in self._bases or bits not in _NARROW:
             return None
         order = slice(-2, None) if is_left else slice(-1, -3, -1)
@@ -285,13 +290,13 @@ class _Turn:
         if key not in self._packed:
             size = packed_size(lanes, summed)
             written.sizes.append(size)
-            kept = in_order(-len(written.sizes), 1, (size,))
-            self._packed[key] = kept
+            packed = in_order(-len(written.sizes), 1, (size,))
+            self._packed[key] = packed
 
             def body(place: Place) -> list[int]:
-                return [*place(operand), *place(kept), *form, size]
+                return [*place(operand), *place(packed), *form, size]
 
-            instruction = Instruction(kind=InstructionKind.PACK, reads=[operand], writes=[kept], body=body)
+            instruction = Instruction(kind=InstructionKind.PACK, reads=[operand], writes=[packed], body=body)
             written.instructions.insert(self._begins, instruction)
             self._begins += 1
         return self._packed[key]
@@ -302,16 +307,16 @@ _LEFT, _RIGHT = 1, 2
 
 
 def packed_size(lanes: int, summed: int) -> int:
-    """Return the most bytes that scales and integers of an operand take, with every instruction set."""
+    """Return the largest number of bytes that the scales and integers of an operand take, on any instruction set."""
     wide, blocks = -(-lanes // 64) * 64, -(-summed // 8) * 8
     return wide * (2 * blocks + 24) + 128
 
 
 class _Written:
-    """What is written of a program and its bodies."""
+    """The instructions and constants that were written for a program and its bodies."""
 
     def __init__(self, bases: int, is_packing: bool) -> None:
-        """Begin with so many bases."""
+        """Begin with ``bases`` fixed bases, after which moving bases are numbered."""
         self.is_packing = is_packing
         self.instructions: list[Instruction] = []
         self.sizes: list[int] = []
@@ -320,13 +325,13 @@ class _Written:
         self._bases = bases
 
     def new_base(self) -> int:
-        """Return a base that moves."""
+        """Return the number of a new moving base."""
         self.moving += 1
         return self._bases + self.moving - 1
 
 
 class _Writer:
-    """Writes instructions; each value that is computed has a negative base of its own."""
+    """A writer of the instructions of a program or a body; each computed value has a negative base of its own."""
 
     def __init__(
         self,
@@ -334,24 +339,23 @@ class _Writer:
         seed: int,
         grouping: Grouping,
         written: _Written,
-        given: Sequence[Strided],
+        inputs: Sequence[Strided],
         turn: _Turn | None = None,
     ) -> None:
-        """Begin with where the inputs are; ``turn`` where this is the body of a repeat."""
+        """Begin with the inputs' addresses; ``turn`` is the repeat if the program is its body."""
         self._turn = turn
         self.program, self.seed = program, seed
         self.instructions, self.sizes = written.instructions, written.sizes
         self.constants = written.constants
         self._written, self._grouping = written, grouping
         self._values: list[Strided | None] = [None] * len(program.types)
-        self._values[: len(given)] = given
+        self._values[: len(inputs)] = inputs
         for number, constant in enumerate(program.constants, len(program.inputs)):
-            kept = self._constant(constant.data, constant.type)
-            self._values[number] = kept
-        # outputs of a program, which chains write as they leave it
+            self._values[number] = self._constant(constant.data, constant.type)
+        # Outputs of a program, which chains write in canonical form.
         self._numbers: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
-        # outputs of a body, each with the place where it is wanted
+        # Outputs of a body, each with the place to which it must be written.
         self._wanted: dict[int, Strided] = {}
         self._readers: dict[int, list[int]] = {}
         for number, node in enumerate(program.nodes, program.first_node):
@@ -374,14 +378,14 @@ class _Writer:
         }
 
     def name(self, name: str, number: int) -> None:
-        """Let an output, which is a base, have a name."""
+        """Add a named output with its number."""
         self._numbers[name] = number
         self._names.setdefault(self.program.outputs[name], []).append(name)
 
     # --- values ---
 
     def _new(self, value: TensorType, order: Order | None = None) -> Strided:
-        """Return a place for a value, with its dimensions in an order from the outermost on: their own if None."""
+        """Return a new place for a value; ``order`` is the order of its dimensions in memory, C order if None."""
         self.sizes.append(value.size)
         base, item = -len(self.sizes), ITEM_SIZE[value.dtype]
         if order is None:
@@ -390,36 +394,36 @@ class _Writer:
         return placed.seen_as(placed.view.transpose(np.argsort(order)))
 
     def _constant(self, data: bytes, value: TensorType) -> Strided:
-        """Return a value that is there before the program runs."""
+        """Add the data of a constant, and return its address."""
         self.constants += bytes(-len(self.constants) % _ALIGNED)
         item = ITEM_SIZE[value.dtype]
-        kept = in_order(CONSTANTS, item, value.shape, len(self.constants) // item)
+        constant = in_order(CONSTANTS, item, value.shape, len(self.constants) // item)
         self.constants += data
-        return kept
+        return constant
 
     def _value(self, number: int) -> Strided:
-        """Return a value that is computed, or a view of one."""
+        """Return the address of a value that was computed, or of a view of one."""
         waiting = [number]
         while waiting:
             current = waiting[-1]
             if self._values[current] is None:
                 node = self._node(current)
-                assert node.op in VIEWS, "everything else was computed before somebody reads it"
+                assert node.op in VIEWS, "every other node is computed before it is read"
                 missing = [arg for arg in node.args if self._values[arg] is None]
                 if missing:
                     waiting += missing
                     continue
                 self._values[current] = self._view(node, self.program.types[current])
             waiting.pop()
-        found = self._values[number]
-        assert found is not None
-        return found
+        value = self._values[number]
+        assert value is not None
+        return value
 
     def _view(self, node: Node, value: TensorType) -> Strided:
         if node.op == "full":
             one = TensorType(value.dtype, ())
-            kept = self._constant(bytes.fromhex(node.attrs["value"]), one)
-            return kept.seen_as(np.broadcast_to(kept.view, value.shape))
+            element = self._constant(bytes.fromhex(node.attrs["value"]), one)
+            return element.seen_as(np.broadcast_to(element.view, value.shape))
         strided = self._values[node.args[0]]
         assert strided is not None
         if node.op == "permute":
@@ -437,7 +441,7 @@ class _Writer:
             return self._reshaped(self._in_order(strided, value.dtype), value)
 
     def _in_order(self, strided: Strided, dtype: str) -> Strided:
-        """Return the value with its elements in order: itself, or a copy."""
+        """Return the value in C order, copied if necessary."""
         if strided.is_in_order:
             return strided
         copied = self._new(TensorType(dtype, strided.shape))
@@ -454,13 +458,13 @@ class _Writer:
         return self.program.types[number]
 
     def _place_of(self, number: int, value: TensorType) -> Strided:
-        """Return the place where a value is written: where it is wanted, or a new one."""
+        """Return the place to which a value is written: that of an output of a body, or a new one."""
         return self._wanted.get(number) or self._new(value)
 
     # --- instructions ---
 
     def take_all(self) -> None:
-        """Write all nodes."""
+        """Write the instructions of all nodes."""
         for group in self._grouping(self.program):
             self._take_group(group)
 
@@ -472,7 +476,7 @@ class _Writer:
             self._chain(group)
 
     def put_out(self) -> None:
-        """Write the outputs that no chain has written."""
+        """Write instructions for the outputs that no chain has written."""
         for number, names in self._names.items():
             for name in names:
                 strided = self._value(number)
@@ -492,9 +496,9 @@ class _Writer:
         *rest: int,
         needed: Sequence[Strided] = (),
     ) -> None:
-        """Write an instruction whose words are the places of what it reads and writes, and numbers.
+        """Write an instruction whose words are the addresses of the values that it reads and writes, and numbers.
 
-        What else is ``needed`` has its place until then.
+        The values in ``needed`` keep their places until this instruction.
         """
         if not any(strided.view.size for strided in writes) and kind not in _MAY_FAIL:
             return
@@ -515,12 +519,12 @@ class _Writer:
 
     def _product(self, number: int, node: Node, value: TensorType) -> None:
         left, right = (self._readable(strided) for strided in self._operands(node))
-        if self._is_wanted_turned(number):
-            # (A B)^T is B^T A^T, so it is written as it will be read
-            turned = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
-            result = self._new(turned)
+        if self._is_only_transposed(number):
+            # (A B)^T is B^T A^T, so the product is written in the order in which it will be read.
+            transposed = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
+            result = self._new(transposed)
             self._values[number] = result.seen_as(result.view.swapaxes(-1, -2))
-            left, right = _turned(right), _turned(left)
+            left, right = _transposed(right), _transposed(left)
         else:
             result = self._place_of(number, value)
             self._values[number] = result
@@ -528,20 +532,22 @@ class _Writer:
         strides = (*left.strides[-2:], *right.strides[-2:])
         shape = (left.shape[-2], left.shape[-1], right.shape[-1])
         batch = [*_padded(sizes), *_padded(of_left), *_padded(of_right)]
-        bits, packed = node.attrs["bits"], 0
+        bits = node.attrs["bits"]
+        packed_side = 0
         if self._turn is not None and prod(sizes) == 1 and value.elements:
-            kept = self._turn.pack(right, bits, False, self._written) if shape[0] <= _FEW else None
-            if kept is not None:
-                right, packed = kept, _RIGHT
+            packed = self._turn.pack(right, bits, False, self._written) if shape[0] <= _FEW else None
+            if packed is not None:
+                right, packed_side = packed, _RIGHT
             elif shape[2] <= _FEW:
-                kept = self._turn.pack(left, bits, True, self._written)
-                left, packed = (left, 0) if kept is None else (kept, _LEFT)
+                packed = self._turn.pack(left, bits, True, self._written)
+                if packed is not None:
+                    left, packed_side = packed, _LEFT
         self._emit(
             InstructionKind.PRODUCT,
             [left, right],
             [result],
             bits,
-            packed,
+            packed_side,
             *strides,
             *shape,
             len(sizes),
@@ -549,7 +555,7 @@ class _Writer:
         )
 
     def _windows(self, number: int, node: Node, value: TensorType) -> None:
-        """What the windows read is never laid out as a whole, so ``x`` may lie in any way."""
+        """Write a product with windows; ``x`` may have any layout, since the kernel copies the windows part by part."""
         left, x = self._operands(node)
         left = self._readable(left)
         result = self._values[number] = self._place_of(number, value)
@@ -564,8 +570,8 @@ class _Writer:
         windows = attrs["counts"], tuple(times("strides"))
         axes: list[int] = []
         for shape, strides in (places, windows):
-            sizes, (kept,) = merged(shape, strides)
-            axes += [len(sizes), *_padded(sizes), *_padded(kept)]
+            sizes, (merged_strides,) = merged(shape, strides)
+            axes += [len(sizes), *_padded(sizes), *_padded(merged_strides)]
         first = x.part((slice(None), *(slice(start, None) for start in attrs["starts"])))
         self._emit(
             InstructionKind.WINDOWS,
@@ -581,12 +587,12 @@ class _Writer:
         )
 
     def _readable(self, matrix: Strided) -> Strided:
-        """Return a matrix whose rows or columns lie in order, as a product reads them fast."""
+        """Return a matrix with contiguous rows or columns, copied if necessary, since products read them faster."""
         steps = [stride for size, stride in zip(matrix.shape[-2:], matrix.strides[-2:], strict=True) if size > 1]
         return self._in_order(matrix, "f32") if steps and 1 not in steps else matrix
 
-    def _is_wanted_turned(self, number: int) -> bool:
-        """Whether nobody reads a product but as its transpose."""
+    def _is_only_transposed(self, number: int) -> bool:
+        """Return whether the only reader of a product transposes it."""
         readers = self._readers.get(number, [])
         if len(readers) != 1 or number in self._names or number in self._wanted:
             return False
@@ -599,7 +605,7 @@ class _Writer:
         if operand.dtype != "f32":
             self._reduce(InstructionKind.COUNT, number, strided, operand, value, _joined(dims))
         elif operand.elements:
-            # the sum of one element is that element
+            # The sum of one element is that element.
             one_by_one = [(dim, dim + 1) for dim in dims if operand.shape[dim] > 1]
             self._reduce(InstructionKind.SUM, number, strided, operand, value, one_by_one)
         else:
@@ -627,7 +633,7 @@ class _Writer:
         value: TensorType,
         parts: Sequence[tuple[int, int]],
     ) -> None:
-        """Reduce one part of the dimensions after another, each from its first one to before its end."""
+        """Write instructions that reduce ranges of dimensions (first, end), one after another."""
         if not parts:
             self._values[number] = self._reshaped(strided, value)
             return
@@ -697,7 +703,7 @@ class _Writer:
         self._emit(InstructionKind.IOTA, [], [result], value.elements)
 
     def _fill(self, data: bytes, value: TensorType, result: Strided) -> None:
-        """Write one element everywhere."""
+        """Write an instruction that fills ``result`` with one element."""
         one = self._constant(data, TensorType(value.dtype, ()))
         self._copy(one.seen_as(np.broadcast_to(one.view, value.shape)), result)
 
@@ -705,46 +711,47 @@ class _Writer:
 
     def _turns(self, number: int, node: Node, value: TensorType) -> None:
         body, count, reverse = node.attrs["body"], node.attrs["count"], node.attrs["reverse"]
-        found = form(body, count)
+        roles = form(body, count)
         operands = self._operands(node)
         result = self._values[number] = self._place_of(number, value)
-        parts = parts_of(result, found)
+        parts = parts_of(result, roles)
         moves, new_base = Moves(), self._written.new_base
-        # two places for each value that is carried
+        # Each carried value has two places.
         slots: list[Strided] = []
-        given: list[Strided] = []
+        inputs: list[Strided] = []
         targets: list[Strided] = []
-        for operand, spec in zip(operands[: found.carried], body.inputs, strict=False):
+        for operand, spec in zip(operands[: roles.carried], body.inputs, strict=False):
             now, then = self._new(spec.type), self._new(spec.type)
             self._copy(operand, now)
             slots += [now, then]
-            given.append(moves.add(new_base(), now))
+            inputs.append(moves.add(new_base(), now))
             targets.append(moves.add(new_base(), then))
-            moves.swapped.append((given[-1].base, targets[-1].base))
-        kept, last = given[:], found.carried + found.sequences
-        given += [
-            moves.along(new_base(), operand, count, reverse=reverse) for operand in operands[found.carried : last]
+            moves.swapped.append((inputs[-1].base, targets[-1].base))
+        carried = inputs[:]
+        last = roles.carried + roles.sequences
+        inputs += [
+            moves.along(new_base(), operand, count, reverse=reverse) for operand in operands[roles.carried : last]
         ]
-        targets += [moves.along(new_base(), part, count, reverse=reverse) for part in parts[found.carried :]]
-        taken = [*operands, *slots, result]
+        targets += [moves.along(new_base(), part, count, reverse=reverse) for part in parts[roles.carried :]]
+        used = [*operands, *slots, result]
         self.instructions.append(
-            Instruction(kind=InstructionKind.TURNS, reads=taken, writes=[*slots, result], body=moves.begin)
+            Instruction(kind=InstructionKind.TURNS, reads=used, writes=[*slots, result], body=moves.begin)
         )
         constants = operands[last:]
         same = {constant.base for constant in constants} if self._written.is_packing else ()
         turn = _Turn(same, len(self.instructions) - 1)
-        writer = _Writer(body, self.seed, self._grouping, self._written, [*given, *constants], turn)
-        numbers = [body.outputs[name] for name, _ in found.parts]
+        writer = _Writer(body, self.seed, self._grouping, self._written, [*inputs, *constants], turn)
+        numbers = [body.outputs[name] for name, _ in roles.parts]
         writer.take_body(list(zip(numbers, targets, strict=True)))
-        needed = [*taken, *turn.packed]
+        needed = [*used, *turn.packed]
         self.instructions.append(
             Instruction(kind=InstructionKind.AGAIN, reads=needed, writes=(), body=lambda _: moves.again(count))
         )
-        for end, part in zip(kept, parts, strict=False):
+        for end, part in zip(carried, parts, strict=False):
             self._copy(end, part, slots)
 
     def take_body(self, outputs: Sequence[tuple[int, Strided]]) -> None:
-        """Write all nodes, and bring outputs to their places."""
+        """Write the instructions of a body, which write its outputs to their places."""
         for number, place in outputs:
             if number >= self.program.first_node:
                 self._wanted.setdefault(number, place)
@@ -770,7 +777,7 @@ class _Writer:
             if number in self._names or number in self._wanted or not members.issuperset(self._readers.get(number, ()))
         ]
         shape = self._type(group[0]).shape
-        # outputs of the program, and what has its place already, are in order
+        # Outputs of the program, and values that have a place already, are in C order.
         is_free = not leaving and self._wanted.keys().isdisjoint(wanted)
         order = _order(operands, shape) if is_free else None
         for number in wanted:
@@ -812,14 +819,14 @@ class _Writer:
                 words += step
             return words
 
-        # a source that leaves as it is would be read again for an output behind the first one
+        # A source that is itself an output would be read again after the first output is written.
         leaving = {step[2] for step in steps if step[0] == _OUTPUT}
-        astray = {
+        out_of_step = {
             strided.base
             for register, strided in enumerate(sources)
             if register in leaving or strided.shape != shape or not strided.is_in_order
         }
-        in_step = frozenset(strided.base for strided in sources) - astray
+        in_step = frozenset(strided.base for strided in sources) - out_of_step
         self.instructions.append(
             Instruction(kind=InstructionKind.CHAIN, reads=sources, writes=written, body=body, in_step=in_step)
         )
@@ -845,11 +852,11 @@ class _Writer:
 def _registers(
     links: Sequence[tuple[Sequence[int], int]], sources: Sequence[int], wanted: Sequence[int], leaving: Sequence[int]
 ) -> tuple[dict[int, int], int]:
-    """Return the register of each value, and how many hold what is needed inside only.
+    """Return the register of each value of a chain, and the number of registers for values used only inside it.
 
-    ``links`` are operands and result of each operation. A register is free again behind the last use of its value, but
-    never for a result of the step that reads it last; values that are ``leaving`` the program are read at the end, and
-    have a target each behind those that are ``wanted``.
+    ``links`` holds the operands and the result of each operation. A register is free after the step that uses its value
+    last, but not for the result of that step. The values ``wanted`` outside are targets of the chain. The values
+    ``leaving`` the program as outputs are read at the end, and have further targets after the wanted ones.
     """
     registers = {number: at for at, number in enumerate((*sources, *wanted))}
     fixed = len(registers)
@@ -868,20 +875,20 @@ def _registers(
 
 
 def _order(operands: Sequence[Strided], shape: Shape) -> Order | None:
-    """Return the order of dimensions, from the outermost on, in which most operands lie that have a chain's shape.
+    """Return the most frequent memory order of dimensions among the operands that have the chain's shape, or None.
 
-    What is written in it needs no copy where it is read together with them.
+    Results in this order need no copy if they are read together with these operands.
     """
-    found = Counter(
+    orders = Counter(
         operand.order
         for operand in operands
         if operand.shape == shape and all(step for size, step in zip(shape, operand.strides, strict=True) if size > 1)
     )
-    return max(found, key=found.__getitem__, default=None)
+    return max(orders, key=orders.__getitem__, default=None)
 
 
 def _source(strided: Strided, shape: Shape, order: Order | None) -> list[int]:
-    """Return dimensions, sizes and strides of an operand as it broadcasts to the shape of a chain, in an order."""
+    """Return the words of an operand that is broadcast to a chain's shape: number of dimensions, sizes, strides."""
     view = np.broadcast_to(strided.view, shape)
     view = view if order is None else view.transpose(order)
     sizes, (strides,) = merged(view.shape, view.strides)
@@ -889,7 +896,7 @@ def _source(strided: Strided, shape: Shape, order: Order | None) -> list[int]:
 
 
 def _joined(dims: Sequence[int]) -> list[tuple[int, int]]:
-    """Return dimensions as parts that lie side by side; for none an empty part, since kernels have more to do."""
+    """Return ranges (first, end) of adjacent dimensions; without dimensions an empty range, since kernels must run."""
     parts: list[tuple[int, int]] = []
     for dim in dims:
         if parts and parts[-1][1] == dim:
@@ -903,5 +910,5 @@ def _padded(numbers: Sequence[int]) -> list[int]:
     return [*numbers, *[0] * (_DIMENSIONS - len(numbers))]
 
 
-def _turned(matrix: Strided) -> Strided:
+def _transposed(matrix: Strided) -> Strided:
     return matrix.seen_as(matrix.view.swapaxes(-1, -2))

@@ -1,11 +1,10 @@
-"""The second executor: the same primitives in torch, eager, one operation for each kernel, on a CPU
-or a GPU.
+"""The torch back end, which runs the primitives in eager mode on a CPU or a GPU.
 
-Written apart from the reference, so that one checks the other; ``pol/ops`` says what each
-primitive means. Traps that this file goes around: torch's sqrt is not IEEE on CPUs, division by a
-Python number may become a product with the reciprocal, ``alpha`` arguments fuse, reductions over an
-empty list of dimensions reduce everything. What a GPU does its own way is in ``integer_products.py``
-and ``row_sums.py``.
+It is written independently of the reference, so that each checks the other; ``pol/ops`` defines the primitives. This
+file avoids four properties of torch that change results. On CPUs, torch's sqrt does not follow IEEE 754. A division by
+a Python number may become a product with the reciprocal. ``alpha`` arguments fuse operations. A reduction over an empty
+list of dimensions reduces all dimensions. Code that is different for GPUs is in ``integer_products.py`` and
+``row_sums.py``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,52 +52,52 @@ Maker = Callable[[_Site], Function]
 
 LARGEST_DIGITS = {8: 127, 15: 16_256, 22: 2_080_768}
 _SUMMED_EXACTLY = 2_048
-"""Numbers of 22 bits whose products FP64 sums without a rounding; of the others it is more than a product may sum."""
+"""Number of products of 22-bit integers that FP64 sums exactly; sums of smaller integers are always exact."""
 _ROWS_SIZE = 2**24
-"""Elements of rows of a product that have FP64 copies at once."""
+"""Number of elements in the rows of a product that have FP64 copies at once."""
 _WINDOWS_SIZE = 2**20
-"""Elements of what windows read that are laid out at once."""
+"""Number of elements of the matrix of windows that are laid out at once."""
 _FEW = 2**14
-"""Elements up to which another copy costs less than another call."""
+"""Number of elements up to which another copy costs less than another call."""
 _BLOCK = 2**18
-"""Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
+"""Number of elements for which a function is computed at once, to limit the memory of its dozen temporaries."""
 _MASK = 0xFFFFFFFF
 
 
 @cache
 def _reaching(bits: int, device: torch.device) -> Tensor:
-    """Return by what largest elements are multiplied so that the next power of two above is the inverse of the scale.
+    """Return the factor f for which the power of two above f x (largest element of a row) is the inverse of its scale.
 
-    A scaled element must not be rounded above the largest integer. So the next power of two is one further on from
-    halfway between the FP32 number that is just too large and the one before it: FP64 never rounds across that.
+    A scaled element must not be rounded above the largest integer. The power of two therefore doubles halfway between
+    the smallest FP32 number that is too large and the number before it. FP64 never rounds across this point.
     """
     largest = LARGEST_DIGITS[bits]
-    # ties go to even: half above an odd integer is too large
+    # Ties round to even, so a number that is one half above an odd integer is too large.
     side = 1 if largest % 2 == 0 else -1
     return number(1 / (largest + 0.5 + side * 2.0 ** (bits - 26)), torch.float64, device)
 
 
 _ROW_OF_ZEROS = 2.0**-300
-"""What a row of zeros has in the place of its largest element; beside any other it is lost in rounding."""
+"""A number that is added to each row's largest element, so that rows of zeros have a scale; others round it away."""
 
 
 def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
-    """Scale an FP32 operand along ``axis`` to integers of ``bits``; return them and the scale, in FP64."""
+    """Scale an FP32 operand along ``axis`` to integers of ``bits`` bits; return integers and scales, in FP64."""
     if x.numel() <= _FEW:
         wide = x.double()
         scale = scales(torch.amax(wide.abs(), axis, True), bits)
         return wide.mul_(scale).round_(), scale
-    # without the absolute values of all, which would be another copy
+    # The absolute values of all elements would take another copy.
     highest, lowest = torch.amax(x, axis, True), torch.amin(x, axis, True)
     scale = scales(torch.maximum(highest, lowest.neg_()).double(), bits)
     return scaled(x, scale), scale
 
 
 def scales(largest: Tensor, bits: int) -> Tensor:
-    """Return the scales of rows by the magnitudes of their largest elements, in FP64, which are overwritten.
+    """Return the scales of rows from the magnitudes of their largest elements, in FP64; the argument is overwritten.
 
-    A scale is a power of two, and NaN where the largest element is infinite or NaN: all that is scaled by it, and what
-    is multiplied with that, is NaN then. It is a quotient of two numbers that it is the ratio of, so it is exact.
+    A scale is a power of two. It is NaN if the largest element is infinite or NaN, and all results of the row are NaN
+    then. The division is exact, since its result is a power of two.
     """
     zeros = number(_ROW_OF_ZEROS, torch.float64, largest.device)
     reached = largest.mul_(_reaching(bits, largest.device)).add_(zeros)
@@ -106,25 +105,25 @@ def scales(largest: Tensor, bits: int) -> Tensor:
 
 
 def scaled(x: Tensor, scale: Tensor) -> Tensor:
-    """Return the integers of an operand, in FP64; in place, for a second copy would double what a product needs."""
+    """Return the integers of an operand, in FP64, with only one copy, since a second would double the memory."""
     return x.double().mul_(scale).round_()
 
 
 def _unscaled(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Return sums without their scales, in FP32: exact up to the one rounding, for FP64 has room for all exponents."""
-    # the sign of a zero sum depends on the BLAS
+    """Return sums divided by their scales, in FP32; only the conversion rounds, since FP64 holds all exponents."""
+    # The sign of a zero sum depends on the BLAS; this makes it +0.0.
     zero = number(0.0, torch.float64, total.device)
     return total.add_(zero).div_(left).div_(right).float()
 
 
 def rows_at_once(left: TensorType, right: TensorType) -> int:
-    """Return of how many rows a product of many has its FP64 copies and sums at once, for they need memory."""
+    """Return the number of rows of the left operand for which a product holds FP64 copies and sums at once."""
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, _ROWS_SIZE // max(1, widest))
 
 
 def _sum_in_blocks(multiply: Multiply, left: Tensor, right: Tensor, bits: int) -> Tensor:
-    """Add exact sums of blocks of the summed dimension, in their order; of few rows at once, for they need memory."""
+    """Add exact sums of blocks of the summed dimension, in order, for few rows at once to limit memory."""
     size = _SUMMED_EXACTLY
     total = left.new_zeros((*left.shape[:-1], right.shape[-1]))
     for some, sums in zip(torch.split(left, size, -2), torch.split(total, size, -2), strict=True):
@@ -156,7 +155,7 @@ def _matmul(site: _Site) -> Function:
 
 
 def _windows_product(site: _Site) -> Function:
-    """As many windows at once as make a small product, each place in a window a part of what they read."""
+    """Return the function of a product with windows, which lays out a limited number of windows at once."""
     attrs, (left, x) = site.attrs, site.operands
     bits, groups, multiply = attrs["bits"], left.shape[0], site.multiply()
     sizes = zip(attrs["kernel"], attrs["steps"], x.shape[1:], strict=True)
@@ -168,7 +167,7 @@ def _windows_product(site: _Site) -> Function:
         first = (first[:, None] * size + along).reshape(-1)
     height = x.shape[0] // groups * len(away)
     step = max(1, min(_SUMMED_EXACTLY, _WINDOWS_SIZE // (groups * max(height, left.shape[1]))))
-    # of 22 bits no part is on both sides of a block
+    # A power of two, so that no part crosses the end of a block of 22 bits.
     step = 2 ** (step.bit_length() - 1)
 
     def columns(flat: Tensor, windows: Tensor) -> Tensor:
@@ -195,12 +194,12 @@ def _windows_product(site: _Site) -> Function:
         left_scale = scales(a.abs().amax(-1, keepdim=True).double(), bits)
         total = torch.zeros(site.result.shape, dtype=torch.float64, device=site.device)
         block = torch.zeros_like(total)
-        done = 0
+        count = 0
         for windows, some in zip(torch.split(first, step), torch.split(a, step, -1), strict=True):
             right = scaled(columns(flat, windows), right_scale)
             block += multiply(scaled(some, left_scale), right.transpose(1, 2), bits)
-            done += len(windows)
-            if done % _SUMMED_EXACTLY == 0 or done == len(first):
+            count += len(windows)
+            if count % _SUMMED_EXACTLY == 0 or count == len(first):
                 total += block
                 block.zero_()
         return _unscaled(total, left_scale, right_scale.transpose(1, 2))
@@ -210,16 +209,16 @@ def _windows_product(site: _Site) -> Function:
 
 
 def _away(sizes: list[tuple[int, int, int]], device: torch.device) -> Tensor:
-    """Return how far each place in a window is from where the window is."""
-    found = torch.zeros(1, dtype=torch.int64, device=device)
+    """Return the offset of each position in a window from the beginning of the window."""
+    offsets = torch.zeros(1, dtype=torch.int64, device=device)
     for places, step, size in sizes:
         along = step * torch.arange(places, device=device)
-        found = (found[:, None] * size + along).reshape(-1)
-    return found
+        offsets = (offsets[:, None] * size + along).reshape(-1)
+    return offsets
 
 
 def _sum_dim(x: Tensor, dim: int) -> Tensor:
-    """Sum FP32 over one dimension as a halving tree, which is kept as 1."""
+    """Sum FP32 over one dimension as a halving tree; the dimension is kept with size 1."""
     count = x.shape[dim]
     if count == 0:
         return torch.zeros_like(x.sum(dim, keepdim=True))
@@ -232,7 +231,7 @@ def _sum_dim(x: Tensor, dim: int) -> Tensor:
         shorter = x.new_empty((*x.shape[:dim], half, *x.shape[dim + 1 :]))
         lower, upper = x.narrow(dim, 0, paired), x.narrow(dim, half, paired)
         torch.add(lower, upper, out=shorter.narrow(dim, 0, paired))
-        # what has no partner is added to a zero of the padding
+        # Elements without a partner are added to a zero of the padding.
         alone = x.narrow(dim, paired, half - paired)
         torch.add(alone, 0.0, out=shorter.narrow(dim, paired, half - paired))
         x, count = shorter, half
@@ -268,18 +267,18 @@ def _argmax(site: _Site) -> Function:
     dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
     size = site.operands[0].shape[dim]
     rest = len(site.operands[0].shape) - dim - 1
-    behind, zero = (number(value, torch.int64, site.device) for value in (size, 0))
+    none, zero = (number(value, torch.int64, site.device) for value in (size, 0))
 
     def places() -> Tensor:
         return torch.arange(size, device=site.device).reshape(size, *(1,) * rest)
 
-    kept = places() if size <= _FEW else None
+    cached = places() if size <= _FEW else None
 
     def run(x: Tensor) -> Tensor:
-        positions = places() if kept is None else kept
-        found = torch.where(x == torch.amax(x, dim, True), positions, behind)
-        first = torch.amin(found, dim, keepdim)
-        return torch.where(first == behind, zero, first)
+        positions = places() if cached is None else cached
+        candidates = torch.where(x == torch.amax(x, dim, True), positions, none)
+        first = torch.amin(candidates, dim, keepdim)
+        return torch.where(first == none, zero, first)
 
     return run
 
@@ -301,7 +300,7 @@ def _plain(function: Function) -> Maker:
 def _sqrt(x: Tensor) -> Tensor:
     if x.device.type != "cpu":
         return x.double().sqrt_().float()
-    # NumPy's is IEEE on every processor, and takes a fifth of the time of torch's in FP64
+    # NumPy's sqrt follows IEEE 754 on every processor, and takes a fifth of the time of torch's sqrt in FP64.
     result = torch.empty_like(x, memory_format=torch.contiguous_format)
     with np.errstate(invalid="ignore"):
         np.sqrt(x.numpy(), out=result.numpy())
@@ -314,12 +313,12 @@ def _composed(name: str) -> Maker:
 
         def run(x: Tensor) -> Tensor:
             flat = x.reshape(-1)
-            done = torch.empty_like(flat)
+            result = torch.empty_like(flat)
             for start in range(0, len(flat), _BLOCK):
                 part = slice(start, start + _BLOCK)
-                # the one rounding to FP32 is in this assignment
-                done[part] = function(flat[part].double())
-            return done.reshape(x.shape)
+                # This assignment rounds to FP32.
+                result[part] = function(flat[part].double())
+            return result.reshape(x.shape)
 
         if site.result.elements <= _BLOCK:
             return lambda x: function(x.double()).float()
@@ -357,7 +356,7 @@ def _slice(site: _Site) -> Function:
     starts, steps, shape = site.attrs["starts"], site.attrs["steps"], site.result.shape
 
     def run(x: Tensor) -> Tensor:
-        # indexing takes the dimensions one by one
+        # Faster than indexing, which processes the dimensions one by one.
         strides = x.stride()
         first = x.storage_offset() + sum(map(mul, starts, strides))
         return x.as_strided(shape, tuple(map(mul, steps, strides)), first).contiguous()
@@ -390,7 +389,7 @@ def _pad(site: _Site) -> Function:
 
 
 def _first_outside(index: Tensor, rows: int) -> int | None:
-    """Return the first number that no row has."""
+    """Return the first row number that does not exist; None if all exist."""
     if not index.numel():
         return None
     lowest, highest = index.aminmax()
@@ -416,22 +415,23 @@ def _add_rows(site: _Site) -> Function:
     width = site.result.elements // rows
 
     def run(index: Tensor, values: Tensor) -> Tensor:
-        flat, added = index.reshape(-1), values.reshape(index.numel(), width)
+        flat = index.reshape(-1)
+        summands = values.reshape(index.numel(), width)
         wrong = _first_outside(flat, rows)
         if wrong is not None:
             raise nowhere(wrong, rows)
         total = torch.zeros(rows, width, device=device)
         if site.on_gpu:
-            add_in_order(total, flat, added)
+            add_in_order(total, flat, summands)
         else:
-            total.index_add_(0, flat, added)
+            total.index_add_(0, flat, summands)
         return total.reshape(shape)
 
     return run
 
 
 def _argsort(site: _Site) -> Function:
-    """Integers are sorted in the place of FP32: which order those have depends on the device."""
+    """Return the sorting function; FP32 is sorted by integer keys, since its order depends on the device."""
     dim, is_float = site.attrs["dim"], site.operands[0].dtype == "f32"
     most, sign = (number(value, torch.int32, site.device) for value in (0x7FFFFFFF, 31))
     zero = number(0.0, torch.float32, site.device)
@@ -439,7 +439,7 @@ def _argsort(site: _Site) -> Function:
     def run(x: Tensor) -> Tensor:
         if is_float:
             bits = (x + zero).view(torch.int32)
-            # all but the sign of negative numbers is turned round
+            # All bits of negative numbers except the sign are inverted.
             keys = (bits >> sign).bitwise_and_(most).bitwise_xor_(bits)
             x = keys.masked_fill_(torch.isnan(x), most)
         return torch.sort(x, dim=dim, stable=True).indices
@@ -470,7 +470,10 @@ def _full(site: _Site) -> Function:
 
 
 def _uniform(site: _Site) -> Function:
-    """Both products of a round at once: words 0 and 2 are rows of one tensor, words 1 and 3 of another."""
+    """Return the function that draws numbers; words 0 and 2 are rows of one tensor, words 1 and 3 of another.
+
+    Both products of a Philox round are thereby computed at once.
+    """
     shape, count, device = site.result.shape, site.result.elements, site.device
 
     def column(pair: Sequence[int]) -> Tensor:
@@ -488,19 +491,19 @@ def _uniform(site: _Site) -> Function:
         odd[0] = site.attrs["site"]
         odd[1] = (step >> half) & mask
         for key in keys:
-            # all 64 bits, of which the uppermost is taken for a sign
+            # These are all 64 bits of the product; torch treats the uppermost as the sign.
             products = (even * multipliers).flip(0)
             even = (products >> half).bitwise_and_(mask).bitwise_xor_(odd).bitwise_xor_(key)
             odd = products.bitwise_and_(mask)
         return torch.stack([even, odd], dim=1).reshape(4, -1).T.reshape(-1)
 
     def run(step: Tensor) -> Tensor:
-        done = torch.empty(count, dtype=torch.float32, device=device)
+        result = torch.empty(count, dtype=torch.float32, device=device)
         for start in range(0, count, _BLOCK):
-            part = done[start : start + _BLOCK]
+            part = result[start : start + _BLOCK]
             drawn = words(step, start // 4, -(-(start + len(part)) // 4))
             part.copy_(drawn[: len(part)] >> 8)
-        return done.mul_(2.0**-24).reshape(shape)
+        return result.mul_(2.0**-24).reshape(shape)
 
     return run
 
@@ -554,21 +557,21 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
 
 
 class TorchBackend(LoopBackend):
-    """Torch on one device: ``cpu``, or a GPU (``cuda``, ``cuda:1``)."""
+    """The back end torch on one device: ``cpu``, or a GPU (``cuda``, ``cuda:1``)."""
 
     name = "torch"
 
     def __init__(self, device: str = "cpu", *, on_gpu: bool | None = None, chains: "Chains | None" = None) -> None:
-        """Take a device, and a GPU's way of computing where it is none: ``on_gpu`` chooses it for a processor.
+        """Use a device; ``on_gpu`` selects the code for GPUs even if the device is a processor.
 
-        ``chains`` make kernels of elementwise nodes, which run one by one otherwise.
+        ``chains`` makes kernels for chains of elementwise nodes; without it, nodes run one by one.
         """
         super().__init__()
         try:
             self._device = torch.device(device)
             smallest = torch.full((8,), 2.0**-140, device=self._device)
         except (RuntimeError, AssertionError) as error:
-            # torch says in its first line what is missing, and then how to debug it
+            # The first line of torch's error is the reason; the other lines are about debugging.
             detail = str(error).splitlines()[0]
             raise ExecutionError("backend", f"torch cannot compute on {device!r}: {detail}") from error
         self._on_gpu = self._device.type != "cpu" if on_gpu is None else on_gpu
@@ -579,13 +582,13 @@ class TorchBackend(LoopBackend):
 
     @property
     def in_chains(self) -> bool:
-        """Whether kernels compute chains of elementwise nodes."""
+        """True if kernels compute chains of elementwise nodes."""
         return self._chains is not None and self._chains.are_there
 
-    def made(self, program: Program, seed: int) -> Loop:
-        """Return the functions of a program's nodes for a seed, or of its chains."""
+    def prepare(self, program: Program, seed: int) -> Loop:
+        """Return a program's nodes, or its chains, as functions, for a seed."""
         if self._chains is None:
-            return super().made(program, seed)
+            return super().prepare(program, seed)
         return ChainedLoop(self, program, seed, self._of_chain)
 
     def _of_chain(self, chain: ElementwiseChain) -> ChainFunction:
@@ -593,7 +596,7 @@ class TorchBackend(LoopBackend):
         return self._chains.function(chain, self._node_by_node(chain))
 
     def _node_by_node(self, chain: ElementwiseChain) -> ChainFunction:
-        """Return what computes a chain one node after another, each of operands of the chain's shape."""
+        """Return a function that computes a chain node by node, after broadcasting the operands to its shape."""
         types = [TensorType(value.dtype, chain.shape) for value in chain.operands]
         rows = []
         for step in chain.steps:
@@ -640,26 +643,26 @@ class TorchBackend(LoopBackend):
         return array
 
     def in_order(self, value: Tensor) -> Tensor:
-        """See ``LoopBackend.in_order``."""
+        """Return the value in C order, as ``LoopBackend.in_order`` requires."""
         return value.contiguous()
 
     def empty(self, dtype: str, elements: int) -> Tensor:
-        """See ``LoopBackend.empty``."""
+        """Return an uninitialized tensor, as ``LoopBackend.empty`` requires."""
         return torch.empty(elements, dtype=DTYPES[dtype], device=self._device)
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Return a context without gradients, in which kernels begin on the device."""
+        """Return a context without gradients, in which kernels run on the device."""
         is_cuda = self._device.type == "cuda"
         with torch.no_grad(), torch.cuda.device(self._device) if is_cuda else nullcontext():
             yield
 
 
 def chains_on(device: str) -> "Chains | None":
-    """Return what makes kernels of chains, None where Triton is not installed or makes none for the device."""
+    """Return the maker of kernels for chains; None if Triton is not installed or does not support the device."""
     try:
         from pol.executor.triton_chains import Chains, are_for
     except ImportError:
         return None
-    found = torch.device(device)
-    return Chains(found) if are_for(found) else None
+    target = torch.device(device)
+    return Chains(target) if are_for(target) else None

@@ -1,7 +1,8 @@
-"""exp, log, tanh and erf in torch: the same FP64 operations in the same order as ``pol/ops/functions.py`` says.
+"""exp, log, tanh and erf in torch, with the same FP64 operations in the same order as in ``pol/ops/functions.py``.
 
-Written out for torch, whose calls take longer than what they do with few elements: in the place of what nobody needs
-any more, with numbers that are tensors already. Each function overwrites its operand.
+A torch call with few elements takes longer than its computation. The functions are therefore written for torch: they
+reuse the memory of values that are no longer needed, and their constants are tensors. Each function overwrites its
+operand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +15,19 @@ from torch import Tensor
 from pol.ops import functions
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"f32": torch.float32, "i64": torch.int64, "bool": torch.bool})
-"""What torch calls each dtype."""
+"""Torch's dtype for each dtype of a job."""
 _NAN, _INFINITY = float("nan"), float("inf")
 _BIAS, _MANTISSA_BITS = 1023, 52
 
 
 @cache
 def number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a number as a tensor: torch makes one of it in every call, which takes longer than a small operation."""
+    """Return a number as a cached tensor; torch's conversion in each call takes longer than a small operation."""
     return torch.tensor(value, dtype=dtype, device=device)
 
 
 class Functions:
-    """The functions on one device."""
+    """The functions exp, log, tanh and erf on one device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -56,11 +57,11 @@ class Functions:
         return number(value, torch.float64, self._device)
 
     def _all(self, values: Sequence[float]) -> list[Tensor]:
-        """Return coefficients, the one of the highest power first."""
+        """Return coefficients as tensors, highest power first."""
         return [self._of(value) for value in reversed(values)]
 
     def exp(self, x: Tensor) -> Tensor:
-        """See ``functions.exp``."""
+        """Return e^x, as ``functions.exp`` does."""
         x.clamp_(-200.0, 200.0)
         k = torch.mul(x, self._inverse).round_()
         high = x.sub_(k * self._high)
@@ -72,7 +73,7 @@ class Functions:
         return sum_.mul_(self._power_of_two(k))
 
     def log(self, x: Tensor) -> Tensor:
-        """See ``functions.log``."""
+        """Return ln x, as ``functions.log`` does."""
         bits = x.view(torch.int64)
         exponent = (bits >> self._shift).sub_(self._bias)
         m = (bits & self._mantissa).bitwise_or_(self._unit).view(torch.float64)
@@ -91,17 +92,17 @@ class Functions:
         return result.masked_fill_(x == self._infinity, _INFINITY)
 
     def tanh(self, x: Tensor) -> Tensor:
-        """See ``functions.tanh``."""
+        """Return tanh x, as ``functions.tanh`` does."""
         a = torch.abs(x)
         e = self.exp(a * self._doubled)
         quotient = (self._one - e).div_(e.add_(self._one))
         series = a - (a * a).mul_(a).mul_(self._third)
         result = torch.where(a < self._near, series, quotient)
-        # the sign of x, but +0 for -0
+        # The sign of x, except that -0 gives +0.
         return result.copysign_(x).add_(self._zero)
 
     def erf(self, x: Tensor) -> Tensor:
-        """See ``functions.erf``."""
+        """Return erf x, as ``functions.erf`` does."""
         upper, lower, p, q = self._erf
         x.clamp_(-6.0, 6.0)
         a, z = torch.abs(x), x * x
@@ -111,13 +112,13 @@ class Functions:
         return torch.where(is_inner, inner, tail.copysign_(x))
 
     def _power_of_two(self, k: Tensor) -> Tensor:
-        """Return 2^k, made of bits, for torch.ldexp goes through pow."""
+        """Return 2^k, composed from bits, since ``torch.ldexp`` uses pow."""
         bits = k.long().add_(self._bias).bitwise_left_shift_(self._shift)
         return bits.view(torch.float64)
 
 
 def _horner(x: Tensor, coefficients: Sequence[Tensor]) -> Tensor:
-    """Return the polynomial, highest power first."""
+    """Return the value of the polynomial with ``coefficients``, highest power first."""
     result = torch.mul(x, coefficients[0]).add_(coefficients[1])
     for coefficient in coefficients[2:]:
         result.mul_(x).add_(coefficient)

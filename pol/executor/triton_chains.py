@@ -1,9 +1,8 @@
-"""Chains of elementwise nodes on a GPU, a kernel of Triton for each.
+"""Chains of elementwise nodes on a GPU, each computed by a Triton kernel.
 
-No multiplication is fused with an addition (``enable_fp_fusion``). Chains that differ in sizes alone share a kernel;
-Triton keeps what it compiled in its own folder (``TRITON_CACHE_DIR``). Where that cannot be written, or no program may
-be started, as in a worker's sandbox, where there is no compiler, or where it fails, chains run node by node, with the
-same bits.
+No multiplication is fused with an addition (``enable_fp_fusion``). Chains that differ only in sizes share a kernel.
+Triton caches compiled kernels in its own folder (``TRITON_CACHE_DIR``). If a kernel cannot be compiled, chains run node
+by node, with the same bits. Causes are a read-only folder, a sandbox that forbids new processes, or a missing compiler.
 """
 
 import linecache
@@ -28,35 +27,38 @@ from pol.executor.torch_functions import DTYPES
 log = logging.getLogger(__name__)
 
 STEPS_MIN = 2
-"""Nodes for which it is worth a kernel, where none is a function."""
+"""Least number of nodes for which a kernel is worthwhile, unless one of them is a function such as exp."""
 KERNELS_MAX = 256
-"""Kernels of a process: to compile one takes longer than to run it a thousand times."""
+"""Largest number of kernels of a process; compiling one takes longer than a thousand runs."""
 ELEMENTS_MAX = 2**31 - BLOCK
-"""A place is a number of 32 bits."""
+"""Largest number of elements of a chain, since a kernel's indices have 32 bits."""
 OPTIONS: Mapping[str, Any] = MappingProxyType({"enable_fp_fusion": False, "num_warps": 4})
-"""How kernels are compiled."""
+"""Compiler options of kernels."""
 _ALIGNED = 16
-"""Bytes for which Triton asks addresses to be multiples."""
+"""Alignment of addresses in bytes that Triton examines."""
 _FAILURES = (TritonError, OSError, RuntimeError, SubprocessError)
-"""What happens where a kernel cannot be compiled or begun."""
+"""Errors that are raised if a kernel cannot be compiled or started."""
 _kernels: dict[str, Any] = {}
 
 
 def are_for(device: torch.device) -> bool:
-    """Whether there are kernels for a device: one of NVIDIA, or any where Triton interprets them."""
+    """Return whether kernels can run on a device: an NVIDIA GPU, or any device if Triton interprets kernels."""
     is_nvidia = device.type == "cuda" and torch.version.cuda is not None
     return is_nvidia or bool(triton.knobs.runtime.interpret)
 
 
 class Chains:
-    """What makes functions of chains on one device; ``are_there`` until a kernel cannot be compiled or begun."""
+    """A maker of functions for chains on one device.
+
+    ``are_there`` becomes False if a kernel cannot be compiled or started; all chains then run node by node.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self.are_there = True
 
     def function(self, chain: ElementwiseChain, node_by_node: ChainFunction) -> ChainFunction:
-        """Return what computes the results of a chain: its kernel, or ``node_by_node`` where there is none."""
+        """Return the function that computes a chain: its kernel, or ``node_by_node`` if there is no kernel."""
         is_small = len(chain.steps) < STEPS_MIN and chain.steps[0].op not in OPERATIONS
         if is_small or not 0 < prod(chain.shape) <= ELEMENTS_MAX:
             return node_by_node
@@ -86,21 +88,21 @@ class Chains:
 
 
 def _laid_out(operand: Tensor, is_one: bool) -> Tensor:
-    """Return an operand as a kernel reads it: in order, or the one element that is repeated.
+    """Return an operand in the layout that a kernel reads: contiguous, or only the one element that is repeated.
 
-    Triton compiles a kernel again for each way in which addresses are aligned, so all are aligned.
+    Triton would compile a kernel again for other alignments of its addresses, so all operands are aligned.
     """
-    found = operand.as_strided((1,), (1,)) if is_one else operand.contiguous()
-    return found.clone() if found.data_ptr() % _ALIGNED else found
+    tensor = operand.as_strided((1,), (1,)) if is_one else operand.contiguous()
+    return tensor.clone() if tensor.data_ptr() % _ALIGNED else tensor
 
 
 def _as_numbers(x: Tensor) -> Tensor:
-    """Return truths as the bytes that they are."""
+    """Return a bool tensor as bytes, and any other tensor unchanged."""
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def _kernel(written: KernelText) -> Any:
-    """Return the kernel of a text, which is compiled when it is first begun; None once there are too many."""
+    """Return the kernel of a text, which is compiled on its first run; None if there are too many kernels."""
     kernel = _kernels.get(written.text)
     if kernel is None and len(_kernels) < KERNELS_MAX:
         kernel = _kernels[written.text] = jitted(written)
@@ -108,10 +110,10 @@ def _kernel(written: KernelText) -> Any:
 
 
 def jitted(written: KernelText) -> Any:
-    """Return what Triton makes of a text, which it reads as that of a file."""
+    """Return the Triton kernel of a text; Triton requires a source file, so one is registered in ``linecache``."""
     text = written.text
     file = f"<chain {sha256(text.encode()).hexdigest()}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     names: dict[str, Any] = {"tl": language, "__name__": __name__}
-    exec(compile(text, file, "exec"), names)  # noqa: S102 - written here, of a checked chain
+    exec(compile(text, file, "exec"), names)  # noqa: S102 - generated from a checked chain
     return triton.jit(names[NAME], do_not_specialize=written.counts)

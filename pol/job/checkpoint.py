@@ -1,8 +1,8 @@
-"""What a training hands over so that another job goes on from it: states and a position, in memory or in files.
+"""Checkpoints: the states and the position of a training from which another job goes on, in memory or in files.
 
-Beside ``model.safetensors``, which holds the global state, lies a folder ``model.training``: ``position.json``, and the
-local state of each slot as ``00000.safetensors`` and so on. The position has the roots of all of these states, so a
-file that was changed, or comes from another training, is noticed when it is read.
+The file ``model.safetensors`` holds the global state. The folder ``model.training`` beside it holds ``position.json``,
+and the local state of each slot as ``00000.safetensors`` and so on. The position contains the roots of all these
+states. Reading therefore detects a file that was changed or belongs to another training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,23 +32,23 @@ MODEL_FILE, SUFFIX, FOLDER_SUFFIX = "model.safetensors", ".safetensors", ".train
 POSITION_FILE = "position.json"
 VERSION = 1
 _POSITION_SIZE = 2**18
-"""Bytes of a position at most: 1,024 slots have 68,608 bytes of roots."""
+"""Largest size of a position in bytes; the roots of 1,024 slots take 68,608 bytes."""
 _DEPTH = 3
 _CHECK = "sha256"
 FIELD = "resume"
 _REMEDY = (
-    "give what assay order result or assay job run wrote, model.safetensors with the folder"
-    " model.training beside it, or the result itself: resume=order.result()"
+    "give the model.safetensors that assay order result or assay job run wrote, with the folder"
+    " model.training beside it, or give the result itself: resume=order.result()"
 )
 _Count = Annotated[int, Range(1, SAMPLES_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position(Readable):
-    """Where a training stands: what the next step depends on besides its states.
+    """The position of a training: the values other than its states on which its next step depends.
 
-    ``job`` is the id of the job that came so far, ``step`` how many steps were taken since the first job began. Seed,
-    slots, batch, rows and sampling say together where the order of the rows stands.
+    ``job`` is the id of the last job, and ``step`` the number of steps since the first job began. Seed, slots, batch,
+    rows and sampling together determine which rows come next.
 
     Example::
 
@@ -69,7 +69,7 @@ class Position(Readable):
 
 
 class HasTraining(Protocol):
-    """What another job can go on from: a fetched result, or what a local run returned.
+    """A training from which another job can go on: a fetched result, or the result of a local run.
 
     Example::
 
@@ -87,12 +87,12 @@ class HasTraining(Protocol):
 
     @property
     def position(self) -> Position:
-        """Where the training stands."""
+        """The position of the training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A global state, the local state of each slot, and where the training stands, with the roots of these states."""
+    """A global state, the local state of each slot, and the position of the training, with their roots."""
 
     state: State
     locals: Sequence[State]
@@ -100,7 +100,7 @@ class Checkpoint:
 
 
 def position_after(job: Job, rounds: int, global_root: bytes, local_roots: Sequence[bytes]) -> Position:
-    """Return where a job stands after so many of its rounds, which left states with these roots."""
+    """Return the position of a job after ``rounds`` rounds, whose final states have these roots."""
     document = job.document
     return Position(
         job=job.id,
@@ -118,7 +118,7 @@ def position_after(job: Job, rounds: int, global_root: bytes, local_roots: Seque
 
 
 def training_folder(model: Path) -> Path:
-    """Return the folder that belongs to a file with a model.
+    """Return the folder of local states and position that belongs to a model file.
 
     >>> training_folder(Path("run/model.safetensors")).as_posix()
     'run/model.training'
@@ -132,9 +132,9 @@ def slot_file(slot: int) -> str:
 
 
 def write_training(model: Path, locals_: Sequence[State], position: Position) -> Path:
-    """Write what a job needs besides ``model`` to go on from it, and return the folder; OSError.
+    """Write the local states and the position beside the file ``model``, and return their folder; OSError.
 
-    The position is written last: a folder that lacks it is of no training.
+    The position is written last. A folder without a position is incomplete and is refused.
     """
     folder = training_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,42 +152,43 @@ def write_training(model: Path, locals_: Sequence[State], position: Position) ->
 
 
 def read_training(path: Path) -> Checkpoint:
-    """Read what was written beside a model: ``path`` is the model's file, or a folder with a ``model.safetensors``.
+    """Read a checkpoint; ``path`` is the model's file, or a folder that holds a ``model.safetensors``.
 
-    Local states are read, and checked, when they are asked for. Raises JobError when a file is missing, is not strictly
-    what was written, or has another root than the position says.
+    Each local state is read and checked when it is first used. Raises JobError if a file is missing, was changed since
+    it was written, or has another root than the one in the position.
     """
     model = path / MODEL_FILE if path.is_dir() else path
     folder = training_folder(model)
     if not model.is_file() and not folder.is_dir():
         raise JobError(FIELD, f"there is no training at {path}", _REMEDY)
     if not (folder / POSITION_FILE).is_file():
-        reason = f"there is no {folder / POSITION_FILE}, which says where the training of {model} stands"
+        reason = f"there is no {folder / POSITION_FILE}, which holds the position of the training of {model}"
         raise JobError(FIELD, reason, _REMEDY)
     position = _read_position(folder / POSITION_FILE)
     if len(position.local_roots) != position.slots:
-        reason = f"{folder / POSITION_FILE} has not one local root for each slot"
+        reason = f"{folder / POSITION_FILE} does not have one local root per slot"
         raise JobError(FIELD, reason, _REMEDY)
     state = _read_state(model, position.global_root, str(folder / POSITION_FILE))
     return Checkpoint(state, _SlotFiles(folder, position.local_roots), position)
 
 
-def checked(given: HasTraining) -> Checkpoint:
-    """Return what a result or a local run holds; JobError where its states are not those of its position."""
-    position, locals_ = given.position, tuple(given.locals)
-    named = [("the global state", given.state, position.global_root)]
+def checked(training: HasTraining) -> Checkpoint:
+    """Return the checkpoint of a training; JobError if its states do not have the roots in its position."""
+    position = training.position
+    locals_ = tuple(training.locals)
+    named = [("the global state", training.state, position.global_root)]
     if len(locals_) != len(position.local_roots) or len(locals_) != position.slots:
-        raise JobError(FIELD, "it has not one local state for each slot", _REMEDY)
+        raise JobError(FIELD, "the training does not have one local state per slot", _REMEDY)
     for slot, local in enumerate(locals_):
         named.append((f"the local state of slot {slot}", local, position.local_roots[slot]))
     for what, state, root in named:
         if _root(state, what) != root:
             raise JobError(FIELD, f"{what} was changed since it was trained", _REMEDY)
-    return Checkpoint(given.state, locals_, position)
+    return Checkpoint(training.state, locals_, position)
 
 
 class _SlotFiles(Sequence[State]):
-    """The local states of the slots, each read from its file when it is asked for."""
+    """The local states of the slots; each is read from its file when it is used."""
 
     def __init__(self, folder: Path, roots: Sequence[bytes]) -> None:
         self._folder, self._roots = folder, roots
@@ -221,16 +222,16 @@ def _read_position(path: Path) -> Position:
 
 
 def _check_of(plain: Mapping[str, object]) -> str:
-    """Return what tells a position from one with a changed byte: the roots hold the states, and this holds the rest."""
+    """Return the checksum of a position; the roots protect the states, and the checksum protects the other fields."""
     return sha256(dump_json(plain)).hexdigest()
 
 
-def _read_state(path: Path, root: bytes, says: str) -> State:
+def _read_state(path: Path, root: bytes, source: str) -> State:
     with _named(path):
-        # files have the names of the model
+        # Files use the model's names, not the job's.
         state = {job_name(name): array for name, array in load_safetensors(path).items()}
         if _root(state, path.name) != root:
-            reason = f"was changed, or is of another training than {says} says"
+            reason = f"was changed, or belongs to another training than {source}"
             raise StateError("", reason)
         return state
 
@@ -244,7 +245,7 @@ def _root(state: State, what: str) -> bytes:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Say of which file something is wrong, as the field that the person gave; JobError."""
+    """Raise errors in the block as a JobError of the field ``resume`` that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,13 +1,13 @@
-"""What a job costs, in FLOPs and in bytes, from its document alone.
+"""The cost of a job in FLOPs and in bytes, computed from its document alone.
 
-Work is what an order pays for and what bounds the time of whoever trains, replays or audits, so it must tell the truth
-about time: a step is more than its program. Beside the nodes (``pol/ops``), a step gathers the rows of its batch, needs
-the sample order of its epoch, and brings what it changed into canonical form and hashes it; a round has boundaries and
-an aggregation. Total work of a job is
+An order pays per unit of work, and work limits the time for training, replay and audits. Work must therefore match the
+time that a job takes, which is more than the time of its programs. Beside the nodes of its program (``pol/ops``), a
+step gathers the rows of its batch and computes the sample order of its epoch. It also brings the tensors that it
+changed into canonical form and hashes them. A round has boundaries and an aggregation. The total work of a job is
 
     rounds x (slots x (round steps x step work + segments x boundary work) + outer work)
 
-All numbers are integers and functions of the document; loading recomputes what the document says of them.
+All numbers are integers and functions of the document. Loading a job recomputes the numbers in its document.
 """
 
 from collections.abc import Sequence
@@ -24,39 +24,41 @@ from pol.state.layout import encoded_size
 from pol.values import TensorSpec, TensorType
 
 ORDER_WORK = 5_000
-"""FLOPs of the sample order of an epoch for each row: its draws, and sorting them."""
+"""FLOPs per row for the sample order of an epoch: drawing numbers and sorting them."""
 WEIGHT_WORK = 500
-"""FLOPs for each row whose weight is read and added up, so that rows can be drawn by weight."""
+"""FLOPs per row for reading and adding its weight, if rows are drawn by weight."""
 DRAW_WORK = 2_000
-"""FLOPs of drawing a place among the weights, and of each halving of the rows in which it is then found."""
+"""FLOPs of drawing a number below the sum of all weights, and of each step of the binary search for its row."""
 PLACE_WORK = 200
-"""FLOPs for each position of a stream that takes the rows in their own order."""
+"""FLOPs per position of a stream that takes the rows in their own order."""
 HASH_WORK = 48
-"""FLOPs for each byte of a changed tensor: made canonical, compared with what it was, and hashed."""
+"""FLOPs per byte of a changed tensor, which is made canonical, compared with its old value, and hashed."""
 EPOCHS_OF_BATCH = 2
-"""Epochs that one batch comes through at most (``Limits.epochs_per_batch``)."""
+"""Largest number of epochs from which one batch takes rows (``Limits.epochs_per_batch``)."""
 INPUT_WORK = 4
-"""FLOPs for each byte that a program is given: an executor with a memory of its own copies it there."""
+"""FLOPs per byte of a program's inputs, since a back end with its own memory copies them there."""
 INPUT_CALLS = 2
-"""Calls for each tensor that a program reads."""
+"""Calls per tensor that a program reads."""
 TENSOR_CALLS = 70
-"""Calls for each tensor of a state that a program writes: checked, copied, and hashed as a chunk of its own."""
+"""Calls per tensor of a state that a program writes; each is checked, copied, and hashed as a chunk of its own."""
 MEAN_WORK = 60
-"""FLOPs for each element of each update that is averaged: made FP64, weighted, added."""
+"""FLOPs per element of an update that is averaged; each is converted to FP64, weighted and added."""
 MEAN_CALLS = 64
-"""Calls for each tensor of each update that is averaged: checked, copied, and what ``MEAN_WORK`` says."""
+"""Calls per tensor of an update that is averaged; each is checked, copied, converted, weighted and added."""
 ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
-"""Bytes for each row of the data. Shuffled, while an epoch is sorted: two orders that are remembered, draws, a new
-order, and room to sort; by weight: the sum of the weights up to the row.
+"""Bytes per row of the data that the sample order needs.
+
+If rows are shuffled, they hold two cached orders, and while a new order is sorted its draws, the order itself and room
+to sort. If rows are drawn by weight, they hold the sum of the weights up to each row.
 """
 POSITION_SIZE = 36
-"""Bytes for each row of a batch while it is found."""
+"""Bytes per row of a batch while the row numbers are computed."""
 BLOCKS_SIZE = 64 * 2**20
-"""Bytes that an executor takes at most beside everything that is counted: blocks of functions, buffers of products."""
+"""Largest number of bytes of a back end that are not counted elsewhere: function blocks and product buffers."""
 
 
 class Costed(Protocol):
-    """What of a job document its cost depends on."""
+    """The fields of a job document on which its cost depends."""
 
     @property
     def batch(self) -> int:
@@ -100,16 +102,16 @@ class Costed(Protocol):
 
     @property
     def slot_states_size(self) -> int:
-        """Bytes of the local states that slots begin with where they are not all the same; otherwise 0."""
+        """Bytes of the slots' initial local states if these differ; otherwise 0."""
 
 
 def step_work(job: Costed) -> int:
-    """Return the FLOPs of one step: its program, its batch, its part of an epoch's order, and its new state."""
+    """Return the FLOPs of one step: its program, its batch, its part of the sample order, and its new state."""
     return job.step.work.flops + gather_work(job) + order_work(job) + state_work(job)
 
 
 def outer_work(job: Costed) -> int:
-    """Return the FLOPs of one aggregation: the mean of every slot's update, ``outer``, and the next global state."""
+    """Return the FLOPs of one aggregation: the mean of the slots' updates, ``outer``, and the next global state."""
     updated = _updated(job)
     calls = job.slots * MEAN_CALLS * len(updated)
     mean = job.slots * sum(MEAN_WORK * value.elements + value.size for value in updated)
@@ -118,7 +120,7 @@ def outer_work(job: Costed) -> int:
 
 
 def boundary_work(job: Costed) -> int:
-    """Return the FLOPs of one boundary: one for each byte of the global and the local state."""
+    """Return the FLOPs of one boundary: one per byte of the global and the local state."""
     return global_size(job) + local_size(job)
 
 
@@ -139,30 +141,30 @@ def update_size(job: Costed) -> int:
 
 
 def running_size(job: Costed) -> int:
-    """Return the bytes that a step has at once on any executor: batch, sample order, and what its program needs."""
+    """Return the bytes that a step holds at once on any executor: batch, sample order, and memory of its program."""
     batch = sum(value.size for value in batch_types(job.columns, job.batch).values())
     order = ORDER_SIZES[job.sampling.order] * job.rows + POSITION_SIZE * job.batch
     return batch + order + job.step.peak_size
 
 
 def aggregation_size(job: Costed) -> int:
-    """Return the bytes that the end of a round has at once, however many slots there are.
+    """Return the bytes that the end of a round holds at once, for any number of slots.
 
-    Those are the sum of the updates in FP64, one update as it came, their mean, and ``outer``.
+    They hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of ``outer``.
     """
     updated = _updated(job)
     total = sum(8 * value.elements + 2 * value.size for value in updated)
     largest = max((value.elements for value in updated), default=0)
-    # a tensor in canonical form
+    # The largest tensor, in canonical form.
     return total + 8 * largest + job.outer.peak_size
 
 
 def memory_size(job: Costed) -> int:
-    """Return the bytes that a process needs to train, replay or aggregate a job with whichever executor.
+    """Return the bytes that a process needs to train, replay or aggregate a job, on any executor.
 
-    Those are both states, twice (what was loaded, and what a step begins with), the most that a step or an aggregation
-    has beside them, and ``BLOCKS_SIZE``. Data stay on disk. The interpreter and its libraries are not counted. Where
-    slots begin with states of their own, that of one slot is read as well.
+    They hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
+    aggregation, and ``BLOCKS_SIZE``. The data stay on disk. The interpreter and its libraries are not counted. If each
+    slot begins with its own state, the state of one slot is counted as well.
     """
     states = 2 * (global_size(job) + local_size(job))
     if job.slot_states_size:
@@ -171,18 +173,18 @@ def memory_size(job: Costed) -> int:
 
 
 def batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:
-    """Return the types of the inputs that a batch of the data is."""
+    """Return the types of a batch's columns, by the names that they have as inputs of a program."""
     return {f"batch.{spec.name}": TensorType(spec.dtype, (batch, *spec.shape)) for spec in columns}
 
 
 def _updated(job: Costed) -> list[TensorType]:
-    """Return the types of the global tensors that a step changes: those of an update."""
+    """Return the types of the global tensors that a step changes, which are the tensors of an update."""
     changed = job.step.changed_outputs()
     return [value for name, value in changed.items() if name.startswith("global.")]
 
 
 def gather_work(job: Costed) -> int:
-    """Return the FLOPs of gathering a batch: every column, whether the step reads it or not."""
+    """Return the FLOPs of gathering a batch; every column counts, even if the step does not read it."""
     take, index = PRIMITIVES["take"], TensorType("i64", (job.batch,))
     work = 0
     for column in job.columns:
@@ -193,7 +195,7 @@ def gather_work(job: Costed) -> int:
 
 
 def whole_order_work(order: str, rows: int) -> int:
-    """Return the FLOPs that a segment's replay takes for its first sample, whatever follows."""
+    """Return the FLOPs that the replay of a segment needs before its first sample is known."""
     if order == IN_ORDER:
         return 0
     if order == WEIGHTED:
@@ -202,11 +204,12 @@ def whole_order_work(order: str, rows: int) -> int:
 
 
 def order_work(job: Costed) -> int:
-    """Return a step's part of what it takes to know the rows of its segment's batches, all of which a replay finds out.
+    """Return the FLOPs per step for computing which rows the batches of its segment have.
 
-    Shuffled, those are the sample orders of the epochs that the segment comes through; by weight, the sums of all
-    weights, the places that are drawn, and their rows. Slots take turns at the stream, so a segment goes as fast
-    through it as all of them together.
+    A replay of a segment computes the rows of all its batches. If rows are shuffled, it computes the sample orders of
+    the epochs from which the segment takes rows. If rows are drawn by weight, it computes the sums of all weights, the
+    drawn numbers, and their rows. The slots take turns in one stream, so the positions of a segment's batches span the
+    batches of all slots.
     """
     positions = job.segment_steps * job.slots * job.batch
     if job.sampling.order == IN_ORDER:
@@ -217,24 +220,24 @@ def order_work(job: Costed) -> int:
             job.segment_steps * (ceil_div(job.batch, PART_POSITIONS) + 1),
         )
         before = WEIGHT_WORK * job.rows + DRAW_WORK * PART_POSITIONS * parts
-        found = DRAW_WORK * job.rows.bit_length() * job.batch
-        return ceil_div(before, job.segment_steps) + found
+        search = DRAW_WORK * job.rows.bit_length() * job.batch
+        return ceil_div(before, job.segment_steps) + search
     epochs = min(ceil_div(positions, job.rows), job.segment_steps * EPOCHS_OF_BATCH)
     return ORDER_WORK * max(job.batch, ceil_div(job.rows * epochs, job.segment_steps))
 
 
 def state_work(job: Costed) -> int:
-    """Return the FLOPs of reading the tensors of a step, and of checking and hashing those that it writes."""
+    """Return the FLOPs of reading the tensors of a step, and of checking and hashing the tensors that it writes."""
     return _tensors_work(job.step, (*job.global_tensors, *job.local_tensors))
 
 
 def _tensors_work(program: Program, tensors: Sequence[TensorSpec]) -> int:
-    """Return the FLOPs of reading a program's inputs, and of checking and hashing the state that it writes.
+    """Return the FLOPs of reading a program's inputs, and of checking and hashing the tensors that it writes.
 
-    Every tensor of the state counts as read, for its spec is looked at even where nothing happens to it.
+    Every tensor of the state counts as read, since its spec is examined even if the program does not use it.
     """
     outputs = program.output_types()
     calls = INPUT_CALLS * (len(program.inputs) + len(tensors)) + TENSOR_CALLS * len(outputs)
-    given = INPUT_WORK * sum(spec.type.size for spec in program.inputs)
-    written = HASH_WORK * sum(value.size for value in outputs.values())
-    return FLOPS_PER_CALL * calls + given + written
+    reading = INPUT_WORK * sum(spec.type.size for spec in program.inputs)
+    hashing = HASH_WORK * sum(value.size for value in outputs.values())
+    return FLOPS_PER_CALL * calls + reading + hashing

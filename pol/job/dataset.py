@@ -1,8 +1,8 @@
-"""The data of a job where they lie, on disk, and the order in which training reads them.
+"""The data of a job, which stay on disk, and the order in which training reads them.
 
-The verified shards are mapped into memory, one behind the other, and a batch copies its rows from there: so data may be
-larger than memory, which the system lends for as much of them as there is room for, once for all processes that read
-the same files. Why mapped, and what happens to who writes to such a file: docs/decisions/data-stay-on-disk.md.
+The verified shards are mapped into memory one after another, and a batch copies its rows from there. The data may thus
+be larger than memory: the operating system caches the part that fits, once for all processes that read the same files.
+docs/decisions/data-stay-on-disk.md explains the mapping, and what happens if another program writes to a mapped file.
 """
 
 import ctypes
@@ -27,33 +27,33 @@ from pol.values import TensorSpec
 _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
 _WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-"""Types that are copied at once, by their bytes."""
+"""Number of bytes of a row to the NumPy type that copies such a row in one operation."""
 _PIECE = 2**16
-"""Rows whose weights are read at once."""
+"""Number of rows whose weights are read at once."""
 
 
 class MappedFiles:
-    """The bytes of several files one behind the other, read-only, without a descriptor for each.
+    """The bytes of several files one after another, read-only, without an open descriptor for each file.
 
-    They are those of the very files that were added, whatever other file gets their names; the addresses are given back
-    when nobody reads the bytes any more.
+    The bytes remain those of the added files even if other files later get their names. The addresses are released when
+    nothing refers to the bytes any longer.
     """
 
     def __init__(self, sizes: Sequence[int], scattered: bool) -> None:
-        """Reserve addresses for files of these sizes; OSError where the process may not have so many.
+        """Reserve addresses for files of these sizes; OSError if the process may not have so many addresses.
 
-        ``scattered`` says that few bytes are read at a time, anywhere: then the disk reads no more than those.
+        ``scattered`` turns off reading ahead; it suits short reads at random places.
         """
         self._scattered = scattered
         pages = (-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)
         self.starts = (0, *accumulate(pages))
-        # Of nothing: it is neither memory nor counted against a bound on it.
+        # Reserves addresses only. It takes no memory and does not count against a memory limit.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._place = mmap.mmap(-1, self.starts[-1], flags=flags, prot=mmap.PROT_READ)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._place, np.uint8)
 
     def add(self, index: int, descriptor: int, size: int) -> None:
-        """Let file ``index`` be the open one, whose descriptor is not needed any more; OSError."""
+        """Map the open file as number ``index``; the descriptor may be closed afterwards. OSError."""
         address = self.bytes.ctypes.data + self.starts[index]
         flags = mmap.MAP_PRIVATE | _MAP_FIXED
         if _mmap()(address, size, mmap.PROT_READ, flags, descriptor, 0) != address:
@@ -64,24 +64,25 @@ class MappedFiles:
 
 @cache
 def _mmap() -> Callable[..., int | None]:
-    """Return the system's own: that of Python chooses the address, and keeps a descriptor open."""
-    found = ctypes.CDLL(None, use_errno=True).mmap
-    number, size = ctypes.c_int, ctypes.c_size_t
-    found.argtypes = (ctypes.c_void_p, size, number, number, number, ctypes.c_long)
-    found.restype = ctypes.c_void_p
-    return found
+    """Return the system's ``mmap``; Python's own chooses the address itself and keeps a descriptor open."""
+    function = ctypes.CDLL(None, use_errno=True).mmap
+    number = ctypes.c_int
+    size = ctypes.c_size_t
+    function.argtypes = (ctypes.c_void_p, size, number, number, number, ctypes.c_long)
+    function.restype = ctypes.c_void_p
+    return function
 
 
 class Column:
-    """The rows of a column in mapped bytes. Row r of the data, if it is in shard s, is at ``origins[s]`` + r x size."""
+    """A column in mapped bytes; if row r of the data is in shard s, it begins at byte ``origins[s]`` + r x size."""
 
     def __init__(self, spec: TensorSpec, data: NDArray[np.uint8], origins: Sequence[int], canonical: bool) -> None:
-        """``canonical`` says that no element is -0.0, which is read as +0.0."""
+        """``canonical`` states that no element is -0.0; otherwise -0.0 is read as +0.0."""
         self.name, self._shape, self._canonical = spec.name, spec.shape, canonical
         self._dtype = NUMPY_DTYPES[spec.dtype]
         self._at: Array | None = None
         if size := spec.type.size:
-            # As if a row were at every place where one may be, for shards align nothing but what their writer aligned.
+            # A view with one item at every address where a row may begin, since shards do not align their rows.
             unit = gcd(size, *origins)
             self._units, self._origins = size // unit, np.array(origins, np.int64) // unit
             # NumPy takes aligned words faster than bytes.
@@ -90,7 +91,7 @@ class Column:
             self._at = np.ndarray((count,), item or f"V{size}", data, strides=(unit,))
 
     def take(self, rows: NDArray[np.int64], shards: NDArray[np.int64]) -> Array:
-        """Return the values of some rows, which are in these shards, in an array of its own."""
+        """Return a copy of the values of ``rows``, where row i is in shard ``shards[i]``."""
         shape = (len(rows), *self._shape)
         if self._at is None:
             return np.empty(shape, self._dtype)
@@ -104,7 +105,7 @@ class Column:
 
 
 class Dataset:
-    """The rows of a job in the order of its shards, of which each has so many as ``shard_rows`` says.
+    """The rows of a job in the order of its shards; ``shard_rows`` gives the number of rows of each shard.
 
     Example::
 
@@ -124,37 +125,37 @@ class Dataset:
         return f"Dataset({self.rows:,} rows of {names})"
 
     def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
-        """Return column name to the values of rows, given by their numbers, in arrays of their own."""
+        """Return a copy of the values of the rows with these numbers, by column name."""
         shards = self._shards_of(rows)
         return {column.name: column.take(rows, shards) for column in self._columns}
 
     def column(self, name: str, rows: NDArray[np.int64]) -> Array:
-        """Return the values of rows in one column, in an array of their own."""
+        """Return a copy of the values of the rows with these numbers in one column."""
         column = next(column for column in self._columns if column.name == name)
         return column.take(rows, self._shards_of(rows))
 
     def weigh(self, name: str) -> None:
-        """Let rows be drawn by the weights in the column ``name``; JobError where they are none."""
+        """Draw rows by the weights in the column ``name``; JobError if its values are not valid weights."""
         self._ends_of_weights = weight_ends(self, name)
 
     @property
     def weight_ends(self) -> NDArray[np.int64]:
-        """The sum of the weights of each row and those before it; ValueError where rows have none."""
+        """The sum of the weights of each row and the rows before it; ValueError if rows have no weights."""
         if self._ends_of_weights is None:
             raise ValueError("the rows of this data have no weights")
         return self._ends_of_weights
 
     def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        # A division is ten times as fast as a search, and builders make shards of equal length.
+        # A division is ten times as fast as a search. It suffices for the shards of a builder, which have equal length.
         if self._equal is not None:
             return rows // self._equal
         return self._ends.searchsorted(rows, "right")
 
 
 def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
-    """Return the sum of the weights of each row and those before it, from the column ``name``.
+    """Return the sum of the weights of each row and the rows before it, from the column ``name``.
 
-    Raises JobError for a weight below 0, and where all are 0 or their sum has no place in 63 bits.
+    Raises JobError if a weight is below 0, if all weights are 0, or if their sum does not fit into 63 bits.
     """
     ends, total = np.empty(data.rows, np.int64), 0
     for first in range(0, data.rows, _PIECE):
@@ -162,22 +163,22 @@ def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
         if (part < 0).any():
             row = first + int((part < 0).argmax())
             reason = f"row {row} of the column {name} is {int(part[row - first])}"
-            raise JobError("sampling", reason, "give weights of 0 or more")
+            raise JobError("sampling", reason, "use only weights of 0 or more")
         sums = part.cumsum()
-        # The first sum that is too large is negative, for it is less than two numbers of 63 bits.
+        # The first sum that is too large shows as negative, since it is the sum of two 63-bit numbers.
         if (sums < 0).any() or total + int(sums[-1]) > MAX_INTEGER:
             reason = f"the sum of the column {name} is 2^63 or more"
-            raise JobError("sampling", reason, "give smaller weights")
+            raise JobError("sampling", reason, "use smaller weights: divide all of them by the same number")
         np.add(sums, total, out=ends[first : first + len(part)])
         total += int(sums[-1])
     if not total:
         reason = f"all weights in the column {name} are 0"
-        raise JobError("sampling", reason, "give a weight above 0 to rows that are to be drawn")
+        raise JobError("sampling", reason, "set a weight above 0, such as 1, for each row that is to be drawn")
     return ends
 
 
 def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
-    """Return the row numbers of ``count`` positions of a shuffled stream from ``position`` on (it may cross epochs).
+    """Return the row numbers of ``count`` positions of a shuffled stream from ``position`` on, also across epochs.
 
     Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data.
     """
@@ -187,8 +188,8 @@ def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.i
 def drawn_rows(seed: int, ends: NDArray[np.int64], position: int, count: int) -> NDArray[np.int64]:
     """Return the row numbers of ``count`` positions of a stream by weight from ``position`` on.
 
-    ``ends`` are the sums of the weights up to each row. A row is the first whose end is above the place that is drawn
-    for the position, so a row of weight 0 is never drawn.
+    ``ends`` are the sums of the weights up to each row. The row of a position is the first row whose end is above the
+    number drawn for that position, so a row of weight 0 is never drawn.
     """
     places = partial(_places, seed, total=int(ends[-1]))
     drawn = _positions(places, PART_POSITIONS, position, count)
@@ -218,7 +219,7 @@ def _places(seed: int, part: int, total: int) -> NDArray[np.int64]:
 def _positions(
     part_of: Callable[[int], NDArray[np.int64]], length: int, position: int, count: int
 ) -> NDArray[np.int64]:
-    """Return ``count`` numbers from ``position`` on of a stream that is made in parts of so many."""
+    """Return ``count`` numbers from ``position`` on of a stream that is computed in parts of ``length`` numbers."""
     parts = []
     while count:
         number, offset = divmod(position, length)
@@ -232,7 +233,7 @@ def _positions(
 def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
     """Return batch ``number`` of the job's sample stream: positions number x batch to number x batch + batch - 1.
 
-    It is ``batch.<column>`` to array of ``batch`` rows, ready to be an input of the step.
+    The result maps ``batch.<column>``, the name of an input of the step, to an array of ``batch`` rows.
     """
     batch = job.document.batch
     rows = stream_rows(dataset, job, number * batch, batch)

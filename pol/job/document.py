@@ -1,9 +1,9 @@
-"""The job document: ``job.json`` as values, checked as a whole before anything is allocated.
+"""The job document: the values of ``job.json``, all checked before anything is allocated.
 
-``parse_job`` is the only way in: canonical JSON, every field bounded, the three programs
-type-checked against the tensors and columns that they name, work recomputed. What the document says
-about files (roots, hashes, sizes) is checked against the files by ``load.py``. What an order says of
-a job is derived here only (:func:`order_terms`), by consumer and validator.
+Only ``parse_job`` reads a document. It requires canonical JSON, checks the bounds of every field, checks the types of
+the three programs against the tensors and columns that they name, and recomputes the work. ``load.py`` checks the
+files against the roots, hashes and sizes in the document. Consumer and validator both derive the terms of an order
+from a job with :func:`order_terms`.
 """
 
 import re
@@ -41,12 +41,12 @@ VERSION = 2
 ARITHMETIC = "exact"
 
 CLOSING, DIFFERENCE = "closing", "difference"
-"""What a slot's update is: the tensors that it ends a round with, or RN32(opening - closing)."""
+"""Kinds of a slot's update: its tensors at the end of a round, or RN32(tensors at its beginning - at its end)."""
 
 STEP, BATCH_NUMBER = "step", "batch_number"
-"""Inputs of ``step``: the inner step i, for schedules, and the number g of the batch, for every draw.
+"""Inputs of ``step``: the inner step i, for schedules, and the batch number g, for every random draw.
 
-They count from ``Start.step``, so that a job that goes on from another one goes on in its schedule and its data, too.
+Both count from ``Start.step``, so a job that goes on from another one continues its schedule and its data, too.
 """
 
 _PROGRAMS = ("step", "outer", "eval")
@@ -56,10 +56,10 @@ _SCALAR = TensorType("i64", ())
 _METRIC = TensorType("f32", ())
 
 _ITEMS_MAX = 2**20
-"""More entries than any list of a document has; what a machine is willing to load is in ``Limits``."""
+"""Largest number of entries of any list of a document; the limits of a machine are in ``Limits``."""
 _ShardName = Annotated[
     str,
-    Pattern("five digits and .safetensors", r"[0-9]{5}\.safetensors", "build the job again"),
+    Pattern("five digits and .safetensors", r"[0-9]{5}\.safetensors", "build the job again with assay job build"),
 ]
 NAME_MAX = 64
 NAME_FORM = r"[A-Za-z0-9][A-Za-z0-9 ._-]*"
@@ -79,14 +79,14 @@ _Aggregation = Annotated[
 _Natural = Annotated[int, Range(0, MAX_INTEGER)]
 _Positive = Annotated[int, Range(1, MAX_INTEGER)]
 _Small = Annotated[int, Range(1, 2**31)]
-"""Of what is multiplied with others before :func:`check_terms` bounds it."""
+"""A factor that is multiplied by other fields before :func:`check_terms` checks the product."""
 _Flops = Annotated[int, Range(0, 10**39 - 1)]
 _Tensors = Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A file of rows: name inside ``data/``, SHA-256, size in bytes, number of rows."""
+    """A file of rows: its name in ``data/``, its SHA-256, its size in bytes, and its number of rows."""
 
     name: _ShardName
     sha256: Hash
@@ -96,11 +96,11 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Start(Readable):
-    """Where a job begins that goes on from another one; every other job begins at step 0.
+    """The position at which a job begins if it goes on from another one; every other job begins at step 0.
 
-    ``step`` is how many inner steps were taken before. ``local_roots`` are the roots of the local states that the slots
-    begin with, in slot order, or empty where all of them begin with ``local.state``. That file holds the one of slot 0,
-    and ``slots.state`` those of the slots after it, one behind the other.
+    ``step`` is the number of inner steps before this job. ``local_roots`` are the roots of the slots' initial local
+    states, in slot order; they are empty if all slots begin with ``local.state``. Otherwise ``local.state`` is the
+    state of slot 0, and ``slots.state`` holds the states of the other slots one after another.
 
     Example::
 
@@ -113,12 +113,12 @@ class Start(Readable):
 
 @dataclass(frozen=True)
 class JobDocument(Readable):
-    """Every field of ``job.json``, under the same names.
+    """The fields of ``job.json``, under the same names.
 
-    Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
-    takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
-    ``sampling`` and ``start`` are written only where they say something: a job that shuffles its rows and begins at
-    step 0 has neither in its file.
+    In each of ``rounds`` rounds, each of ``slots`` slots runs ``round_steps`` inner steps, in segments of
+    ``segment_steps`` steps. A slot takes ``batch`` rows in a step. ``outer`` receives the mean of the slots' updates;
+    ``aggregation`` is the kind of update. The file omits ``sampling`` if rows are shuffled, and ``start`` if the job
+    begins at step 0.
 
     Example::
 
@@ -157,35 +157,35 @@ class JobDocument(Readable):
 
     @property
     def share_segments(self) -> int:
-        """Segments of a share: those of one slot in one round."""
+        """Number of segments of a share, which is the work of one slot in one round."""
         return self.round_steps // self.segment_steps
 
     @property
     def steps(self) -> int:
-        """Inner steps of the whole job, which are the same for all slots."""
+        """Number of inner steps that each slot runs in the whole job."""
         return self.rounds * self.round_steps
 
     @property
     def opening_locals(self) -> tuple[bytes, ...]:
-        """Roots of the local states that the slots' first steps begin with."""
+        """Roots of the initial local states of all slots, in slot order."""
         return self.start.local_roots or (self.local_root,) * self.slots
 
     @property
     def slot_states_size(self) -> int:
-        """Bytes of ``slots.state``; 0 where all slots begin with ``local.state``."""
+        """Bytes of ``slots.state``; 0 if all slots begin with ``local.state``."""
         return encoded_size(self.local_tensors) * max(0, len(self.start.local_roots) - 1)
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
 OPTIONAL = {"sampling": JobDocument.sampling, "start": JobDocument.start}
-"""Fields that a file has only where they are not these values."""
+"""Default values of the fields that a file omits if they have these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile(Readable):
-    """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds.
+    """A file that the consumer uploads; it is checked against ``sha256``, or against the root of the state in it.
 
-    The states in ``slots.state`` are checked by the roots in the document's ``start``.
+    The states in ``slots.state`` are checked against the roots in the document's ``start``.
 
     Example::
 
@@ -201,7 +201,7 @@ class JobFile(Readable):
 
 @dataclass(frozen=True)
 class Job(Shown):
-    """A checked job: its fields, the SHA-256 of the canonical bytes, and their number.
+    """A checked job: its document, the SHA-256 of its canonical bytes (``id``), and their number (``size``).
 
     Example::
 
@@ -214,7 +214,7 @@ class Job(Shown):
     size: int
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return what the job is, in a few numbers."""
+        """Return the main fields of the job, for display."""
         document = self.document
         return (
             ("name", document.name),
@@ -229,7 +229,7 @@ class Job(Shown):
 
     @cached_property
     def updated(self) -> tuple[TensorSpec, ...]:
-        """The global tensors that ``step`` changes, in name order: those of an update."""
+        """The global tensors that ``step`` changes, in name order; they are the tensors of an update."""
         return updated_tensors(self.document.step, self.document.global_tensors)
 
     @property
@@ -239,12 +239,12 @@ class Job(Shown):
 
     @property
     def payload(self) -> tuple[JobFile, ...]:
-        """The files that a provider needs, in the order in which they are sent."""
+        """The files that a provider needs, in the order in which the consumer sends them."""
         return payload_files(self)
 
     @property
     def payload_size(self) -> int:
-        """Bytes of all those files."""
+        """Bytes of all files that a provider needs."""
         return sum(file.size for file in self.payload)
 
 
@@ -275,7 +275,7 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
 
 
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return the tensors with an output in ``step`` that is not just their own input."""
+    """Return the tensors that ``step`` changes, in name order."""
     changed = step.changed_outputs()
     return tuple(sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name))
 
@@ -284,8 +284,8 @@ def document_json(document: JobDocument) -> dict[str, object]:
     """Return the document as JSON values (hashes as hex, FLOPs as decimal strings)."""
     programs = {name: program_json(getattr(document, name)) for name in _PROGRAMS}
     flops = {name: str(getattr(document, name)) for name in _FLOPS_FIELDS}
-    silent = [name for name, value in OPTIONAL.items() if getattr(document, name) == value]
-    rest = [name for name in FIELDS if name not in (*programs, *flops, *silent)]
+    omitted = [name for name, value in OPTIONAL.items() if getattr(document, name) == value]
+    rest = [name for name in FIELDS if name not in (*programs, *flops, *omitted)]
     plain = {name: codec.to_plain(getattr(document, name)) for name in rest}
     return {**plain, **programs, **flops}
 
@@ -304,7 +304,7 @@ def _refuse(field: str, reason: str, remedy: str = "build the job again with ass
 
 
 def _check_limits(document: JobDocument, limits: Limits) -> None:
-    """Refuse more than this machine is willing to load."""
+    """Raise JobError if the job exceeds the limits of this machine."""
     for field, count in (
         ("columns", len(document.columns)),
         ("shards", len(document.shards)),
@@ -339,7 +339,7 @@ def _check_state(field: str, specs: Sequence[TensorSpec], limits: Limits) -> Non
     try:
         header_chunk(specs)
     except StateError as error:
-        raise _refuse(field, f"of the state's header: {error.reason}") from None
+        raise _refuse(field, f"the header of the state: {error.reason}") from None
 
 
 def _check_shards(shards: Sequence[Shard], limits: Limits) -> None:
@@ -362,18 +362,18 @@ def _read_flops(value: object, field: str) -> int:
 
 
 def _check_work(document: JobDocument) -> None:
-    """Refuse a document that says another work than ``cost.py`` finds."""
+    """Raise JobError if the work in the document differs from the work that ``cost.py`` computes."""
     for field, expected in (
         ("step_flops", cost.step_work(document)),
         ("outer_flops", cost.outer_work(document)),
     ):
-        said = getattr(document, field)
-        if said != expected:
-            raise _refuse(field, f"the work is {expected}, not {said}")
+        work_field = getattr(document, field)
+        if work_field != expected:
+            raise _refuse(field, f"the work is {expected}, not {work_field}")
 
 
 def _check_versions(fields: Mapping[str, object]) -> None:
-    """Refuse a document of another version before anything else is said about its fields."""
+    """Raise JobError for a document of another version, before any other field is checked."""
     for field, expected in (
         ("version", VERSION),
         ("executor_version", EXECUTOR_VERSION),
@@ -390,28 +390,29 @@ def _check_data(document: JobDocument, limits: Limits) -> None:
     if not document.columns:
         raise _refuse("columns", "there is no column")
     row_size = sum(column.type.size for column in document.columns)
-    # else the caps on files would not cap the rows
+    # Otherwise the limits on file sizes would not limit the number of rows.
     if not row_size:
         raise _refuse("columns", "a row has no bytes")
     if document.batch > limits.epochs_per_batch * document.rows:
-        reason = f"a batch of {document.batch} goes through {document.rows} rows too often"
+        reason = f"a batch of {document.batch} rows is too large for data of {document.rows} rows"
         raise _refuse("batch", reason, f"use at most {limits.epochs_per_batch * document.rows}")
     for index, shard in enumerate(document.shards):
-        # so the caps on files cap what is allocated
+        # The limits on file sizes thereby limit the allocated memory.
         if shard.rows * row_size > shard.size:
             reason = f"{shard.rows} rows of {row_size} bytes do not fit {shard.size} bytes"
             raise _refuse(f"shards[{index}].rows", reason)
     for index, column in enumerate(document.columns):
         if "." in column.name:
-            raise _refuse(f"columns[{index}].name", "the name of a column has no dot")
+            raise _refuse(f"columns[{index}].name", "the name of a column must not contain a dot")
 
 
 def _check_sampling(document: JobDocument) -> None:
-    """Refuse weights that are no whole numbers, one per row; what they are is checked when the data are loaded."""
+    """Raise JobError if the column of weights does not hold one integer per row; loading checks the values."""
     name = document.sampling.weights
     if document.sampling.order != WEIGHTED:
         if name:
-            raise _refuse("sampling.weights", f"rows are not drawn by {name!r}", "leave it empty")
+            reason = f"names the column {name!r}, but the rows are not drawn by weight"
+            raise _refuse("sampling.weights", reason, f"leave it empty, or set sampling.order to {WEIGHTED}")
         return
     column = next((column for column in document.columns if column.name == name), None)
     if column is None:
@@ -421,7 +422,7 @@ def _check_sampling(document: JobDocument) -> None:
 
 
 def _check_batch(document: JobDocument, limits: Limits) -> None:
-    """Refuse a batch that no machine should hold; every column is read, whether the step uses it or not."""
+    """Raise JobError if a batch exceeds the limits; it has every column, even if the step does not use it."""
     for name, column in cost.batch_types(document.columns, document.batch).items():
         if column.elements > limits.value_elements:
             reason = f"{name} would have {column.elements} elements, more than {limits.value_elements}"
@@ -437,21 +438,21 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
 
 
 def _check_start(document: JobDocument, limits: Limits) -> None:
-    """Check where a job begins that goes on from another one."""
+    """Check the position at which a job begins."""
     step, roots = document.start.step, document.start.local_roots
     samples = (step + document.steps) * document.slots * document.batch
     if step and samples > SAMPLES_MAX:
-        reason = f"makes {samples} samples from the first step on, more than {SAMPLES_MAX}"
+        reason = f"gives {samples} samples since step 0 of the first job, more than {SAMPLES_MAX}"
         raise _refuse("start.step", reason)
     if not roots:
         return
     field = "start.local_roots"
     if len(roots) != document.slots:
-        raise _refuse(field, f"there are {len(roots)}, and the job has {document.slots} slots")
+        raise _refuse(field, f"there are {len(roots)} roots, but the job has {document.slots} slots")
     if roots[0] != document.local_root:
-        raise _refuse(f"{field}[0]", "is not the local root, which is that of slot 0")
+        raise _refuse(f"{field}[0]", "the root of slot 0 differs from local_root")
     if len(set(roots)) == 1:
-        raise _refuse(field, "all slots begin with the same state, which local_root says already")
+        raise _refuse(field, "all slots begin with the same state, so the list must be empty")
     if document.slot_states_size > limits.data_size:
         reason = f"the slots' states have {document.slot_states_size} bytes"
         raise _refuse(field, f"{reason}, more than {limits.data_size}")
@@ -465,18 +466,18 @@ def _check_inputs(program: Program, known: Mapping[str, TensorType], field: str)
     for index, spec in enumerate(program.inputs):
         expected = known.get(spec.name)
         if expected is None:
-            raise _refuse(f"{field}.inputs[{index}].name", f"{spec.name!r} is not something that it may read")
+            raise _refuse(f"{field}.inputs[{index}].name", f"this program may not read {spec.name!r}")
         if spec.type != expected:
             raise _refuse(f"{field}.inputs[{index}]", f"{spec.name} is {spec.type}, not {expected}")
 
 
 def _check_outputs(program: Program, known: Mapping[str, TensorType], field: str) -> None:
-    for name, found in program.output_types().items():
+    for name, output in program.output_types().items():
         expected = known.get(name)
         if expected is None:
-            raise _refuse(f"{field}.outputs.{name}", "is not something that it may write")
-        if found != expected:
-            raise _refuse(f"{field}.outputs.{name}", f"is {found}, not {expected}")
+            raise _refuse(f"{field}.outputs.{name}", "this program may not write it")
+        if output != expected:
+            raise _refuse(f"{field}.outputs.{name}", f"is {output}, not {expected}")
 
 
 def _check_step(document: JobDocument) -> None:
@@ -494,16 +495,16 @@ def _check_step(document: JobDocument) -> None:
         raise _refuse("step.outputs", "the step changes no global tensor")
     for spec in updated:
         if spec.dtype != "f32":
-            reason = f"slots are averaged in f32, and this is {spec.dtype}"
+            reason = f"only f32 tensors are averaged over slots, and this one is {spec.dtype}"
             raise _refuse(f"step.outputs.global.{spec.name}", reason, "keep counters in the local state")
 
 
 def _check_outer(document: JobDocument) -> None:
-    """Check ``outer``. It may not fail but by a state that is not finite, else no round could be closed."""
+    """Check ``outer``. It may fail only if a number is not finite; otherwise a round might never close."""
     for index, node in enumerate(document.outer.nodes):
         body = node.attrs.get("body")
         if PRIMITIVES[node.op].may_fail or (body is not None and body.may_fail):
-            reason = f"the end of a round does not {node.op}, which may fail"
+            reason = f"{node.op} may fail, so the program outer cannot use it"
             raise _refuse(f"outer.nodes[{index}].op", reason)
     state = _named("global", document.global_tensors)
     updates = _named("aggregate", updated_tensors(document.step, document.global_tensors))
@@ -516,7 +517,7 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
     first = next((spec for spec in program.inputs if spec.name.startswith("batch.") and spec.shape), None)
     batch = first.shape[0] if first else 1
     if batch < 1:
-        raise _refuse("eval.inputs", "a batch has no rows")
+        raise _refuse("eval.inputs", "the batch has no rows")
     batch_types = cost.batch_types(document.columns, batch)
     known = {**_named("global", document.global_tensors), **batch_types}
     _check_inputs(program, known, "eval")
@@ -526,7 +527,7 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
 
 
 def _document(value: object, limits: Limits) -> JobDocument:
-    """Return the document with every field checked on its own."""
+    """Return the document after checking each field by itself."""
     if not isinstance(value, dict):
         raise _refuse("", "is not an object")
     _check_versions(value)
@@ -542,13 +543,13 @@ def _document(value: object, limits: Limits) -> JobDocument:
     document = read_part(JobDocument, read, "")
     for name, default in OPTIONAL.items():
         if name in value and getattr(document, name) == default:
-            raise _refuse(name, "says nothing, and a document has one form", "leave it out")
+            raise _refuse(name, "is the default, which a document must omit", f"remove the field {name}")
     _check_limits(document, limits)
     return document
 
 
 def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
-    """Check what concerns several fields at once: the data, and the programs against tensors and columns.
+    """Check conditions on several fields: the data, and the programs against the tensors and columns.
 
     Raises JobError, which names the field.
     """
@@ -565,10 +566,10 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 
 
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
-    """Return the checked job of the bytes of a ``job.json``.
+    """Return the job in the bytes of a ``job.json``, checked.
 
-    Raises JobError, which names the field, for everything that is not strictly a job within ``limits``, and for a
-    job that no order could have as its terms.
+    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
+    have the terms of the job.
     """
     value = parse_json(data, limits.document_size, limits.json_depth, DOCUMENT)
     document = _document(value, limits)
@@ -584,7 +585,7 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms under which ``job`` is ordered; FLOPs are those that loading recomputed."""
+    """Return the terms of an order of ``job``, with the FLOPs that :func:`parse_job` verified."""
     document = job.document
     data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(

@@ -1,4 +1,4 @@
-"""Opening the files of a job directory: plain files of the size that is expected, and nothing else."""
+"""Opening the files of a job directory: only plain files of the expected size are accepted."""
 
 import os
 import stat
@@ -8,24 +8,24 @@ from pathlib import Path
 from pol.errors import JobError
 
 REMEDY = "fetch the job again, or build it again with assay job build"
-"""What helps where a file is not the one that the document describes."""
+"""Remedy for a file that is not the one in the document."""
 
 
 def check_folder(directory: Path) -> None:
-    """Check that it may be a job's directory, before anything in it is looked for; JobError says what to do."""
+    """Raise JobError, with a remedy, if ``directory`` is not a directory."""
     if directory.is_file() and directory.suffix == ".py":
         build = f"assay job build {directory} -o {directory.with_suffix('')}"
-        raise JobError(str(directory), "is a job file, not yet a job", f"build it: {build}")
+        raise JobError(str(directory), "is a job file, which must be built first", f"build it: {build}")
     if not directory.is_dir():
-        reason = "is not a directory" if directory.exists() else "is not there"
+        reason = "is not a directory" if directory.exists() else "does not exist"
         raise JobError(str(directory), reason, "name the directory that assay job build wrote")
 
 
 def open_file(path: Path, field: str, size_limit: int, size: int | None = None) -> BufferedReader:
-    """Open a plain file of at most ``size_limit`` bytes, or of exactly ``size`` where that is known, to read it.
+    """Open a plain file for reading; it has at most ``size_limit`` bytes, and exactly ``size`` bytes if given.
 
-    Links, folders and devices are refused. Raises JobError, which calls the file ``field``, when it is missing, not a
-    plain file, or of the wrong size.
+    Links, folders and devices are refused. Raises JobError for ``field`` if the file is missing, is not a plain file,
+    or has the wrong size.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -49,7 +49,10 @@ def _flaw(status: os.stat_result, size_limit: int, size: int | None) -> str:
 
 
 def read_file(path: Path, field: str, size_limit: int, size: int | None = None) -> bytes:
-    """Return the bytes of a file, of which no more are read than it has when it is opened; as :func:`open_file`."""
+    """Return the bytes of a file, under the conditions of :func:`open_file`.
+
+    Raises JobError also if the file changes its size while it is read.
+    """
     with open_file(path, field, size_limit, size) as file:
         expected = os.fstat(file.fileno()).st_size
         data = file.read(expected + 1)

@@ -1,4 +1,4 @@
-"""Loading a job directory: every file against the size, hash or root that the document names."""
+"""Loading a job directory; every file is verified against the size, hash or root in the document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from pol.values import TensorSpec
 
 @dataclass(frozen=True)
 class LoadedJob(Readable):
-    """A job whose files were all verified: initial states are in memory, read-only, and data stay on disk.
+    """A job whose files were all verified; the initial states are in memory, read-only, and the data stay on disk.
 
     Example::
 
@@ -35,19 +35,19 @@ class LoadedJob(Readable):
 
     @property
     def global_state(self) -> State:
-        """The state that round 0 begins with."""
+        """The global state at the beginning of round 0."""
         return self._initial[0]
 
     @property
     def local_state(self) -> State:
-        """The local state that every slot begins with, unless :meth:`slot_local` has one of its own."""
+        """The initial local state of every slot for which :meth:`slot_local` returns None."""
         return self._initial[1]
 
     def slot_local(self, slot: int) -> State | None:
-        """Return the local state that the first step of a slot begins with in the place of its opening, or None.
+        """Return the slot's own initial local state, or None if the slot begins with ``local_state``.
 
-        Slots have states of their own where the job goes on from another one. An order knows one local root for all of
-        them, so boundary 0 of the first round names that one, and the first step reads this state.
+        Slots have initial states of their own if the job goes on from another one. An order has one local root for all
+        slots, so boundary 0 of the first round has that root, but the first step of the slot reads this state.
 
         Example::
 
@@ -58,11 +58,11 @@ class LoadedJob(Readable):
     @property
     def _initial(self) -> tuple[State, State]:
         if self.initial is None:
-            raise ValueError("the initial states of this job were let go")
+            raise ValueError("the initial states of this job were dropped from memory")
         return self.initial
 
     def without_initial(self) -> "LoadedJob":
-        """Return the same job for whoever begins from other states, so that those of a large model take no memory."""
+        """Return the same job without its initial states, which saves their memory if training begins from others."""
         return replace(self, initial=None)
 
 
@@ -74,14 +74,14 @@ def _load_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: b
     except StateError as error:
         raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
     if state_tree(state).root != root:
-        raise JobError(field, f"is not the root of {name}", REMEDY)
+        raise JobError(field, f"differs from the root of {name}", REMEDY)
     return state
 
 
 def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
-    """Load a job directory and verify all that the document says about it.
+    """Load a job directory and verify every file against the document.
 
-    Raises JobError, which names the field or file, for anything that is not exactly the job.
+    Raises JobError, which names the field or file, if anything is missing or differs.
 
     Example::
 

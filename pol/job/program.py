@@ -1,8 +1,7 @@
 """Programs: flat lists of primitive operations with typed inputs, constants and named outputs.
 
-Values are numbered: inputs first, then constants, then one per node. A :class:`Program` exists only
-in checked form: making one infers the type of every value, so whoever holds one may allocate and
-run it.
+Values are numbered: inputs first, then constants, then one value per node. A :class:`Program` exists only in checked
+form. Making one infers the type of every value, so a program can be allocated and run without further checks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,13 +21,13 @@ from pol.values import Dimensions, DType, TensorName, TensorSpec, TensorType
 
 _REMEDY = "make the job smaller or ask the validator for larger limits"
 _ITEMS_MAX = 2**16
-"""More entries than a list of any program has."""
+"""Largest number of entries of any list of a program."""
 ValueNumber = Annotated[int, Range(0, 2**31)]
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant: dtype, shape, and its elements as little-endian bytes."""
+    """A constant: its dtype, its shape, and its elements as little-endian bytes."""
 
     dtype: DType
     shape: Dimensions
@@ -42,7 +41,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation: name in the table, value numbers of the operands, attributes."""
+    """One operation: the name of its primitive, the value numbers of its operands, and its attributes."""
 
     op: Annotated[str, Size(0, 64)]
     args: Annotated[tuple[ValueNumber, ...], Length(0, MAX_REPEATED)]
@@ -53,9 +52,9 @@ class Node:
 class Program:
     """A checked program. Make one with :func:`make_program`, :func:`parse_program` or :class:`ProgramBuilder`.
 
-    Values are numbered: the named and typed ``inputs`` from 0, then ``constants``, then ``nodes``. ``outputs`` are name
-    to value number, in name order; ``types`` has the type of every value. Two programs are the same object or
-    different (so that executors can remember them); compare ``program_json`` for equality of content.
+    Values are numbered: the named and typed ``inputs`` from 0, then ``constants``, then ``nodes``. ``outputs`` maps
+    names to value numbers, in name order. ``types`` holds the type of every value. Programs are equal only if they are
+    the same object, so that executors can cache by program; compare ``program_json`` for equality of content.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -71,50 +70,53 @@ class Program:
 
     @cached_property
     def bodies(self) -> tuple[tuple["Program", int], ...]:
-        """The programs that are repeated in it, and how often each."""
+        """The bodies of the ``repeat`` nodes, each with its number of turns."""
         return tuple((node.attrs["body"], node.attrs["count"]) for node in self.nodes if node.op == "repeat")
 
     @cached_property
     def nested(self) -> int:
-        """How many bodies are within one another: 0 where nothing is repeated."""
+        """Depth of nested bodies; 0 if nothing is repeated."""
         return max((1 + body.nested for body, _ in self.bodies), default=0)
 
     @cached_property
     def unrolled_nodes(self) -> int:
-        """Nodes that it takes to say without repeats what the nodes compute."""
+        """Number of nodes of the program, plus the nodes of every turn of its repeats."""
         return len(self.nodes) + sum(count * body.unrolled_nodes for body, count in self.bodies)
 
     @cached_property
     def may_fail(self) -> bool:
-        """Whether a run can end in OutOfRange."""
+        """True if a run can end in OutOfRange."""
         own = any(PRIMITIVES[node.op].may_fail for node in self.nodes)
         return own or any(body.may_fail for body, _ in self.bodies)
 
     @cached_property
     def constants_size(self) -> int:
-        """Bytes of the constants, with those of its bodies."""
+        """Bytes of the constants of the program and of its bodies."""
         own = sum(constant.type.size for constant in self.constants)
         return own + sum(body.constants_size for body, _ in self.bodies)
 
     @cached_property
     def repeating(self) -> frozenset[int]:
-        """Values in which many elements may share one place: views that repeat, and other shapes of them."""
-        found: set[int] = set()
+        """Values in which several elements may share one address: views that repeat elements, and their reshapes."""
+        repeating: set[int] = set()
         for number, node in enumerate(self.nodes, self.first_node):
-            if PRIMITIVES[node.op].repeats or (node.op == "reshape" and node.args[0] in found):
-                found.add(number)
-        return frozenset(found)
+            if PRIMITIVES[node.op].repeats or (node.op == "reshape" and node.args[0] in repeating):
+                repeating.add(number)
+        return frozenset(repeating)
 
     def memory_of(self) -> list[int]:
-        """For each value the one in whose memory it lies: itself, or what it is another shape of."""
-        found = list(range(len(self.types)))
+        """Return, for each value, the number of the value whose memory it uses: itself, or the value it reshapes."""
+        owners = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):
             if node.op == "reshape" and node.args[0] not in self.repeating:
-                found[number] = found[node.args[0]]
-        return found
+                owners[number] = owners[node.args[0]]
+        return owners
 
     def works(self) -> Iterator[OpWork]:
-        """Yield each node's work, from the table of primitives; a reshape of what repeats elements writes them out."""
+        """Yield each node's work, from the table of primitives.
+
+        A reshape of a value that repeats elements writes them out, which is added.
+        """
         for number, node in enumerate(self.nodes, self.first_node):
             operands = [self.types[arg] for arg in node.args]
             work = PRIMITIVES[node.op].work(operands, node.attrs, self.types[number])
@@ -129,8 +131,8 @@ class Program:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, the values of earlier nodes (or its own) that nothing needs after it."""
-        kept = set(self.outputs.values())
+        """The results that are no longer needed after each node, as a tuple of value numbers per node."""
+        outputs = set(self.outputs.values())
         last = {self.first_node + offset: offset for offset in range(len(self.nodes))}
         for offset, node in enumerate(self.nodes):
             for number in node.args:
@@ -138,39 +140,39 @@ class Program:
                     last[number] = offset
         result: list[list[int]] = [[] for _ in self.nodes]
         for number, offset in last.items():
-            if number not in kept:
+            if number not in outputs:
                 result[offset].append(number)
         return tuple(tuple(numbers) for numbers in result)
 
     @cached_property
     def peak_size(self) -> int:
-        """Largest number of bytes that a run has at once, on any executor.
+        """Largest number of bytes that a run holds at once, on any executor.
 
-        Those are the values that are alive, with what the running node needs beside them; inputs (of which an
-        executor may have a copy) and constants are always alive. At the end each output is brought into canonical
-        form, with a copy of one after another. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
+        They hold the values that are alive and the scratch memory of the running node. Constants and inputs are always
+        alive, and inputs count twice, since an executor may copy them. At the end, each output in turn is copied into
+        canonical form. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
         """
         inputs = sum(spec.type.size for spec in self.inputs)
         always = 2 * inputs + self.constants_size
         peak, live = self._inner_sizes
         outputs = [self.types[number] for number in self.outputs.values()]
-        made = {number for number in self.outputs.values() if number >= self.first_node}
-        # what has two names, or is an input, is not let go for its copy
-        again = sum(v.size for v in outputs) - sum(self.types[number].size for number in made)
-        # a copy of the largest, and one flag for each of its elements
+        results = {number for number in self.outputs.values() if number >= self.first_node}
+        # An output that is an input, or has two names, is not freed after its copy.
+        extra = sum(v.size for v in outputs) - sum(self.types[number].size for number in results)
+        # A copy of the largest output, and one flag per element.
         largest = max((value.size + value.elements for value in outputs), default=0)
-        return always + max(peak, live + again + largest)
+        return always + max(peak, live + extra + largest)
 
     @property
     def inner_size(self) -> int:
-        """Largest number of bytes that a turn has at once beside inputs and constants, where this is repeated."""
+        """Largest number of bytes that a run of this body holds at once beside inputs and constants."""
         return self._inner_sizes[0]
 
     @cached_property
     def _inner_sizes(self) -> tuple[int, int]:
-        """Bytes beside inputs and constants: the most at once, and what is there at the end."""
+        """Bytes beside inputs and constants: the largest number during a run, and the number at its end."""
         live = peak = 0
-        # values that lie in the memory of a node's result
+        # For each result of a node, the number of live values that use its memory.
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
         memory_of = self.memory_of()
         for offset, (node, dead) in enumerate(zip(self.nodes, self.last_uses, strict=True)):
@@ -233,12 +235,12 @@ def _check_leaves(inputs: Sequence[TensorSpec], constants: Sequence[Constant], l
     for index, constant in enumerate(constants):
         size += len(constant.data)
         if size > limits.constants_size:
-            reason = f"the constants up to it have more than {limits.constants_size} bytes"
+            reason = f"the constants up to this one have more than {limits.constants_size} bytes"
             remedy = "move large constants into the global state"
             raise JobError(f"constants[{index}].data", reason, remedy)
         if constant.type.size != len(constant.data):
             reason = f"{constant.type} takes {constant.type.size} bytes, not {len(constant.data)}"
-            raise JobError(f"constants[{index}].data", reason, "write all elements")
+            raise JobError(f"constants[{index}].data", reason, "write every element of the shape")
         if constant.type.dtype == "bool" and constant.data.strip(b"\x00\x01"):
             raise JobError(f"constants[{index}].data", "an element of bool is 00 or 01", "write 00 or 01")
 
@@ -246,7 +248,7 @@ def _check_leaves(inputs: Sequence[TensorSpec], constants: Sequence[Constant], l
 def infer_node(
     op: str, operands: Sequence[TensorType], values: Mapping[str, object], limits: Limits = LIMITS
 ) -> tuple[Mapping[str, Any], TensorType]:
-    """Check one node, with the program in it where JSON has one, as :func:`pol.ops.table.infer` does."""
+    """Check one node as :func:`pol.ops.table.infer` does, after parsing an attribute that is a program in JSON."""
     row = PRIMITIVES.get(op)
     for name, attribute in row.attributes.items() if row else ():
         if attribute.kind == "program" and isinstance(values.get(name), Mapping):
@@ -282,12 +284,12 @@ def _infer_nodes(types: list[TensorType], nodes: Sequence[Node], limits: Limits)
 
 
 def _check_needed(nodes: Sequence[Node], first_node: int, outputs: Mapping[str, int]) -> None:
-    """Refuse nodes that no output needs: they could only be work that nobody asked for."""
+    """Raise JobError if no output needs a node, since such a node would only add work."""
     needed = set(outputs.values())
     for offset in reversed(range(len(nodes))):
         if first_node + offset not in needed:
-            reason = f"nobody needs the result of this {nodes[offset].op}"
-            remedy = "leave the node out, or build the job again with assay job build"
+            reason = f"no output needs the result of this {nodes[offset].op}"
+            remedy = "remove the node, or build the job again with assay job build"
             raise JobError(f"nodes[{offset}]", reason, remedy)
         needed.update(nodes[offset].args)
 
@@ -299,7 +301,7 @@ def make_program(
     outputs: Mapping[str, int],
     limits: Limits = LIMITS,
 ) -> Program:
-    """Check a program and infer the type of every value; nothing of its sizes is allocated.
+    """Check a program and infer the type of every value, without allocating any value.
 
     Raises JobError with a field relative to the program, such as ``nodes[17].attrs.dims``.
     """
@@ -311,7 +313,8 @@ def make_program(
     for name, number in outputs.items():
         _check_name(name, f"outputs.{name[:40]}")
         if not 0 <= number < len(types):
-            raise JobError(f"outputs.{name}", f"value {number} does not exist", "name a value of the program")
+            remedy = f"use a value number from 0 to {len(types) - 1}"
+            raise JobError(f"outputs.{name}", f"value {number} does not exist", remedy)
     _check_needed(checked, len(types) - len(checked), outputs)
     ordered = {name: outputs[name] for name in sorted(outputs)}
     program = Program(
@@ -322,10 +325,10 @@ def make_program(
         types=tuple(types),
     )
     if program.nested > MAX_NESTED:
-        reason = f"{program.nested} repeats are within one another, more than {MAX_NESTED}"
+        reason = f"repeats are nested {program.nested} deep, more than {MAX_NESTED}"
         raise JobError("nodes", reason, "unroll the innermost one")
     if program.unrolled_nodes > limits.unrolled_nodes:
-        reason = f"they do the work of {program.unrolled_nodes}, more than {limits.unrolled_nodes}"
+        reason = f"with repeats written out there are {program.unrolled_nodes}, more than {limits.unrolled_nodes}"
         raise JobError("nodes", reason, _REMEDY)
     if program.peak_size > limits.live_size:
         reason = f"needs {program.peak_size} bytes at once, more than {limits.live_size}"
@@ -334,10 +337,10 @@ def make_program(
 
 
 class ProgramBuilder:
-    """Builds a program node by node; every call checks its node at once.
+    """A builder of a program, node by node; every call checks its node at once.
 
-    Values are handles that hold until :meth:`build` numbers them (inputs, constants and nodes may
-    come in any order).
+    Inputs, constants and nodes may be added in any order. Each call returns a handle of the new value, which is valid
+    until :meth:`build` numbers the values.
     """
 
     def __init__(self, limits: Limits = LIMITS) -> None:
@@ -371,7 +374,7 @@ class ProgramBuilder:
         return handle
 
     def node(self, op: str, *args: int, **attrs: object) -> int:
-        """Add a node and return the handle of its result; JobError if the table refuses it."""
+        """Add a node and return the handle of its result; JobError if the primitive refuses it."""
         try:
             operands = [self._types[number] for number in args]
             checked, result = infer_node(op, operands, attrs, self._limits)
@@ -406,7 +409,7 @@ class ProgramBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A program as JSON has it."""
+    """A program as it is written in JSON, not yet checked."""
 
     inputs: Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
     constants: Annotated[tuple[Constant, ...], Length(0, _ITEMS_MAX)]
@@ -419,15 +422,15 @@ def parse_program(value: object, limits: Limits = LIMITS, field: str = "program"
 
     Raises JobError with the whole field, such as ``step.nodes[17].attrs.dims``.
     """
-    found = read_part(_Described, value, field)
+    described = read_part(_Described, value, field)
     try:
-        return make_program(found.inputs, found.constants, found.nodes, found.outputs, limits)
+        return make_program(described.inputs, described.constants, described.nodes, described.outputs, limits)
     except JobError as error:
         raise error.under(field) from None
 
 
 def program_json(program: Program) -> dict[str, object]:
-    """Return a program as JSON values; :func:`parse_program` gives it back."""
+    """Return a program as JSON values, the reverse of :func:`parse_program`."""
     nodes = [{"op": node.op, "args": list(node.args), "attrs": _attributes_json(node)} for node in program.nodes]
     return {
         "inputs": codec.to_plain(program.inputs),

@@ -1,4 +1,4 @@
-"""Which rows of the data the batches of a job have, as its document says it."""
+"""The order in which the batches of a job take the rows of its data, as a field of its document."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,7 +9,7 @@ from pol.names import model_name
 from pol.values import MAX_NAME
 
 SHUFFLED, IN_ORDER, WEIGHTED = "shuffled", "in_order", "weighted"
-"""Every row once per epoch, in an order drawn for it; the same in the order of the data; rows drawn by weight."""
+"""Every row once per epoch in random order; every row once per epoch in the order of the data; rows drawn by weight."""
 
 _Order = Annotated[
     str,
@@ -25,7 +25,7 @@ _Order = Annotated[
 class Sampling(Readable):
     """The order in which training takes rows.
 
-    ``weights`` names the column of integers by which rows are drawn where they are ``weighted``; otherwise it is empty.
+    ``weights`` is the name of the column of integer weights if ``order`` is ``weighted``; otherwise it is empty.
 
     Example::
 
@@ -37,11 +37,11 @@ class Sampling(Readable):
 
     @property
     def words(self) -> str:
-        """How rows are taken, as a person reads it."""
+        """Description of the order, for display."""
         if self.order == WEIGHTED:
             return f"drawn by the weights in {model_name(self.weights)}"
         return "in order" if self.order == IN_ORDER else "shuffled in each epoch"
 
 
 SHUFFLING = Sampling()
-"""How a job takes its rows if its document does not say it."""
+"""The default: a job whose document has no ``sampling`` shuffles its rows."""

@@ -1,4 +1,4 @@
-"""Verifying the shards of a job a piece at a time, before anybody trains with their rows."""
+"""Verifying the shards of a job, piece by piece, before training uses their rows."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -21,12 +21,12 @@ from pol.values import TensorSpec
 
 _PIECE_SIZE = 2**20
 _LARGE_ROW = 2**16
-"""Bytes from which on a row is worth that the disk reads ahead."""
-_NO_MAP = "keep the job on a disk of this machine, and load fewer of them at once"
+"""Size of a row in bytes from which reading ahead is worthwhile."""
+_NO_MAP = "keep the job on a local disk of this machine, and load fewer jobs at once"
 
 
 class _ColumnHash:
-    """What is verified of a column: its values, and the leaves of its chunks, which go on across shards."""
+    """A check of a column's values, and the hashes of its chunks, which continue across shards."""
 
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
@@ -35,7 +35,7 @@ class _ColumnHash:
         self._rest = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """Take the next bytes of the column; StateError and NotFinite where they are no values of it."""
+        """Check and hash the next bytes of the column; StateError or NotFinite if they are not valid values."""
         array = array_from_bytes(piece, self.spec.dtype, (-1,), self.spec.name)
         canonical = canonical_array(array, self.spec.name)
         if canonical is not array and self.is_canonical:
@@ -49,14 +49,14 @@ class _ColumnHash:
             del self._rest[:whole]
 
     def leaves(self) -> list[bytes]:
-        """Return the leaves of the whole column."""
+        """Return the chunk hashes of the whole column."""
         return [*self._leaves, chunk_leaf(bytes(self._rest))] if self._rest else self._leaves
 
 
 def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -> Dataset:
-    """Verify the shards of a job, and return their rows where they lie.
+    """Verify the shards of a job, and return their rows, which stay on disk.
 
-    Raises JobError when a file is missing or is not the one that the document describes.
+    Raises JobError if a file is missing or differs from the document.
     """
     folder = directory / DATA_FOLDER
     if folder.is_symlink():
@@ -81,7 +81,7 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
             origins[column.name].append(start - first * column.type.size)
         first += shard.rows
     if _root(document, hashes) != document.data_root:
-        raise JobError("data_root", "is not the root of the data", REMEDY)
+        raise JobError("data_root", "differs from the root of the data", REMEDY)
     columns = [
         Column(spec, mapped.bytes, origins[spec.name], hashes[spec.name].is_canonical) for spec in document.columns
     ]
@@ -100,18 +100,18 @@ def _reserved(document: JobDocument) -> MappedFiles:
 
 
 def _verify(file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits: Limits) -> dict[str, int]:
-    """Hash a shard and, where it is the one that is expected, each column's part; return where these begin."""
+    """Verify a shard's hash, add its part of each column to ``hashes``, and return the offset of each part."""
     digest = sha256()
     for piece in _pieces(file, shard.size):
         digest.update(piece)
     if digest.digest() != shard.sha256:
         name = f"{DATA_FOLDER}/{shard.name}"
-        raise JobError(name, "its SHA-256 is not the one in the document", REMEDY)
+        raise JobError(name, "its SHA-256 differs from the one in the document", REMEDY)
     file.seek(0)
     entries = read_entries(file, limits)
     check_entries(
         entries,
-        [TensorSpec(name, found.spec.dtype, (shard.rows, *found.spec.shape)) for name, found in hashes.items()],
+        [TensorSpec(name, column.spec.dtype, (shard.rows, *column.spec.shape)) for name, column in hashes.items()],
     )
     start = file.tell()
     for entry in entries:
@@ -132,5 +132,5 @@ def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 def _root(document: JobDocument, hashes: dict[str, _ColumnHash]) -> bytes:
     specs = [TensorSpec(spec.name, spec.dtype, (document.rows, *spec.shape)) for spec in document.columns]
-    leaves = {name: found.leaves() for name, found in hashes.items()}
+    leaves = {name: column.leaves() for name, column in hashes.items()}
     return StateTree(chunk_leaf(header_chunk(specs)), leaves).root

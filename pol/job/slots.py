@@ -1,4 +1,4 @@
-"""The local states that slots begin with where a job goes on from another one; they stay on disk until used."""
+"""The initial local states of slots, if a job goes on from another one; they stay on disk until used."""
 
 from io import BufferedReader
 from pathlib import Path
@@ -14,9 +14,9 @@ from pol.state.layout import encoded_size
 
 
 class SlotStates:
-    """The states of slots 1, 2, … in an open file; slot 0 begins with ``local.state``.
+    """The initial states of slots 1, 2, … in an open file; slot 0 begins with ``local.state``.
 
-    The file is the object's own, which closes it.
+    The object owns the file and closes it.
     """
 
     def __init__(self, file: BufferedReader, document: JobDocument) -> None:
@@ -27,10 +27,10 @@ class SlotStates:
         self._size = encoded_size(document.local_tensors)
 
     def of(self, slot: int) -> State | None:
-        """Return the state that a slot begins with, in memory; None for slot 0.
+        """Return the initial state of a slot, in memory; None for slot 0.
 
-        Raises JobError where the file does not hold the state of this slot's root: also when it was changed after it
-        had been loaded.
+        Raises JobError if the state in the file does not have the root of this slot, even if the file was changed
+        after it was loaded.
         """
         if slot == 0:
             return None
@@ -41,15 +41,15 @@ class SlotStates:
         except StateError as error:
             raise JobError(f"{SLOT_STATES}:{error.field}", error.reason, REMEDY) from None
         if state_tree(state).root != self._roots[slot]:
-            reason = f"is not the root of the state of slot {slot} in {SLOT_STATES}"
+            reason = f"differs from the root of the state of slot {slot} in {SLOT_STATES}"
             raise JobError(f"start.local_roots[{slot}]", reason, REMEDY)
         return state
 
 
 def load_slots(directory: Path, document: JobDocument) -> SlotStates | None:
-    """Verify the states that slots begin with, one after another; None where all begin with the same one.
+    """Verify and return the slots' initial states; None if all slots begin with the same state.
 
-    Raises JobError when the file is missing or holds other states than the document names.
+    Raises JobError if the file is missing or its states differ from the document.
     """
     size = document.slot_states_size
     if not size:

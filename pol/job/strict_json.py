@@ -1,7 +1,7 @@
 """Canonical JSON without floats: sorted keys, no spaces, ASCII only; one value has one encoding.
 
-A document is accepted only if encoding what was read gives the same bytes, which rules out
-duplicate keys, leading zeros, escapes that are not needed, and byte order marks in one comparison.
+A document is accepted only if encoding the parsed value gives the same bytes. This one comparison excludes duplicate
+keys, leading zeros, unnecessary escapes, and byte order marks.
 """
 
 import json
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _REMEDY = "write the document with assay job build"
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
-"""A string (to the end, if nothing closes it) or a bracket; possessive, so that the time is linear."""
+"""A string (to the end of the text if it is not closed) or a bracket; possessive, so that the time is linear."""
 
 
 def dump_json(value: object) -> bytes:
@@ -44,10 +44,10 @@ def _check_depth(data: bytes, limit: int, field: str) -> None:
 
 
 def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> object:
-    """Parse canonical JSON of at most so many bytes, and of so many nested lists and objects.
+    """Parse canonical JSON of at most ``size_limit`` bytes, whose lists and objects are nested ``depth_limit`` deep.
 
-    Raises JobError, which calls the document ``field``, when it is too large, too deep or not JSON, when it holds a
-    float, a huge integer or a duplicate key, and when it is not in canonical form.
+    Raises JobError for ``field`` if the document is too large, too deep, not JSON or not in canonical form. It may not
+    hold floats, duplicate keys, or integers of 2^63 or more.
     """
     if len(data) > size_limit:
         raise _refuse(field, f"has {len(data)} bytes, more than {size_limit}")
@@ -64,8 +64,8 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(items)
         if len(result) != len(items):
-            (twice, _), *_rest = Counter(name for name, _ in items).most_common(1)
-            raise _refuse(field, f"the key {twice[:40]!r} occurs twice")
+            (key, _), *_rest = Counter(name for name, _ in items).most_common(1)
+            raise _refuse(field, f"the key {key[:40]!r} occurs twice")
         return result
 
     try:
@@ -76,7 +76,7 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
             parse_int=integer,
             object_pairs_hook=pairs,
         )
-    # UnicodeDecodeError and JSONDecodeError are ValueErrors
+    # UnicodeDecodeError and JSONDecodeError are subclasses of ValueError.
     except (ValueError, RecursionError):
         raise _refuse(field, "is not JSON in ASCII") from None
     if dump_json(value) != data:
@@ -85,7 +85,7 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
 
 
 def read_part(cls: type[T], value: object, field: str) -> T:
-    """Read a part of a job by the annotations of its class; JobError with the path that begins with ``field``."""
+    """Read a part of a job by the annotations of its class; JobError with a path that begins with ``field``."""
     try:
         return plain.read(cls, value, field)
     except Refusal as refusal:

@@ -1,7 +1,7 @@
-"""What a ``repeat`` means: the same program without it, each turn written out.
+"""The definition of ``repeat``: the same program without repeats, with the nodes of each turn written out.
 
-It is the definition, the twin that executors are tested against, and how anybody comes from a node of a program to one
-operation: a turn of it, and a node of that turn's body.
+Tests compare executors with the unrolled program. A reader can also trace a node of the unrolled program back to a
+turn of a ``repeat``, and to a node of its body.
 """
 
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ from pol.ops.repeat import CARRY, form
 def unroll(program: Program, limits: Limits = LIMITS) -> Program:
     """Return a program without repeats whose outputs are the same, bit for bit.
 
-    An input that a body does not read is computed all the same, and may ask for a row that is missing; the program that
-    is returned leaves out what nobody reads.
+    The returned program omits nodes whose results are not used. One such node computes an operand of a repeat that the
+    body does not read: a run of the original program computes it, and fails if it uses a row number out of range.
 
-    Raises JobError where it has more nodes than the limits allow.
+    Raises JobError if the returned program has more nodes than the limits allow.
     """
     builder = ProgramBuilder(limits)
-    given = [builder.input(spec.name, spec.dtype, spec.shape) for spec in program.inputs]
-    values = _written(builder, program, given)
+    inputs = [builder.input(spec.name, spec.dtype, spec.shape) for spec in program.inputs]
+    values = _written(builder, program, inputs)
     for name, number in program.outputs.items():
         builder.output(name, values[number])
     return builder.build()
 
 
-def _written(builder: ProgramBuilder, program: Program, given: Sequence[int]) -> list[int]:
-    """Write a program's nodes, and return the handles of all its values."""
-    values = list(given)
+def _written(builder: ProgramBuilder, program: Program, inputs: Sequence[int]) -> list[int]:
+    """Add a program's nodes to the builder, and return the handles of all its values."""
+    values = list(inputs)
     values += [builder.constant(c.dtype, c.shape, c.data) for c in program.constants]
     for node in program.nodes:
         operands = [values[number] for number in node.args]
@@ -42,19 +42,19 @@ def _written(builder: ProgramBuilder, program: Program, given: Sequence[int]) ->
 
 def _turns(builder: ProgramBuilder, node: Node, operands: Sequence[int]) -> int:
     body, count = node.attrs["body"], node.attrs["count"]
-    found = form(body, count)
-    carried = list(operands[: found.carried])
-    sequences = operands[found.carried : found.carried + found.sequences]
-    constants = operands[found.carried + found.sequences :]
+    roles = form(body, count)
+    carried = list(operands[: roles.carried])
+    sequences = operands[roles.carried : roles.carried + roles.sequences]
+    constants = operands[roles.carried + roles.sequences :]
     stacks: dict[int, list[int]] = {}
     for turn in range(count):
         at = count - 1 - turn if node.attrs["reverse"] else turn
         parts = [_part(builder, sequence, at) for sequence in sequences]
         values = _written(builder, body, [*carried, *parts, *constants])
-        carried = [values[body.outputs[f"{CARRY}.{index}"]] for index in range(found.carried)]
-        stacks[at] = [values[body.outputs[name]] for name, _ in found.parts[found.carried :]]
+        carried = [values[body.outputs[f"{CARRY}.{index}"]] for index in range(roles.carried)]
+        stacks[at] = [values[body.outputs[name]] for name, _ in roles.parts[roles.carried :]]
     ends = [_flat(builder, value) for value in carried]
-    for index in range(len(found.parts) - found.carried):
+    for index in range(len(roles.parts) - roles.carried):
         ends += [_flat(builder, stacks[at][index]) for at in range(count)]
     return _joined(builder, ends)
 

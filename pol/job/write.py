@@ -1,4 +1,4 @@
-"""Writing a job directory, the reverse of ``load.py``; for the builder, at the consumer's."""
+"""Writing a job directory, the reverse of ``load.py``; the consumer's builder uses it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,20 +33,20 @@ from pol.state.tensors import dump_safetensors, safetensors_pieces
 from pol.values import TensorSpec
 
 _SHARD_SIZE = 2**26
-"""Bytes of a shard that a builder makes at most, if a row has not more: who reads or writes one has it in memory."""
+"""Largest size of a shard in bytes, unless one row is larger; a shard is held in memory while it is written."""
 INITIAL = "initial.safetensors"
 HOLDOUT = "holdout.safetensors"
 
 
 @dataclass(frozen=True)
 class JobSource:
-    """What a builder hands over; roots, hashes, sizes and FLOPs are computed from it.
+    """The input of :func:`write_job`, which computes roots, hashes, sizes and FLOPs from it.
 
-    ``name`` is for people: letters, digits, spaces, dots, dashes and underscores. ``data`` is column name to array,
-    at least one, whose first dimension is the row; shards have ``shard_rows`` rows at most, fewer where they would not
-    fit. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded. A job that goes on from
-    another one begins at ``first_step``, with the local state that each slot ended in: ``slot_states``, in slot order,
-    of which the first is ``local_state``.
+    ``name`` is for display: letters, digits, spaces, dots, dashes and underscores. ``data`` maps column names to
+    arrays, at least one, whose first dimension is the row. Shards have at most ``shard_rows`` rows, and fewer if the
+    size limits require it. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded. A
+    job that goes on from another one begins at ``first_step``. Its ``slot_states`` are the local states in which the
+    slots of the other job ended, in slot order; the first of them is ``local_state``.
     """
 
     name: str
@@ -72,16 +72,17 @@ class JobSource:
 
 
 def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
-    """Return the columns as they are, and their rows; values are checked where a part of them is written."""
+    """Return the columns in name order, and their number of rows; values are checked when shards are written."""
     columns = {name: source.data[name] for name in sorted(source.data)}
     rows = {array.shape[0] if array.ndim else 0 for array in columns.values()}
     if len(rows) != 1 or not min(rows):
-        raise JobError("columns", "the columns do not have one and the same number of rows", "check the data")
+        reason = "the columns are empty or differ in their number of rows"
+        raise JobError("columns", reason, "give all columns the same number of rows, at least 1")
     return columns, rows.pop()
 
 
 def _rows_that_fit(columns: Mapping[str, Array], wanted: int, limits: Limits) -> int:
-    """Return how many rows a shard may have: ``wanted``, or fewer where rows are large."""
+    """Return the number of rows of a shard: ``wanted``, or fewer if rows are large."""
     row_size = sum(array[:1].nbytes for array in columns.values())
     room = min(_SHARD_SIZE, limits.shard_size - limits.header_size)
     widest = max(array[:1].size for array in columns.values())
@@ -101,7 +102,7 @@ def _write_shards(
         }
         data = dump_safetensors(part)
         name = f"{index:05d}.safetensors"
-        # Whoever trains with the file of before keeps its bytes.
+        # A new file, since a training may still have the old one mapped.
         (folder / name).unlink(missing_ok=True)
         (folder / name).write_bytes(data)
         shards.append(
@@ -116,15 +117,15 @@ def _write_shards(
 
 
 def _start(source: JobSource) -> Start:
-    """Return where the job begins; slots that begin alike need no roots of their own."""
+    """Return the position at which the job begins; roots of slots are left out if all of them are equal."""
     roots = tuple(state_tree(state).root for state in source.slot_states)
     return Start(source.first_step, roots if len(set(roots)) > 1 else ())
 
 
 def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Job:
-    """Write a job directory and return the job, as a loader will see it.
+    """Write a job directory and return the job, checked as :func:`pol.job.document.parse_job` does.
 
-    Raises JobError when what was handed over is not a job within ``limits`` (files may have been written).
+    Raises JobError if ``source`` is not a valid job within ``limits``; some files may have been written by then.
     """
     try:
         columns, rows = _checked_columns(source)
@@ -169,7 +170,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             LOCAL_STATE: state_pieces(source.local_state),
             INITIAL: safetensors_pieces(initial),
         }
-        # a job that was built here before may have left one
+        # An earlier job in this directory may have left one.
         (directory / SLOT_STATES).unlink(missing_ok=True)
         if start.local_roots:
             files[SLOT_STATES] = chain.from_iterable(map(state_pieces, source.slot_states[1:]))
@@ -179,7 +180,8 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             with (directory / name).open("wb") as file:
                 file.writelines(pieces)
     except StateError as error:
-        raise JobError(error.field, error.reason, "check the model and the data") from None
+        remedy = "use finite f32, i64 or bool values in the model and the data"
+        raise JobError(error.field, error.reason, remedy) from None
     document = replace(document, step_flops=step_work(document), outer_flops=outer_work(document))
     data = dump_job(document)
     job = parse_job(data, limits)

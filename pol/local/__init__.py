@@ -1,1 +1,1 @@
-"""What a person does with a job at home."""
+"""Inspecting, training and evaluating a job on one machine, without a network."""

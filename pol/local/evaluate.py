@@ -1,4 +1,4 @@
-"""What a model is worth on the consumer's own test set, which nobody else sees."""
+"""Evaluation of a model on the consumer's own test set, which never leaves the consumer's machine."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,31 +23,32 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
     """Return the consumer's own test set of a job directory; JobError if it is missing or does not fit."""
     path = directory / HOLDOUT
     if not path.is_file():
-        raise JobError(HOLDOUT, "there is none", "only the consumer who built the job has one")
+        remedy = "use the directory that assay job build wrote; only the consumer's has the file"
+        raise JobError(HOLDOUT, "does not exist", remedy)
     columns = load_safetensors(path)
-    wanted = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}
+    expected = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}
     weights = job.document.sampling.weights
     if weights not in columns:
-        # by which only training draws its rows
-        wanted.pop(weights, None)
-    found = {name: (dtype_name(array, name), array.shape[1:]) for name, array in columns.items()}
-    if found != wanted or len({len(array) for array in columns.values()}) != 1:
-        raise JobError(HOLDOUT, "its columns are not those of the job", "build the job again")
+        # Only training uses the weights.
+        expected.pop(weights, None)
+    actual = {name: (dtype_name(array, name), array.shape[1:]) for name, array in columns.items()}
+    if actual != expected or len({len(array) for array in columns.values()}) != 1:
+        raise JobError(HOLDOUT, "its columns differ from the job's", "build the job again with assay job build")
     return columns
 
 
 def evaluate(job: Job, state: State, holdout: Mapping[str, Array], runner: Backend | None = None) -> dict[str, float]:
-    """Return the job's metrics of a global state on ``holdout``, each the mean over whole batches.
+    """Return the job's metrics of a global state on ``holdout``, each as the mean over whole batches.
 
-    Where exactly one column holds classes (integers, one a row), ``majority_baseline`` is added: the share of
-    the holdout's most frequent class, which is what a model that learned nothing reaches at best.
+    If exactly one column holds classes (one integer per row), ``majority_baseline`` is added. It is the share of the
+    most frequent class, which is the best accuracy of a model that ignores its inputs.
     """
     document = job.document
     batch = next((spec.shape[0] for spec in document.eval.inputs if spec.name.startswith("batch.")), 1)
     rows = min((len(array) for array in holdout.values()), default=0)
     if rows < batch:
         reason = f"has {rows} rows, fewer than a batch of {batch}"
-        raise JobError(HOLDOUT, reason, "build the job again")
+        raise JobError(HOLDOUT, reason, f"build the job again with a test set of at least {batch} rows")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in state.items()}
     sums: dict[str, float] = {}
     starts = range(0, rows - batch + 1, batch)
@@ -65,9 +66,10 @@ def evaluate(job: Job, state: State, holdout: Mapping[str, Array], runner: Backe
 
 
 def quality_of(directory: Path, state: State) -> dict[str, Any]:
-    """Return what a result is worth on the consumer's own test set: its first metric (the loss where there is no
-    other) before and after training, beside what a model that learned nothing of its inputs reaches: in a metric the
-    majority baseline, in the loss of a text the frequency baseline.
+    """Return the quality of a trained state on the consumer's own test set, before and after training.
+
+    The quality is the first metric other than the loss, or the loss if there is no other. Baselines show the result of
+    a model that ignores its inputs: the majority baseline for a metric, the frequency baseline for the loss of a text.
     """
     loaded = load_job(directory)
     holdout = load_holdout(directory, loaded.job)
@@ -85,7 +87,7 @@ def quality_of(directory: Path, state: State) -> dict[str, Any]:
 
 
 def majority_baseline(columns: Mapping[str, Array]) -> float | None:
-    """Return the share of the most frequent class, or None where no single column holds classes."""
+    """Return the share of the most frequent class; None unless exactly one column holds classes."""
     labels = [array for array in columns.values() if array.dtype == np.int64 and array.ndim == 1]
     if len(labels) != 1:
         return None
@@ -94,9 +96,10 @@ def majority_baseline(columns: Mapping[str, Array]) -> float | None:
 
 
 def frequency_baseline(columns: Mapping[str, Array]) -> float | None:
-    """Return the cross-entropy, in nats, of guessing each token by how frequent it is; None where there is no text.
+    """Return the cross-entropy, in nats, of predicting each token by its frequency; None if there is no text.
 
-    A text is a column of rows of integers; of several the last one, which follows from the others.
+    A text is a column whose rows are lists of integers. If there are several, the last one by name is used, since it
+    holds the targets.
     """
     texts = [columns[name] for name in sorted(columns) if columns[name].dtype == np.int64]
     texts = [text for text in texts if text.ndim == 2 and text.shape[1] > 1]

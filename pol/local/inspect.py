@@ -1,4 +1,4 @@
-"""A job in numbers, for the person who is to pay for it or to train it."""
+"""The size and cost of a job in numbers, for the people who pay for it or train it."""
 
 from dataclasses import dataclass
 
@@ -12,24 +12,28 @@ from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
 
 SLOT_SPEED = 1_000_000_000
-"""FLOP/s of a slot, unless somebody names another: a core or two."""
+"""Default speed of a slot in FLOP/s: that of one or two cores."""
 
 
 @dataclass(frozen=True)
 class JobSummary(Readable):
-    """A job in numbers.
+    """The size and cost of a job in numbers.
 
-    ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
-    one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
-    ``nodes`` are the operations of each of the three programs; ``sampling`` says in words in which order rows come;
-    ``steps`` are the inner steps of the whole job, the same for all slots, and ``first_step`` how many were taken by
-    the jobs that it goes on from; ``segments`` are those of all slots in all rounds. A segment comes with the boundary
-    that ends it; ``memory_bytes`` is what a process takes to train, replay or aggregate, beside its libraries.
+    - ``parameters``: the number of elements of the global tensors that training changes.
+    - ``steps``: the inner steps of each slot in the whole job.
+    - ``first_step``: the number of steps of the jobs before this one, if it goes on from another one.
+    - ``sampling``: a description of the order in which training takes the rows.
+    - ``segments``: the segments of all slots in all rounds.
+    - ``segment_flops``: the work of a segment, with the boundary at its end.
+    - ``flops_by_operation``: the work of one step by primitive, largest first.
+    - ``products``: the number of products in one step, by the bits of their integers.
+    - ``nodes``: the number of operations of each of the three programs.
+    - ``memory_bytes``: the memory of a process that trains, replays or aggregates, without its libraries.
 
     Example::
 
-        found = assay.inspect_job(assay.read_job("my-job"))
-        print(found.parameters, found.segment_flops, found.flops_by_operation)
+        summary = assay.inspect_job(assay.read_job("my-job"))
+        print(summary.parameters, summary.segment_flops, summary.flops_by_operation)
     """
 
     name: str
@@ -63,7 +67,7 @@ class JobSummary(Readable):
 
 
 def inspect_job(job: Job) -> JobSummary:
-    """Return what a person wants to know of a job.
+    """Return the size and cost of a job.
 
     Example::
 
@@ -116,15 +120,16 @@ def job_outlook(
     slot_speed: int = SLOT_SPEED,
     slots_at_once: int | None = None,
 ) -> Outlook:
-    """Return what a network would make of a job, without asking one; of the best bid there is ``Quote.outlook``.
+    """Return the expected times of a job on a network, computed without a network.
 
-    ``params`` are those of a chain, such as ``Quote.params``, or else the defaults of a public network; so many slots
-    train at once (those of the job, if None), each at ``slot_speed`` FLOP/s.
+    ``params`` are the parameters of a chain, such as ``Quote.params``; the default is those of a public network.
+    ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed`` FLOP/s. For
+    the times of the best bid on a network, see ``Quote.outlook``.
 
     Example::
 
-        found = assay.job_outlook(assay.read_job("my-job"), slot_speed=5 * 10**9, slots_at_once=2)
-        print(found.round, found.audit, found.window)
+        outlook = assay.job_outlook(assay.read_job("my-job"), slot_speed=5 * 10**9, slots_at_once=2)
+        print(outlook.round, outlook.audit, outlook.window)
     """
     terms = order_terms(job)
     return outlook(terms, params or Params(), slot_speed, slots_at_once or terms.slots)
@@ -139,12 +144,12 @@ def flops_by_operation(program: Program) -> dict[str, int]:
 
 
 def products_by_bits(program: Program) -> dict[str, int]:
-    """Return how many products have integers of 8, of 15 and of 22 bits; those of each turn of a repeat count."""
+    """Return the number of products by the bits of their integers (8, 15 or 22), counting each turn of a repeat."""
     own = [node.attrs["bits"] for node in program.nodes if "bits" in node.attrs]
-    found = {str(bits): own.count(bits) for bits in BITS}
+    totals = {str(bits): own.count(bits) for bits in BITS}
     for body, count in program.bodies:
-        found = {bits: found[bits] + count * more for bits, more in products_by_bits(body).items()}
-    return found
+        totals = {bits: totals[bits] + count * inner for bits, inner in products_by_bits(body).items()}
+    return totals
 
 
 def _largest_first(totals: dict[str, int]) -> dict[str, int]:

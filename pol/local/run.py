@@ -1,4 +1,4 @@
-"""The whole job on one machine, with the trace that a network would leave."""
+"""Training of a whole job on one machine, with the same trace as on a network."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True)
 class RoundReport(Readable):
-    """A round of a local run: mean loss, and the metrics on the holdout after it.
+    """A round of a local run: its mean loss, and the metrics on the holdout at its end.
 
-    ``losses`` has the mean of the loss of each phase, by the name of its metric; ``loss`` is the first of them.
+    ``losses`` maps the name of each training metric to its mean over the round; ``loss`` is the first of these means.
 
     Example::
 
@@ -52,13 +52,13 @@ class RoundReport(Readable):
 
 @dataclass(frozen=True)
 class LocalRun(Shown):
-    """A job trained on this machine: final state, rounds, metrics before and after, and the loss.
+    """The result of a job trained on this machine: final state, rounds, metrics before and after, and the loss.
 
-    ``losses`` has a row for each round and a column for each slot, as ``order.losses()`` of the same job on a network.
-    ``history`` has the loss at the end of each segment: an array with the fields ``step``, ``slot`` and ``loss``.
+    ``losses`` has one row per round and one column per slot, like ``order.losses()`` of the same job on a network.
+    ``history`` has the loss at the end of each segment, as an array with the fields ``step``, ``slot`` and ``loss``.
 
-    Another job goes on from it: ``locals`` are the local states of the slots, and ``position`` says where the training
-    stands (``JobSpec(resume=…)``).
+    Another job can go on from the result (``JobSpec(resume=…)``). For that, ``locals`` holds the local states of the
+    slots, and ``position`` holds the position of the training.
 
     Example::
 
@@ -88,14 +88,14 @@ def run_locally(
     out: Path | str | None = None,
     keep_states: bool = False,
 ) -> LocalRun:
-    """Train the job of a directory here, with the result that a network gives: all its slots, one after another.
+    """Train the job in a directory on this machine, one slot after another, with the same result as on a network.
 
-    ``rounds`` of the job are trained (all, if None) on the back end ``native``, ``numpy`` or ``torch``. ``on_progress``
-    gets round, slot, step and loss after each step. ``model.safetensors``, the folder ``model.training`` from which
-    another job goes on, and ``trace.json`` are written into the folder ``out``, if there is one, and with
-    ``keep_states`` all boundary states, of which a check replays a few.
+    ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is ``native``, ``numpy`` or ``torch``.
+    ``on_progress`` receives round, slot, step and loss after each step. If ``out`` is given, ``model.safetensors``, the
+    folder ``model.training`` from which another job goes on, and ``trace.json`` are written there. With
+    ``keep_states``, the states at all boundaries are written as well, so that a check can replay single segments.
 
-    Raises Stopped at the place at which a network stops, too: the first that has no result, slot after slot.
+    Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
 
     Example::
 
@@ -104,10 +104,10 @@ def run_locally(
     """
     directory, out = Path(directory), Path(out) if out is not None else None
     if keep_states and out is None:
-        raise JobError("keep_states", "there is no folder for states", "give one: out=")
+        raise JobError("keep_states", "there is no folder for states", 'name one, such as out="my-job/run"')
     loaded = load_job(directory)
     job, executor = loaded.job, executor_named(backend)
-    kept = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
+    keep = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
     before = evaluate(job, state, holdout, executor)
@@ -124,7 +124,7 @@ def run_locally(
             observe = _observer(on_progress, round, slot)
             train = partial(train_share, loaded, part, opening, locals_[slot], backend=executor)
             try:
-                share = train(on_boundary=kept, on_step=observe)
+                share = train(on_boundary=keep, on_step=observe)
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None
             locals_[slot], local_roots[slot] = share.local_out, share.local_out_root
@@ -143,7 +143,7 @@ def run_locally(
         state, root = result.state, result.root
         metrics = evaluate(job, state, holdout, executor)
         history += [(step, slot, each[0]) for step, slot, each in values]
-        # In the order of steps: the last one of a slot stays.
+        # Values are in the order of steps, so the last loss of each slot remains.
         losses.append({slot: each[0] for _, slot, each in values})
         means = [float(np.mean(each)) for each in zip(*(each for *_, each in values), strict=True)]
         reports.append(
@@ -173,7 +173,7 @@ def run_locally(
 
 
 def _opening(loaded: LoadedJob) -> Iterator[State]:
-    """Yield the local state that the first step of each slot begins with."""
+    """Yield the initial local state of each slot."""
     for slot in range(loaded.job.document.slots):
         own = loaded.slot_local(slot)
         yield loaded.local_state if own is None else own
@@ -188,7 +188,7 @@ def _observer(
 
 
 def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, tuple[float, ...]]]:
-    """Return (step, slot, metrics) of every boundary but the opening one."""
+    """Return (step, slot, metrics) of every boundary except boundary 0."""
     return [(b.step, slot, metric_values(b.metrics)) for b in boundaries if b.metrics]
 
 

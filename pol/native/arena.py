@@ -1,4 +1,4 @@
-"""One piece of memory for all that a program has between its inputs and outputs, laid out before it runs."""
+"""The layout of an arena: one piece of memory for all values of a program between its inputs and outputs."""
 
 from bisect import bisect_left, insort
 
@@ -7,38 +7,39 @@ _PAGE = 4_096
 
 
 class Arena:
-    """Gives out places, each the smallest free one that is large enough, lowest first, and takes them back."""
+    """An allocator of places in the arena; it uses the smallest free place that is large enough, the lowest first."""
 
     def __init__(self) -> None:
         self.size = 0
-        """Bytes that were ever needed at once."""
-        # what is free below ``size``, and no two of them touch: sizes by offset, offsets in order, both by size
+        """Size of the arena in bytes, which is the most that was needed so far."""
+        # The free places below ``size``, no two of which are adjacent, in three forms: sizes by offset, offsets in
+        # order, and (size, offset) in order.
         self._free: dict[int, int] = {}
         self._offsets: list[int] = []
         self._sizes: list[tuple[int, int]] = []
 
     def take(self, size: int) -> tuple[int, int]:
-        """Return the offset of a place for so many bytes, at the start of a line, and how large it is."""
-        wanted = max(1, -(-size // LINE)) * LINE
+        """Allocate ``size`` bytes at the start of a cache line; return the offset and the size of the place."""
+        length = max(1, -(-size // LINE)) * LINE
         if size >= _PAGE:
-            # operands that lie a multiple of a page apart would fight for the same lines of the cache
-            wanted += 5 * LINE
-        at = bisect_left(self._sizes, (wanted, 0))
+            # Operands whose distance is a multiple of a page would compete for the same lines of the cache.
+            length += 5 * LINE
+        at = bisect_left(self._sizes, (length, 0))
         if at < len(self._sizes):
             free, offset = self._sizes[at]
             self._remove(offset)
-            if free > wanted:
-                self._add(offset + wanted, free - wanted)
-            return offset, wanted
+            if free > length:
+                self._add(offset + length, free - length)
+            return offset, length
         offset = self.size
         if self._offsets and self._offsets[-1] + self._free[self._offsets[-1]] == self.size:
             offset = self._offsets[-1]
             self._remove(offset)
-        self.size = offset + wanted
-        return offset, wanted
+        self.size = offset + length
+        return offset, length
 
     def give_back(self, offset: int, size: int) -> None:
-        """Take a place back."""
+        """Free a place."""
         at = bisect_left(self._offsets, offset)
         before = self._offsets[at - 1] if at else None
         if offset + size in self._free:
@@ -53,7 +54,7 @@ class Arena:
         insort(self._sizes, (size, offset))
 
     def _remove(self, offset: int) -> int:
-        """Take a free place out, and return its size."""
+        """Remove a place from the free places, and return its size."""
         size = self._free.pop(offset)
         del self._offsets[bisect_left(self._offsets, offset)]
         del self._sizes[bisect_left(self._sizes, (size, offset))]

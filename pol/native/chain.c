@@ -1,8 +1,8 @@
-/* A chain of elementwise operations, taken together block by block, so that what is between them stays in the cache.
+/* Chains of elementwise operations, computed block by block, so that intermediate values stay in the cache.
  *
- * A chain has registers: first its operands, then its results, then what is only needed inside. Each holds a block of
- * BLOCK elements. Operands that lie in order, and results, are used where they are; operands that broadcast, or lie
- * otherwise, are copied block by block. Every operation has the bits of its reference in pol/ops/elementwise.py.
+ * A chain has registers: first its operands, then its results, then values that are needed only inside. Each register
+ * holds a block of BLOCK elements. Contiguous operands and results are used in place. Operands with another layout, or
+ * that broadcast, are copied block by block. Every operation gives the bits of its reference in pol/ops/elementwise.py.
  */
 
 #include "functions.h"
@@ -11,8 +11,8 @@
 #define BLOCK 512
 #define REGISTERS 384
 #define BLOCK_BYTES (BLOCK * 8)
-#define PANELS 4 /* sources that may have one */
-#define A_STEP 16.0 /* operations of a product that take as long for an element */
+#define PANELS 4 /* largest number of sources that have a panel */
+#define A_STEP 16.0 /* cost of a step per element, in operations of a product; A_FUNCTION is the cost of a function */
 #define A_FUNCTION 200.0
 
 enum { FLOAT, INTEGER, TRUTH }; /* FP32, INT64, a byte that is 0 or 1 */
@@ -23,15 +23,15 @@ enum {
 };
 
 typedef struct {
-    int64_t op, type; /* of the first operand; for WHERE of the second one */
+    int64_t op, type; /* ``type`` is that of the first operand, and for WHERE that of the second */
     int64_t a, b, c, result;
-    int64_t to; /* the type that CAST gives, the number of an OUTPUT */
+    int64_t to; /* the result type of a CAST, or the number of an OUTPUT */
 } Step;
 
 typedef struct {
     int64_t base, offset; /* in bytes */
-    int64_t item;         /* bytes of an element */
-    int64_t dims;         /* from the last one on; one with stride 1 is in order */
+    int64_t item;         /* size of an element in bytes */
+    int64_t dims;         /* number of dimensions, listed from the last one on; one with stride 1 is contiguous */
     int64_t sizes[DIMENSIONS], strides[DIMENSIONS]; /* in elements */
 } Source;
 
@@ -39,7 +39,7 @@ typedef struct {
     int64_t base, offset, item;
 } Target;
 
-/* What comes first in a chain; its sources, targets and steps follow. */
+/* The first words of a chain; its sources, targets and steps follow. */
 typedef struct {
     int64_t elements, sources, targets, inside, steps;
 } Head;
@@ -85,7 +85,7 @@ static void on_floats(const Step *step, const void *at_a, const void *at_b, void
     }
 }
 
-/* Rounded down; 0 for a division by 0, and -2^63 / -1 wraps. */
+/* Return the quotient rounded down; a division by 0 gives 0, and -2^63 / -1 wraps. */
 static inline int64_t floor_quotient(int64_t a, int64_t b)
 {
     if (b == 0)
@@ -96,7 +96,7 @@ static inline int64_t floor_quotient(int64_t a, int64_t b)
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* Sums and products wrap, as those of NumPy do; signed overflow is not C, so they are unsigned here. */
+/* Sums and products wrap as in NumPy. They are unsigned here, since signed overflow is undefined in C. */
 static void on_integers(const Step *step, const void *at_a, const void *at_b, void *at_r, int64_t n)
 {
     switch (step->op) {
@@ -136,7 +136,7 @@ static void cast(const Step *step, const void *at_a, void *at_r, int64_t n)
 {
     switch (3 * step->type + step->to) {
     case 3 * FLOAT + FLOAT: UNARY(float, float, a[i]);
-    /* what an INT64 does not hold is 0, because processors differ there */
+    /* Numbers outside the range of INT64 become 0, because processors differ for them. */
     case 3 * FLOAT + INTEGER: UNARY(float, int64_t, fabsf(a[i]) < 0x1p63f ? (int64_t)a[i] : 0);
     case 3 * FLOAT + TRUTH: UNARY(float, uint8_t, a[i] != 0.0f);
     case 3 * INTEGER + FLOAT: UNARY(int64_t, float, a[i]);
@@ -148,7 +148,7 @@ static void cast(const Step *step, const void *at_a, void *at_r, int64_t n)
     }
 }
 
-/* Bit by bit, for a processor cannot guess what a condition will say. */
+/* The choice uses bit operations, since branches on data are hard to predict. */
 #define CHOOSE(type)                                                                                      \
     {                                                                                                     \
         const type *RESTRICT a = at_a, *RESTRICT b = at_b;                                                \
@@ -167,7 +167,7 @@ static void choose(const Step *step, const uint8_t *RESTRICT chosen, const void 
     }
 }
 
-/* A value as it leaves the program: with one zero where it is canonical, and a flag where it is not finite then. */
+/* Write an output. In canonical form, zeros become +0, and a flag is set if an element is not finite. */
 static void put_out(const Step *step, const void *at_a, void *at_r, int64_t n, const Run *run)
 {
     if (step->type == FLOAT && run->canonical) {
@@ -221,7 +221,7 @@ static void take_step(const Step *step, char **registers, int64_t n, const Run *
     }                                                                                                     \
     break
 
-/* Copy ``n`` elements of a source, from the one numbered ``first`` on. */
+/* Copy ``n`` elements of a source, beginning with element ``first``. */
 static void copy_block(const Source *source, const char *start, int64_t first, int64_t n, char *room)
 {
     int64_t index[DIMENSIONS], rest = first, offset = 0;
@@ -250,17 +250,17 @@ static void copy_block(const Source *source, const char *start, int64_t first, i
     }
 }
 
-/* Some rows of a source whose rows lie across the lines of memory, as those of a transpose do. */
+/* A copy of some rows of a source whose rows cross many cache lines, such as those of a transpose. */
 typedef struct {
-    int64_t rows; /* 0: there is none */
+    int64_t rows; /* 0 if the source has no panel */
     int64_t stride, first;
     char *room;
 } Panel;
 
 #define PANEL_BYTES (512 * 1024)
 #define PANEL_ROWS 16
-#define NARROW 16 /* columns of a source whose rows are not worth a call each */
-#define FAR (32 * 1024) /* what a row spans that the first cache cannot keep for the next one */
+#define NARROW 16 /* largest number of columns of a source whose rows are too short for a call each */
+#define FAR (32 * 1024) /* bytes that a row spans from which the first-level cache cannot keep its lines for the next row */
 
 static Panel panel_of(const Source *source)
 {
@@ -285,8 +285,8 @@ static Panel panel_of(const Source *source)
     }                                                                                                     \
     break
 
-/* Put up to ``most`` rows from one on where each begins ``stride`` behind the last one; return how many. Each line of memory
- * is read once.
+/* Copy up to ``most`` rows, beginning with the one of element ``first``, to rows that are ``stride`` elements apart. Each
+ * cache line is read once. Returns the number of copied rows.
  */
 static int64_t turn_rows(const Source *source, const char *start, int64_t first, int64_t most, int64_t stride, char *room)
 {
@@ -305,7 +305,7 @@ static int64_t turn_rows(const Source *source, const char *start, int64_t first,
     return rows;
 }
 
-/* The same as copy_block, through a panel. */
+/* Copy elements as copy_block does, through a panel. */
 static void copy_rows(const Source *source, const char *start, int64_t first, int64_t n, Panel *panel, char *room)
 {
     while (n > 0) {
@@ -326,7 +326,7 @@ static int is_narrow(const Source *source)
     return source->dims > 1 && source->sizes[0] <= NARROW && source->strides[0] != 1 && source->strides[1] == 1;
 }
 
-/* The same as copy_block for such a source: many rows at once, where whole ones are wanted. */
+/* Copy elements of a narrow source as copy_block does, with many whole rows at once. */
 static void copy_narrow(const Source *source, const char *start, int64_t first, int64_t n, char *room)
 {
     int64_t columns = source->sizes[0], column = first % columns, left = column ? columns - column : 0;
@@ -420,7 +420,7 @@ static void run_part(const void *context, int64_t part)
         __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Operations of a product that an element takes as long as. */
+/* Return the cost of an element, in operations of a product that take the same time. */
 static double operations_of(const Head *head)
 {
     const Step *step = (const Step *)((const Target *)((const Source *)(head + 1) + head->sources) + head->targets);

@@ -1,14 +1,14 @@
-/* Copies of elements that lie in one order into another: transposes, parts of a larger array, repetitions. */
+/* Copies of elements from one layout to another: transposes, parts of a larger array, repetitions. */
 
 #include "program.h"
 
 #define TILE 16
-#define SHORT 16 /* below it a line is not worth a call of memcpy */
-#define AN_ELEMENT 64.0 /* operations of a product that take as long as to copy it */
+#define SHORT 16 /* least length of a line for which a call of memcpy is worthwhile */
+#define AN_ELEMENT 64.0 /* cost of copying an element, in operations of a product */
 
 typedef struct {
     int64_t from_base, from_offset, to_base, to_offset; /* offsets in bytes */
-    int64_t item, dims;                                 /* bytes of an element; dimensions from the last one on */
+    int64_t item, dims;                                 /* size of an element in bytes; dimensions from the last one on */
     int64_t sizes[DIMENSIONS], from[DIMENSIONS], to[DIMENSIONS]; /* strides in elements */
 } Copy;
 
@@ -16,7 +16,7 @@ typedef struct {
     int64_t size, from, to;
 } Line;
 
-/* Tile by tile, so that the lines which a transpose reads and writes stay in the cache. */
+/* Copy tile by tile, so that the lines that a transpose reads and writes stay in the cache. */
 #define PLANE(type)                                                                                       \
     for (int64_t first = 0; first < a.size; first += TILE)                                                \
         for (int64_t second = 0; second < b.size; second += TILE) {                                       \
@@ -33,7 +33,7 @@ typedef struct {
         }                                                                                                 \
     break
 
-/* Each line is read once and written once: at strides of a power of two they push each other out of the cache. */
+/* Read and write each line only once, since lines at strides of a power of two evict each other from the cache. */
 #define turn_tile(type, x, from_line, y, to_line)                                                         \
     {                                                                                                     \
         type tile[TILE][TILE];                                                                            \
@@ -85,7 +85,7 @@ static void copy_all(const Copy *copy, const Run *run)
     const char *from = run->bases[copy->from_base] + copy->from_offset;
     char *to = run->bases[copy->to_base] + copy->to_offset;
     int64_t index[DIMENSIONS] = {0}, dims = copy->dims;
-    /* the innermost dimension, and the one along which the elements are read in order */
+    /* The planes consist of the innermost dimension and the dimension along which elements are read contiguously. */
     int64_t second = dims > 1 ? 1 : 0;
     if (copy->from[0] != 1)
         for (int64_t d = 1; d < dims; d++)
@@ -116,7 +116,7 @@ static void copy_all(const Copy *copy, const Run *run)
 typedef struct {
     const Copy *copy;
     const Run *run;
-    int64_t dim, tiles, parts; /* the dimension that is shared, in tiles of so many */
+    int64_t dim, tiles, parts; /* the divided dimension, elements of it per tile, number of parts */
 } Copying;
 
 static void copy_part(const void *context, int64_t part)
@@ -131,7 +131,7 @@ static void copy_part(const void *context, int64_t part)
     copy_all(&some, shared->run);
 }
 
-/* The longest dimension is shared, the outermost one of several. */
+/* The longest dimension is divided among the threads; of equally long ones, the outermost. */
 void run_copy(const int64_t *body, const Run *run)
 {
     const Copy *copy = (const Copy *)body;

@@ -1,9 +1,9 @@
 /* Threads that share the instructions of a run.
  *
- * They are started once, because a sandbox forbids it later. Whoever has an instruction lays its parts open and takes them
- * one after another, as does every thread that is awake; nobody is waited for but who has taken a part. A thread that finds
- * no parts for a moment sleeps, and to wake it takes longer than most instructions: so it is woken when in one run there
- * was as much to share without it as that costs.
+ * The threads are started once, because a sandbox forbids new threads later. The thread that runs an instruction publishes
+ * its parts. It then takes parts one after another, as does every other thread that is awake. It waits only for threads
+ * that have taken a part. A thread that finds no parts for a moment sleeps. Waking it takes longer than most instructions,
+ * so it is woken only after a run had enough work to share without it.
  */
 
 #define _POSIX_C_SOURCE 200809L
@@ -18,15 +18,15 @@
 #include <unistd.h>
 
 #define MOST 64
-#define LOOKS 4000 /* before a thread sleeps */
-#define STACK (512 * 1024) /* bytes: no part needs a tenth, and it counts against the bounds of a sandbox */
+#define LOOKS 4000 /* checks for parts before a thread sleeps */
+#define STACK (512 * 1024) /* bytes; no part needs a tenth of it, and it counts against the memory limit of a sandbox */
 
 struct Crew {
     pthread_mutex_t lock;
     pthread_cond_t called, done;
     pthread_t threads[MOST];
-    int64_t workers;          /* without the caller */
-    _Atomic int64_t open;     /* parts that nobody has taken */
+    int64_t workers;          /* number of threads, without the caller */
+    _Atomic int64_t open;     /* parts that no thread has taken */
     _Atomic int64_t unended;  /* parts that are not done */
     _Atomic int is_waited_for;
     _Atomic int64_t awake;
@@ -47,7 +47,7 @@ static void pause_a_moment(void)
 #endif
 }
 
-/* Who takes a part reads what it is afterwards: that stays until the part is done. */
+/* A thread takes a part first and reads its description afterwards, which does not change until the part is done. */
 static void take_parts(Crew *crew)
 {
     int64_t open = atomic_load(&crew->open);
@@ -67,7 +67,7 @@ static void take_parts(Crew *crew)
 static void *work(void *argument)
 {
     Crew *crew = argument;
-    /* A thread begins as the one that made it: it may have been told to round otherwise since it was asked. */
+    /* A new thread inherits the rounding mode of its creator, which may have changed since it was checked. */
     fesetenv(FE_DFL_ENV);
     for (int64_t last = 0;;) {
         pthread_mutex_lock(&crew->lock);
@@ -92,7 +92,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Wake every worker that sleeps. */
+/* Wake all sleeping workers. */
 static void call(Crew *crew)
 {
     pthread_mutex_lock(&crew->lock);
@@ -112,7 +112,7 @@ Crew *assay_crew_begin(int64_t threads)
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->called, NULL);
     pthread_cond_init(&crew->done, NULL);
-    /* Signals are for the threads that the process had before. */
+    /* The other threads of the process handle signals. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -187,7 +187,7 @@ void crew_do(Crew *crew, int64_t parts, Part part, const void *context)
 
 void assay_crew_end(Crew *crew)
 {
-    /* Where it was not started there is nobody to wait for. */
+    /* In another process, the threads do not exist. */
     if (crew == NULL || crew->process != getpid())
         return;
     pthread_mutex_lock(&crew->lock);

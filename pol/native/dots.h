@@ -1,7 +1,7 @@
-/* Sums of products of lines of INT16, which lie as they are: nothing is packed into panels.
+/* Sums of products of contiguous lines of INT16, without packing into panels.
  *
- * The sums are those of narrow_x86.h. Here the lanes of a vector are places along the summed dimension, so a tile needs a
- * register for each of its sums, and adds up their lanes at its end.
+ * The sums are those of narrow_x86.h. Here the lanes of a vector are positions along the summed dimension. A tile therefore
+ * needs one register per sum, and adds the lanes of each register at its end.
  */
 
 #ifndef ASSAY_DOTS_H
@@ -9,7 +9,7 @@
 
 #include "product.h"
 
-#define DOT 128 /* a whole number of them is summed */
+#define DOT 128 /* the number of summed elements is a multiple of it */
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 
@@ -17,7 +17,7 @@
 
 #define DOTS 1
 #define DOT_ROWS 4
-#define SINGLE 4 /* columns of one row at once */
+#define SINGLE 4 /* columns that are computed at once for one row */
 
 #if !defined(HELD) && !defined(__clang__)
 #define HELD(vector) __asm__("" : "+v"(vector))
@@ -25,7 +25,7 @@
 #define HELD(vector) (void)(vector)
 #endif
 
-/* Add ``rows`` x ``columns`` sums of so many blocks of DOT. */
+/* Add ``rows`` x ``columns`` sums over ``blocks`` blocks of DOT elements to totals. */
 static inline ALWAYS void add_tile(const int16_t *a, int64_t a_line, const int16_t *b, int64_t b_line, int rows, int columns,
                                    int64_t blocks, int split, double *totals, int64_t stride, int64_t width)
 {
@@ -96,8 +96,8 @@ static inline ALWAYS void add_strip(const int16_t *left, int64_t a_line, const i
     }
 }
 
-/* Add the products of lines, which lie ``a_line`` and ``b_line`` apart and have zeros up to a whole number of DOT, to [lines, width] of
- * totals. There is room for more on the right up to a whole number of SINGLE.
+/* Add the products of lines to [lines, width] of totals. The lines are ``a_line`` and ``b_line`` elements apart, and padded
+ * with zeros to a multiple of DOT. The right operand has memory for a multiple of SINGLE lines.
  */
 static void add_dots(const int16_t *left, int64_t a_line, const int16_t *right, int64_t b_line, int64_t lines, int64_t width,
                      int64_t summed, int bits, double *totals, int64_t stride)

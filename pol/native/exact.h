@@ -1,8 +1,8 @@
-/* What all kernels share.
+/* Definitions that all kernels share.
  *
- * Every kernel gives the bits of its NumPy reference (pol/ops), whatever instruction set it was compiled for. So each
- * operation is rounded once, as written: the build forbids contraction (-ffp-contract=off), and nothing here relies on
- * the order in which a compiler may sum.
+ * Every kernel gives the bits of its NumPy reference (pol/ops) on every instruction set. Each operation is therefore
+ * rounded once, as written. The build forbids contraction (-ffp-contract=off), and no kernel depends on the order in which
+ * a compiler sums.
  */
 
 #ifndef ASSAY_EXACT_H
@@ -16,7 +16,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define RESTRICT __restrict__
 
-/* It is there several times, once for each number that is known when it is compiled. */
+/* An inlined function is compiled once for each constant argument, for example for each number of bits. */
 #define ALWAYS __attribute__((always_inline))
 
 static inline double double_of(uint64_t bits)
@@ -33,16 +33,16 @@ static inline uint64_t bits_of(double value)
     return bits;
 }
 
-/* 2^k for k in -1022..1023. */
+/* Return 2^k for k in -1022..1023. */
 static inline double power_of_two(int64_t k)
 {
     return double_of((uint64_t)(k + 1023) << 52);
 }
 
-/* Memory that the calling thread keeps from call to call, aligned to a cache line; NULL where there is none. */
+/* Return memory that the calling thread keeps from call to call, aligned to a cache line; NULL if it cannot be allocated. */
 void *scratch(size_t bytes);
 
-/* Give the memory of the calling thread back. */
+/* Free the memory of the calling thread. */
 void forget_scratch(void);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "exact.h"
 
-/* Added and subtracted, it rounds a number below 2^51 to an integer, ties to even, and leaves it in the low bits. */
+/* Adding and subtracting MAGIC rounds a number below 2^51 to an integer, ties to even. The low bits of the sum hold it. */
 static const double MAGIC = 0x1.8p52;
 
 static const double LN2_HIGH = 6.93147180369123816490e-01;
@@ -40,7 +40,7 @@ static inline double exp_of(double x)
 static inline double log_of(double x)
 {
     uint64_t bits = bits_of(x);
-    /* A biased exponent in the low bits of 2^52 is an FP64 number without a conversion. */
+    /* With the biased exponent in the low bits of 2^52, the exponent becomes an FP64 number without a conversion. */
     double k = double_of((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0);
     double m = double_of((bits & 0xfffffffffffffu) | 0x3ff0000000000000u);
     int upper = m > SQRT2;

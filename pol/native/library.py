@@ -1,7 +1,7 @@
-"""The library of native kernels, as the set-up has built it: a file for each instruction set.
+"""The libraries of native kernels, which the set-up builds: one file per instruction set.
 
-NumPy stays the definition. Where no library is built, or ``ASSAY_NATIVE=0`` is set, nothing is lost but time. A library
-is used only after its answers to known questions were right (:mod:`pol.native.self_test`).
+NumPy defines the results. If no library is built, or ``ASSAY_NATIVE=0`` is set, NumPy computes the same results more
+slowly. A library is used only after it passed the test in :mod:`pol.native.self_test`.
 """
 
 import ctypes
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent / "built"
 PORTABLE = "portable"
 INSTRUCTION_SETS = {"avx512vnni": 4, "avxvnni": 2, "avx2": 1, "dotprod": 8, PORTABLE: 0}
-"""Best first, each with its bit in what ``assay_processor`` returns."""
+"""Instruction sets, the best first, each with its bits in the result of ``assay_processor``."""
 SWITCH = "ASSAY_NATIVE"
-"""``OFF`` for none, the name of an instruction set to force it, nothing for the best."""
+"""Environment variable: ``OFF`` for no native kernels, the name of an instruction set, or empty for the best one."""
 OFF = "0"
 
 _INTERFACE = 9
@@ -53,28 +53,32 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
 
 
 class Library:
-    """The kernels of one file. Arrays are FP32 and NumPy's; any thread may call, and others run meanwhile."""
+    """The kernels of one file, for FP32 arrays of NumPy; any thread may call them, and they release the GIL."""
 
     def __init__(self, name: str) -> None:
-        """Load the library for an instruction set that the processor has; OSError where it is not there or another."""
+        """Load the library for an instruction set that the processor has.
+
+        Raises OSError if the file is missing or has another version.
+        """
         self.name = name
         self._functions = ctypes.CDLL(str(FOLDER / f"{name}.so"))
         for function, (arguments, result) in _ARGUMENTS.items():
             try:
-                found = getattr(self._functions, f"assay_{function}")
+                kernel = getattr(self._functions, f"assay_{function}")
             except AttributeError:
-                raise OSError(f"{name} has no {function}") from None
-            found.argtypes, found.restype = arguments, result
+                raise OSError(f"the library for {name} has no function {function}") from None
+            kernel.argtypes = arguments
+            kernel.restype = result
         if self._functions.assay_interface() != _INTERFACE:
-            raise OSError(f"{name} is of another version")
+            raise OSError(f"the library for {name} has another version")
 
     def processor(self) -> int:
-        """Return a bit for each instruction set that this processor has."""
+        """Return the bits of the instruction sets that this processor has."""
         bits: int = self._functions.assay_processor()
         return bits
 
     def check_thread(self) -> None:
-        """Refuse to compute in a thread that rounds in another way, or flushes subnormal numbers to zero."""
+        """Raise ExecutionError if this thread does not round to nearest, or flushes subnormal numbers to zero."""
         if not self._functions.assay_rounds_exactly():
             reason = "this thread flushes subnormal numbers to zero, or does not round to nearest"
             raise ExecutionError("backend", reason)
@@ -112,7 +116,7 @@ class Library:
         return result
 
     def sum(self, x: Array, dim: int) -> Array:
-        """Return the halving sum over one dimension, which goes; see ``pol/ops/reduce.py``."""
+        """Return the halving sum over one dimension, without this dimension; see ``pol/ops/reduce.py``."""
         x = np.asarray(x, order="C")
         rest = (*x.shape[:dim], *x.shape[dim + 1 :])
         if not x.size:
@@ -131,11 +135,12 @@ class Library:
         crew: int | None,
         grain: int,
     ) -> tuple[int, int] | None:
-        """Run a tape (:mod:`pol.executor.tape`) on what lies at its bases, and mark outputs that are not finite.
+        """Run a tape (:mod:`pol.executor.tape`) on the values at the addresses ``bases``.
 
-        Returns None, or which word begins the instruction that asked for a row that its table does not have, and the
-        row. With ``canonical`` zeros of outputs have no sign, and only then anything is marked. An instruction of twice
-        ``grain`` operations is shared with a ``crew``.
+        Returns None. If an instruction uses a row number that its table does not have, it returns the index of the
+        instruction's first word, and the row number. With ``canonical``, zeros of outputs become +0.0, and outputs with
+        NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations run in the
+        threads of ``crew``.
         """
         end = (ctypes.c_int64 * 2)()
         status = self._functions.assay_run(
@@ -145,9 +150,9 @@ class Library:
         return (end[0], end[1]) if status == _OUTSIDE else None
 
     def start_crew(self, owner: object, threads: int) -> int | None:
-        """Start threads for runs, and end them with their owner; None for one thread, and where no other can start.
+        """Start threads for runs, which end with their ``owner``; return None if no further thread is wanted or starts.
 
-        A run that finds the crew busy, or in another process than it was started in, does without.
+        A run uses only its own thread if the crew is busy, or if the crew was started in another process.
         """
         crew: int | None = self._functions.assay_crew_begin(threads)
         if crew is not None:
@@ -160,14 +165,14 @@ class Library:
         self._functions.assay_uniform(seed, site, step % 2**64, address(result), count)
         return result
 
-    def _check(self, done: int) -> None:
-        if not done:
+    def _check(self, status: int) -> None:
+        if not status:
             raise MemoryError
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryChoice:
-    """The library to compute with; or None, and why in a phrase."""
+    """The native library to use, or None with a short reason."""
 
     library: Library | None
     reason: str = ""
@@ -175,36 +180,36 @@ class LibraryChoice:
 
 @cache
 def choose_library() -> LibraryChoice:
-    """Return what to compute with; what is wrong with a library that is there is logged.
+    """Return the native library to use; faults of existing libraries are logged.
 
-    Raises ExecutionError where the switch names what there is not.
+    Raises ExecutionError if the environment variable ``ASSAY_NATIVE`` has an unknown value.
     """
-    wanted = os.environ.get(SWITCH, "")
-    if wanted == OFF:
+    setting = os.environ.get(SWITCH, "")
+    if setting == OFF:
         return LibraryChoice(None, f"{SWITCH}={OFF}")
-    if wanted and wanted not in INSTRUCTION_SETS:
+    if setting and setting not in INSTRUCTION_SETS:
         known = ", ".join((OFF, *INSTRUCTION_SETS))
-        raise ExecutionError(SWITCH, f"{wanted!r} is none of {known}")
+        raise ExecutionError(SWITCH, f"{setting!r} is not a known value; use one of {known}")
     try:
-        # it runs on every processor, and says what this one has
-        has = Library(PORTABLE).processor()
+        # This library runs on every processor, and reports the instruction sets of this one.
+        available = Library(PORTABLE).processor()
     except OSError as error:
-        there = (FOLDER / f"{PORTABLE}.so").exists()
-        reason = f"the native library cannot be loaded: {error}" if there else "no native library was built"
-        log.warning("no native kernels, so NumPy computes, some times slower: %s", reason)
+        exists = (FOLDER / f"{PORTABLE}.so").exists()
+        reason = f"the native library cannot be loaded: {error}" if exists else "no native library was built"
+        log.warning("there are no native kernels; NumPy computes, which is several times slower: %s", reason)
         return LibraryChoice(None, f"{reason} (run make setup)")
     reasons = []
-    for name in [wanted] if wanted else INSTRUCTION_SETS:
-        if INSTRUCTION_SETS[name] & ~has:
-            if wanted:
+    for name in [setting] if setting else INSTRUCTION_SETS:
+        if INSTRUCTION_SETS[name] & ~available:
+            if setting:
                 reasons.append(f"this processor has no {name}")
             continue
         try:
             library = Library(name)
             if answers(library) == KNOWN:
                 return LibraryChoice(library)
-            log.error("the native kernels for %s compute wrongly and are not used", name)
-            reasons.append(f"the native library for {name} computes wrongly")
+            log.error("the native kernels for %s compute wrong results and are not used", name)
+            reasons.append(f"the native library for {name} computes wrong results")
         except (OSError, ExecutionError) as error:
             log.warning("the native kernels for %s are not used: %s", name, error)
             reasons.append(f"the native library for {name} cannot be used ({error})")
@@ -212,37 +217,37 @@ def choose_library() -> LibraryChoice:
 
 
 def load_library() -> Library | None:
-    """Return the library to compute with, or None where there is none: see :func:`choose_library`."""
+    """Return the library that :func:`choose_library` chooses, or None."""
     return choose_library().library
 
 
 def address(array: Array) -> int:
-    """Return where an array's first element lies."""
-    found: int = array.__array_interface__["data"][0]
-    return found
+    """Return the address of an array's first element."""
+    number: int = array.__array_interface__["data"][0]
+    return number
 
 
 class Addresses:
-    """Where arrays lie that are the same ones again and again, as a state that is trained in place.
+    """A cache of the addresses of arrays that are used repeatedly, such as a state that is trained in place.
 
-    NumPy takes longer to say it than some kernels take for their work. An array that is here no longer is forgotten.
+    NumPy takes longer to return an address than some kernels take to run. The cache does not keep arrays alive.
     """
 
     def __init__(self, count: int) -> None:
-        """Know nothing yet of so many arrays."""
+        """Create an empty cache for ``count`` arrays."""
         self._known: list[tuple[Callable[[], Array | None], int]] = [(_nothing, 0)] * count
 
     def of(self, arrays: Sequence[Array]) -> list[int]:
-        """Return where each array's first element lies; as many arrays each time."""
-        found = []
+        """Return the address of each array; there must be ``count`` arrays in each call."""
+        places = []
         for number, array in enumerate(arrays):
-            # one tuple, as another thread may write here meanwhile
-            seen, place = self._known[number]
-            if seen() is not array:
+            # Read and written as one tuple, since another thread may write at the same time.
+            cached, place = self._known[number]
+            if cached() is not array:
                 place = address(array)
                 self._known[number] = ref(array), place
-            found.append(place)
-        return found
+            places.append(place)
+        return places
 
 
 def _nothing() -> None:
@@ -255,7 +260,7 @@ def _strides(array: Array) -> list[int]:
 
 
 def _offsets(operand: Array) -> NDArray[np.int64]:
-    """Return where each matrix of a batch begins, in elements."""
+    """Return the offset of each matrix of a batch, in elements."""
     offsets = np.zeros(1, np.int64)
     for size, stride in zip(operand.shape[:-2], _strides(operand)[:-2], strict=True):
         offsets = (offsets[:, None] + stride * np.arange(size, dtype=np.int64)).reshape(-1)

@@ -1,4 +1,4 @@
-/* Memory that a thread keeps, so that a product does not pay for fresh pages each time. */
+/* Memory that each thread keeps, so that a product need not map new pages each time. */
 
 #include <stdlib.h>
 

@@ -1,17 +1,17 @@
-/* What the inner loops of narrow products share. Each of narrow_x86.h, narrow_neon.h and narrow_portable.h has:
+/* Declarations that the inner loops of narrow products share. narrow_x86.h, narrow_neon.h and narrow_portable.h each define:
  *
- *   ROWS, COLUMNS   of a tile, the part of a result that one call of the inner loop computes
- *   HEAD            bytes in front of a panel of the left operand: what ``form`` returned, summed for each row
+ *   ROWS, COLUMNS   size of a tile, which is the part of a result that one call of the inner loop computes
+ *   HEAD            bytes before a panel of the left operand, for the sums of the results of ``form`` per row
  *   form_size       bytes that eight integers of a lane take in a panel
- *   block_of        takes the integers of eight lanes from an operand
- *   form            brings those of one lane into the form that they have in a panel
- *   put_right       puts eight lanes into a panel of the right operand
+ *   block_of        reads the integers of eight lanes from an operand
+ *   form            converts the integers of one lane to their form in a panel
+ *   put_right       writes eight lanes to a panel of the right operand
  *   multiply_tile   multiplies two panels
  *   sum_of          returns an element of a tile
  *
- * The panels: of the left operand ROWS rows, for each block of eight k the forms of the rows; of the right one COLUMNS
- * columns, for each block the first unit of each form, then the second of each, and so on. A unit is what a lane of a
- * vector takes at once. What lies outside of an operand is zero.
+ * A panel of the left operand has ROWS rows; for each block of eight k, it holds the forms of the rows. A panel of the
+ * right operand has COLUMNS columns; for each block, it holds the first unit of each form, then the second unit of each,
+ * and so on. A unit is the data that a lane of a vector processes at once. Elements outside of an operand are zero.
  */
 
 #ifndef ASSAY_NARROW_H
@@ -33,7 +33,7 @@ static inline int is_whole(const Operand *x, int64_t lane, int64_t k, int64_t su
     return lane + LANES <= x->lanes && k + BLOCK <= summed;
 }
 
-/* Eight lanes from ``lane``, eight k from ``k``; zeros beyond the operand. */
+/* Read eight lanes from ``lane`` on and eight k from ``k`` on; elements outside of the operand are zero. */
 static void block_of_edge(const Operand *x, const Scales *s, int64_t lane, int64_t k, int64_t summed, Form out[LANES])
 {
     memset(out, 0, LANES * sizeof(Form));

@@ -1,5 +1,5 @@
-/* Panels that hold integers as INT16, so that no form has to be made. The file that includes this one defines COLUMNS,
- * and UNIT as the bytes of one integer or of a pair.
+/* Panels that hold integers as INT16, which need no conversion. The file that includes this one defines COLUMNS, and UNIT
+ * as the bytes of one integer or of a pair.
  */
 
 #ifndef ASSAY_NARROW_INT16_H

@@ -1,11 +1,12 @@
-/* Narrow products on ARM: with NEON, which every processor of 64 bits has, and with its products of bytes (dotprod).
+/* Narrow products on ARM, with NEON, which every 64-bit processor has, or with products of bytes (dotprod).
  *
- * With NEON alone the integers are INT16, and a unit is one of them. The sum of eight products of 15 bits, s, stays inside
- * INT32. Two sums are kept: one of all s modulo 2^32, and one of their upper halves. The first less the second x 2^16 is the
- * sum of all lower halves, which is below 2^32 and so known.
+ * With NEON alone, the integers are INT16, and a unit is one integer. The sum s of eight products of 15-bit integers fits
+ * into INT32. Two totals are kept: the sum of all s modulo 2^32, and the sum of their upper halves. The first total minus
+ * 2^16 times the second is the sum of all lower halves. That sum is below 2^32, so it is known exactly.
  *
- * With dotprod a unit is four bytes. Integers of 15 bits are two digits, q = 128 x high + low with low in -64..63, and their
- * product is three sums. Each fits INT32 for all that a product may sum: 131,072 x 127^2, x 2 x 127 x 64, x 64^2.
+ * With dotprod, a unit is four bytes. Integers of 15 bits are two digits, q = 128 x high + low with low in -64..63, and
+ * their product consists of three sums. Each fits into INT32 for the largest summed dimension: 131,072 x 127^2,
+ * 131,072 x 2 x 127 x 64, and 131,072 x 64^2.
  */
 
 #ifndef ASSAY_NARROW_NEON_H
@@ -20,7 +21,7 @@
 #define VECTORS 2
 #define HEAD 0
 
-/* The same for each row and vector of a tile. */
+/* Repeat a statement for each row and vector of a tile. */
 #define EACH                                                                                              \
     _Pragma("GCC unroll 4") for (int r = 0; r < ROWS; r++)                                                \
         _Pragma("GCC unroll 2") for (int c = 0; c < VECTORS; c++)
@@ -38,7 +39,7 @@ static inline int64_t form_size(int bits)
     return bits == 8 ? BLOCK : 2 * BLOCK;
 }
 
-/* Bytes, or eight high digits and eight low ones. */
+/* Convert a lane to eight bytes, or to eight high and eight low digits. */
 static inline ALWAYS int32_t form(Form *lane, int bits)
 {
     int16x8_t integers = vld1q_s16(lane->integers);
@@ -63,7 +64,7 @@ static inline ALWAYS void put_right(const Operand *x, const Scales *s, int64_t l
     }
 }
 
-/* A sum for even quads and one for odd ones: the next product need not wait for the last. */
+/* Even and odd quads have separate sums, so that a product need not wait for the previous one. */
 static void multiply_bytes(const int8_t *a, const int8_t *b, int64_t blocks, Tile *tile)
 {
     int32x4_t even[ROWS][VECTORS], odd[ROWS][VECTORS];

@@ -1,4 +1,4 @@
-/* Packing without intrinsics: the lengths are known, so that a compiler can use vectors where it has the roundings. */
+/* Packing without intrinsics. The lengths are constants, so that compilers can use vector instructions for rounding. */
 
 #ifndef ASSAY_NARROW_PLAIN_H
 #define ASSAY_NARROW_PLAIN_H

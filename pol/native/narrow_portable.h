@@ -1,5 +1,5 @@
-/* Narrow products in plain C, of INT16. The sum of eight products of 15 bits stays inside INT32; it is split into 16 bits
- * and the rest, which are summed apart. With 8 bits all of a sum fits INT32.
+/* Narrow products of INT16 in plain C. The sum of eight products of 15-bit integers fits into INT32. Its lower 16 bits and
+ * the rest are summed separately. With 8 bits, the whole sum fits into INT32.
  */
 
 #ifndef ASSAY_NARROW_PORTABLE_H

@@ -1,7 +1,7 @@
-/* Products in integers of 8 and 15 bits (pol/ops/product.py): both operands are packed as integers, in panels.
+/* Products in integers of 8 and 15 bits (pol/ops/product.py). Both operands are packed as integers, in panels.
  *
- * With 8 bits all that a product may sum fits INT32: 131,072 x 127^2 < 2^31. With 15 bits eight products along the summed
- * dimension do: 8 x 16,256^2 < 2^31. What is made of that, each instruction set knows; joined in FP64 all sums are exact.
+ * With 8 bits, every sum of a product fits into INT32: 131,072 x 127^2 < 2^31. With 15 bits, the sum of eight products fits:
+ * 8 x 16,256^2 < 2^31. Each instruction set combines such sums in its own way. In FP64, all sums are exact.
  */
 
 #if defined(__AVX2__)
@@ -12,7 +12,7 @@
 #include "narrow_portable.h"
 #endif
 
-#define LEFT_BYTES (192 * 1024) /* of the left operand at once: it stays in the second cache */
+#define LEFT_BYTES (192 * 1024) /* bytes of the left operand at once, which fit into the second-level cache */
 
 static int64_t panel_of_left(int64_t blocks, int bits)
 {
@@ -54,7 +54,7 @@ static inline ALWAYS void pack_rows(const Operand *x, const Scales *s, int64_t s
     }
 }
 
-/* It is there twice, so that the compiler knows the size of what is moved. */
+/* The code is compiled twice, so that the number of copied bytes is a constant. */
 static void pack_left(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
 {
     if (bits == 8)
@@ -145,7 +145,7 @@ static void add(const char *left, const char *right, int64_t rows, int64_t colum
         add_tiles(left, right, rows, columns, blocks, 15, totals, stride);
 }
 
-/* Lanes of the left operand are packed LANES at a time, which lie in whole panels after so many. */
+/* Lanes of the left operand are packed LANES at a time. After LEFT_LANES lanes, they fill whole panels. */
 #define LEFT_LANES (LANES % ROWS ? LANES * ROWS : LANES)
 
 const Panels NARROW_PANELS = {LEFT_LANES, COLUMNS, left_size, right_size, pack_left, pack_right, multiply, add};

@@ -1,12 +1,13 @@
 /* Narrow products with AVX2, and with the instructions for neural networks (VNNI) of AVX and of AVX-512.
  *
- * With 15 bits a unit is a pair of INT16. The sum of eight products, s, stays inside INT32. Two sums are kept: one of all s
- * modulo 2^32, and one of their upper halves. The first less the second x 2^16 is the sum of all lower halves, which is
- * below 2^32 and so known. Without VNNI integers of 8 bits take the same loop, for all of their sum fits INT32.
+ * With 15 bits, a unit is a pair of INT16. The sum s of eight products fits into INT32. Two totals are kept: the sum of all
+ * s modulo 2^32, and the sum of their upper halves. The first total minus 2^16 times the second is the sum of all lower
+ * halves. That sum is below 2^32, so it is known exactly. Without VNNI, integers of 8 bits use the same loop, since their
+ * whole sum fits into INT32.
  *
- * With VNNI integers of 8 bits are bytes and a unit is four of them. The instruction multiplies bytes without a sign by
- * bytes with one, so those of the right operand are 128 larger than they should be, and each sum begins with -128 times
- * what its row sums to. On the way it may pass over INT32: it is right modulo 2^32, and fits in the end.
+ * With VNNI, integers of 8 bits are bytes, and a unit is four bytes. The instruction multiplies unsigned by signed bytes.
+ * The bytes of the right operand are therefore increased by 128, and each total begins with -128 times the sum of its row.
+ * The total may overflow INT32 in between. It is right modulo 2^32, and its final value fits.
  */
 
 #ifndef ASSAY_NARROW_X86_H
@@ -64,7 +65,7 @@ static inline __m256i digits(__m256 x, __m256 first, __m256 second)
     return _mm256_cvtps_epi32(scaled);
 }
 
-/* Four lines of pairs, a lane each, become eight lanes of eight k. */
+/* Transpose four lines of pairs, with one pair of each lane, to eight lanes of eight k. */
 static inline void lanes_of_pairs(const __m256i p[4], Form out[LANES])
 {
     __m256i a = _mm256_unpacklo_epi32(p[0], p[1]), b = _mm256_unpackhi_epi32(p[0], p[1]);
@@ -77,7 +78,7 @@ static inline void lanes_of_pairs(const __m256i p[4], Form out[LANES])
     }
 }
 
-/* The other way round. */
+/* Transpose eight lanes of eight k to four lines of pairs. */
 static inline void pairs_of_lanes(const Form lanes[LANES], __m256i p[4])
 {
     __m256i r[4];
@@ -92,14 +93,14 @@ static inline void pairs_of_lanes(const Form lanes[LANES], __m256i p[4])
     p[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-/* Eight k of one lane, where they lie side by side. */
+/* Return eight contiguous k of one lane as integers. */
 static inline __m128i packed_line(const float *x, float first, float second)
 {
     __m256i q = digits(_mm256_loadu_ps(x), _mm256_set1_ps(first), _mm256_set1_ps(second));
     return _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
 }
 
-/* Four lines of pairs of eight lanes that lie side by side. */
+/* Return eight k of eight adjacent lanes as four lines of pairs. */
 static inline void packed_pairs(const Operand *x, const Scales *s, int64_t lane, int64_t k, __m256i p[4])
 {
     const float *data = x->data + lane + k * x->k;
@@ -126,7 +127,7 @@ static void block_of(const Operand *x, const Scales *s, int64_t lane, int64_t k,
     }
 }
 
-/* Returns the sum of bytes. */
+/* Convert a lane to bytes if the form is bytes, and return their sum; otherwise return 0. */
 static inline ALWAYS int32_t form(Form *lane, int bits)
 {
     if (!in_bytes(bits))
@@ -137,7 +138,7 @@ static inline ALWAYS int32_t form(Form *lane, int bits)
     return _mm_cvtsi128_si32(_mm_sad_epu8(larger, _mm_setzero_si128())) - 128 * BLOCK;
 }
 
-/* Two lines of pairs as one of quads, 128 larger. */
+/* Combine two lines of pairs into one line of quads, increased by 128. */
 static inline __m256i quads_of_pairs(__m256i first, __m256i second)
 {
     const __m256i order = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15, 0, 1, 8, 9, 2, 3, 10, 11, 4,
@@ -173,7 +174,7 @@ typedef struct {
 
 typedef int32_t Unit __attribute__((may_alias));
 
-/* One value in one register: GCC would else keep a sum in two types, for which there are not enough. */
+/* Keep a value in one register. Otherwise, GCC keeps sums in two types and runs out of registers. */
 #if !defined(HELD) && !defined(__clang__)
 #define HELD(vector) __asm__("" : "+v"(vector))
 #elif !defined(HELD)
@@ -248,7 +249,7 @@ static inline ALWAYS void multiply_pairs(const char *left, const char *panel, in
 
 #if VNNI
 
-/* A sum for even quads and one for odd ones: the next product need not wait for the last. */
+/* Even and odd quads have separate sums, so that a product need not wait for the previous one. */
 static inline void multiply_quads(const char *left, const char *panel, int64_t blocks, Tile *tile)
 {
     const Unit *begin = (const Unit *)left, *a = (const Unit *)(left + HEAD);

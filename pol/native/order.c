@@ -1,20 +1,20 @@
-/* What depends on an order (pol/ops/order.py): rows added up one after another, and positions in ascending order. */
+/* Primitives that depend on an order (pol/ops/order.py): adding rows one after another, and sorting. */
 
 #include "exact.h"
 #include "program.h"
 
-#define FEW 160 /* elements of a line that are ranked */
+#define FEW 160 /* largest length of a line that is sorted by ranking */
 #define DIGIT 8
 #define DIGITS (1 << DIGIT)
-#define COLUMNS_MIN 16 /* of a part of the columns */
-/* Operations of a product that take as long as to clear an element, to add one, and to find the place of one. */
+#define COLUMNS_MIN 16 /* least number of columns of a part */
+/* Costs of clearing an element, of adding one, and of sorting one, in operations of a product. */
 #define A_CLEARING 16.0
 #define A_SUM 64.0
 #define A_PLACE 2500.0
 
 typedef struct {
     int64_t index_base, index_offset, values_base, values_offset, result_base, result_offset;
-    int64_t rows, width, count; /* of the result; elements of a row; rows to add */
+    int64_t rows, width, count; /* rows of the result; elements of a row; rows to add */
 } AddRows;
 
 typedef struct {
@@ -33,7 +33,7 @@ static void clear_rows(const void *context, int64_t part)
     memset(a->result + begin, 0, (size_t)(end - begin) * sizeof *a->result);
 }
 
-/* A part has columns of its own, so that each element of the result is added to in one order. */
+/* Each part has its own columns, so that the summands of each element are added in order. */
 static void add_columns(const void *context, int64_t part)
 {
     const Adding *a = context;
@@ -75,7 +75,7 @@ int run_add_rows(const int64_t *body, const Run *run)
 
 typedef struct {
     int64_t from_base, from_offset, to_base, to_offset;
-    int64_t item, outer, n, inner; /* of [outer, n, inner] along n; bytes of an element: 4 for FP32, 8 for INT64 */
+    int64_t item, outer, n, inner; /* sorts [outer, n, inner] along n; ``item`` is 4 bytes for FP32, 8 for INT64 */
 } Argsort;
 
 typedef struct {
@@ -90,7 +90,7 @@ typedef struct {
     int64_t position;
 } Entry;
 
-/* A number whose order among unsigned ones is that of an FP32: one zero, and all NaN behind the others. */
+/* Return an unsigned key with the order of an FP32 number. Both zeros have the same key, and NaN comes after all numbers. */
 static uint64_t key_of_float(float x)
 {
     uint32_t bits;
@@ -101,7 +101,7 @@ static uint64_t key_of_float(float x)
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-/* How many elements come before each: all pairs are compared, several at once and without a guess. */
+/* Count the elements that come before each element. All pairs are compared, several at once and without branches. */
 #define RANK(type)                                                                                        \
     {                                                                                                     \
         const type *RESTRICT x = keys;                                                                    \
@@ -123,7 +123,7 @@ static void rank_line(const void *keys, int64_t item, int64_t n, int32_t *RESTRI
         RANK(int64_t)
 }
 
-/* Short lines are ranked, with keys of the size of an element. */
+/* Sort a short line by ranking, with keys of the size of an element. */
 static void sort_short(const Argsort *s, const char *from, int64_t *to)
 {
     union {
@@ -141,7 +141,7 @@ static void sort_short(const Argsort *s, const char *from, int64_t *to)
         to[ranks[i] * s->inner] = i;
 }
 
-/* By one digit after another, from the lowest on, which keeps equal ones in their order. Returns where the result is. */
+/* Sort by one digit after another, from the lowest on, which keeps the order of equal keys. Returns the sorted line. */
 static Entry *sort_by_digits(Entry *line, Entry *other, int64_t n, int64_t item)
 {
     for (int shift = 0; shift < 8 * (int)item; shift += DIGIT) {

@@ -1,4 +1,4 @@
-/* What the processor can do, and how the calling thread computes now. */
+/* The instruction sets of the processor, and the rounding of the calling thread. */
 
 #include "exact.h"
 
@@ -8,7 +8,7 @@
 #include <sys/auxv.h>
 #endif
 
-#define INTERFACE 9 /* of this library: raised with every change of what a function takes */
+#define INTERFACE 9 /* version of this library's interface, raised with every change of a function's parameters */
 #define HAS_AVX2 1
 #define HAS_AVXVNNI 2
 #define HAS_AVX512VNNI 4
@@ -27,10 +27,10 @@ EXPORT int assay_interface(void)
 #define AVX512 (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31)            /* leaf 7, b: F, DQ, BW, VL */
 #define AVX512_VNNI (1u << 11)                                        /* leaf 7, c */
 #define AVX_VNNI (1u << 4)                                            /* leaf 7.1, a */
-#define YMM 0x6u                                                      /* registers that the system keeps */
+#define YMM 0x6u                                                      /* registers that the operating system saves */
 #define ZMM 0xe6u
 
-/* All of x86-64-v3, and a system that keeps the wide registers; what comes on top of it. */
+/* Return the instruction sets. All of them require x86-64-v3 and an operating system that saves the wide registers. */
 static int instruction_sets(void)
 {
     unsigned a, b, c, d, kept, high, more = 0, found = HAS_AVX2;
@@ -66,13 +66,13 @@ static int instruction_sets(void)
 
 #endif
 
-/* Return a bit for each instruction set that a library may be built for. */
+/* Return the bits of the processor's instruction sets, of those for which libraries are built. */
 EXPORT int assay_processor(void)
 {
     return instruction_sets();
 }
 
-/* Whether this thread rounds to the nearest number, ties to even, and keeps subnormal ones. */
+/* Return whether this thread rounds to nearest, ties to even, and keeps subnormal numbers. */
 EXPORT int assay_rounds_exactly(void)
 {
     volatile float one = 1.0f, third = 0x1.8p-24f, tiny = 0x1p-140f, half = 0.5f;

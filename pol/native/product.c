@@ -1,12 +1,12 @@
 /* The product of matrices (pol/ops/product.py): operands scaled to integers, exact sums, one rounding.
  *
- * How integers are packed and multiplied, narrow_product.c and wide_product.c know. Both sides are packed in parts and the
- * result is computed in parts, so that several threads share them and nothing is packed twice.
+ * narrow_product.c and wide_product.c pack and multiply the integers. Both operands are packed in parts, and the result is
+ * computed in parts, so that several threads share the work and nothing is packed twice.
  */
 
 #include "product.h"
 
-#define AT_ONCE (256 * 1024) /* bytes of rows that are read twice, first for their scales: they stay in the second cache */
+#define AT_ONCE (256 * 1024) /* bytes of rows at once; they are read twice, so they should fit into the second-level cache */
 
 static size_t panels_size(int64_t lanes, int is_left, int64_t summed, int bits)
 {
@@ -27,7 +27,7 @@ Side place_side(const Operand *x, int is_left, int is_packed, int64_t summed, in
     return side;
 }
 
-/* Where a part of so many lanes begins, which are packed ``together``. */
+/* Return the first lane of a part; lanes are divided in multiples of ``together``. */
 static int64_t begin_of(int64_t lanes, int64_t together, int64_t part, int64_t parts)
 {
     if (parts == 1)
@@ -63,7 +63,7 @@ void pack_part(const Side *side, int64_t summed, int bits, int64_t part, int64_t
     int64_t begin = begin_of(lanes, together, part, parts), end = begin_of(lanes, together, part + 1, parts), some = end;
     if (side->is_packed)
         return;
-    /* columns lie across, and are read row by row */
+    /* Only if a lane is contiguous; other lanes are read together, row by row. */
     if (side->x.k == 1 && summed)
         some = rounded(AT_ONCE / 4 / summed + 1, together);
     for (; begin < end; begin += some)
@@ -83,7 +83,7 @@ int place_product(Whole *whole, const Operand *left, const Operand *right, char 
     return 1;
 }
 
-/* Parts are of rows, or of columns where these have more panels. */
+/* The rows are divided into parts, or the columns if they have more panels. */
 void multiply_part(const Whole *whole, int64_t part, int64_t parts)
 {
     const Panels *panels = panels_of(whole->bits);
@@ -109,9 +109,9 @@ void multiply_part(const Whole *whole, int64_t part, int64_t parts)
         panels->multiply(&block);
 }
 
-/* Multiply ``count`` pairs of matrices, [rows, summed] by [summed, columns]: those of a pair begin at ``left`` and
- * ``right`` plus their offsets, and the results lie one behind the other. Strides and offsets are in elements. Returns
- * 0 where there is no memory.
+/* Multiply ``count`` pairs of matrices, [rows, summed] by [summed, columns]. The matrices of a pair begin at ``left`` and
+ * ``right`` plus their offsets; the results are stored one after another. Strides and offsets are in elements. Returns 0 if
+ * there is not enough memory.
  */
 EXPORT int assay_product(int bits, int64_t count, const int64_t *left_offsets, const int64_t *right_offsets, const float *left,
                          int64_t left_row, int64_t left_k, const float *right, int64_t right_k, int64_t right_column,

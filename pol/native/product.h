@@ -1,4 +1,4 @@
-/* What products of all precisions share: operands, and the scales of their lanes. */
+/* Declarations that products of all precisions share. A lane is a row of the left operand, or a column of the right one. */
 
 #ifndef ASSAY_PRODUCT_H
 #define ASSAY_PRODUCT_H
@@ -7,11 +7,11 @@
 
 typedef struct {
     const float *data;
-    int64_t lane, k; /* strides, in elements: from row to row (from column to column), and along k */
+    int64_t lane, k; /* strides in elements: from lane to lane, and along the summed dimension k */
     int64_t lanes;
 } Operand;
 
-/* Two factors of a lane, whose product is its scale: 2^169 alone is no FP32 number. */
+/* The scales of lanes. Each scale is the product of two factors, since a scale up to 2^169 is outside the range of FP32. */
 typedef struct {
     float *first, *second;
     double *inverse;
@@ -47,30 +47,28 @@ static inline float float_of(uint32_t bits)
     return value;
 }
 
-/* An element as the integer of its lane, in FP32. Where a lane of infinities is scaled by zero, NaN may come; it becomes
- * zero.
- */
+/* Return an element as an integer, in FP32. An infinity that is scaled by zero gives NaN, which becomes zero. */
 static inline float integer_of(float x, float first, float second)
 {
     float scaled = x * first * second;
     return scaled == scaled ? rintf(scaled) : 0.0f;
 }
 
-/* Bytes that the scales of so many lanes take, with what finding them needs. */
+/* Return the bytes for the scales of ``lanes`` lanes, with the memory that is needed to find them. */
 size_t scales_size(int64_t lanes);
 
 /* Find the scales of an operand for integers of ``bits``, in memory from ``room``. */
 Scales find_scales(const Operand *x, int64_t summed, int bits, char **room);
 
-/* Where the scales of so many lanes lie in ``room``. */
+/* Allocate the scales of ``lanes`` lanes in ``room``. */
 Scales place_scales(int64_t lanes, char **room);
 
-/* The same in parts: memory for so many lanes, larger elements of each lane, and the scales when all were seen. */
+/* Find scales in parts: allocate memory, update the largest element of each lane for each part, and compute the scales. */
 Scales start_scales(int64_t lanes, char **room);
 void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest);
 void set_scales(Scales *scales, int64_t lanes, int bits);
 
-/* Panels of both operands with their scales, and [rows, columns] of a result whose rows lie ``stride`` apart. */
+/* Panels of both operands with their scales, and [rows, columns] of a result whose rows are ``stride`` elements apart. */
 typedef struct {
     const char *left, *right;
     Scales of_left, of_right;
@@ -79,9 +77,10 @@ typedef struct {
     float *result;
 } Block;
 
-/* How a product is made of parts: operands as panels, which begin at multiples of so many rows or columns and are packed
- * apart; blocks of a result; and, for those that lay out few columns at a time, panels multiplied and added to
- * [rows, columns] of totals whose rows lie ``stride`` apart. Of 22 bits at most WHOLE are summed at once there. */
+/* The functions of a precision. Operands are packed in panels, which begin at multiples of ``rows`` rows or ``columns``
+ * columns and can be packed separately. ``multiply`` computes a block of a result. ``add``, for callers that lay out few
+ * columns at a time, adds products of panels to [rows, columns] of totals whose rows are ``stride`` elements apart. With 22
+ * bits, ``add`` sums at most WHOLE products at once. */
 typedef struct {
     int64_t rows, columns;
     int64_t (*left_size)(int64_t rows, int64_t summed, int bits);
@@ -102,7 +101,7 @@ static inline const Panels *panels_of(int bits)
     return bits == 22 ? &WIDE_PANELS : &NARROW_PANELS;
 }
 
-/* An operand and the place of its panels. */
+/* An operand with its scales and the address of its panels. */
 typedef struct {
     Operand x;
     int is_left, is_packed;
@@ -118,17 +117,17 @@ typedef struct {
     float *result;
 } Whole;
 
-/* Bytes that an operand takes with its scales. */
+/* Return the bytes of a packed operand with its scales. */
 size_t packed_size(const Operand *x, int is_left, int64_t summed, int bits);
 
-/* Give an operand its place in so many bytes from ``room``; who says that it ``is_packed`` has packed it there before. */
+/* Allocate the scales and panels of an operand in ``room``. ``is_packed`` means that the operand was packed there before. */
 Side place_side(const Operand *x, int is_left, int is_packed, int64_t summed, int bits, char **room);
 
 /* Find the scales of a part of an operand, and pack it. */
 void pack_part(const Side *side, int64_t summed, int bits, int64_t part, int64_t parts);
 
-/* Place the sides of a product in memory that the calling thread keeps until its next product, but for those that are
- * ``packed``: where these lie, or NULL. 0 where there is no memory.
+/* Allocate the sides of a product in memory that the calling thread keeps until its next product. ``packed`` holds the
+ * address of each side that was packed before, or NULL. Returns 0 if there is not enough memory.
  */
 int place_product(Whole *whole, const Operand *left, const Operand *right, char *const packed[2]);
 

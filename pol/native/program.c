@@ -1,8 +1,8 @@
-/* A whole program in one call: instructions one after another, on places that are known before it runs.
+/* Running a whole program in one call: its instructions one after another, at addresses that were computed before.
  *
- * The tape is a list of words. Each instruction begins with its kind and its length in words. A place is a base (the
- * arena, the constants, an input, an output, or one that moves with the turns of a repeat) and an offset in bytes; what an array is besides, sizes and strides, the
- * instruction says. pol/executor/tape.py writes it.
+ * The tape is a list of words, which pol/executor/tape.py writes. Each instruction begins with its kind and its length in
+ * words. A place is a base and an offset in bytes. A base is the arena, the constants, an input, an output, or a base that
+ * moves in each turn of a repeat. The instruction holds the sizes and strides of its arrays.
  */
 
 #include "program.h"
@@ -15,16 +15,16 @@ enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, I
 #define LANES 8
 #define COLUMNS 256
 
-/* Operations are those of a product. What else is done to an element takes as long as so many of them. */
+/* Costs per element, in operations of a product that take the same time. */
 #define A_PACKED 32.0
 #define A_SUM 32.0
 #define A_COMPARISON 64.0
 #define A_RANDOM_NUMBER 400.0
-#define A_BYTE 16.0 /* copied */
-#define A_ROW 16    /* taken, in bytes */
+#define A_BYTE 16.0 /* per copied byte */
+#define A_ROW 16    /* per row of a TAKE, in bytes whose copy takes the same time */
 
-#define TO_WAKE 10.0 /* times the grain: what it costs to wake a thread */
-#define PIECES 4     /* for each thread, of what is worth it: who is late takes fewer */
+#define TO_WAKE 10.0 /* cost of waking a thread, as a multiple of the grain */
+#define PIECES 4     /* pieces per thread, if they are large enough; a thread that begins late takes fewer */
 
 typedef struct {
     int64_t base, offset;
@@ -32,9 +32,9 @@ typedef struct {
 
 typedef struct {
     Place left, right, result;
-    int64_t bits, packed; /* which operand a PACK has put where it is */
+    int64_t bits, packed; /* the operand that a PACK has packed before */
     int64_t left_row, left_k, right_k, right_column, rows, summed, columns;
-    int64_t dims; /* of the batch, from the last one on */
+    int64_t dims; /* number of dimensions of the batch; they are listed from the last one on */
     int64_t sizes[DIMENSIONS], left_strides[DIMENSIONS], right_strides[DIMENSIONS];
 } Product;
 
@@ -46,7 +46,9 @@ typedef struct {
     int64_t bits, is_left, lane, k, lanes, summed, bytes;
 } Pack;
 
-/* Of [outer, n, inner] over n, in order; ``item`` is bytes of an element: 4 for FP32, 8 for INT64, 1 for truths. */
+/* A reduction of a contiguous [outer, n, inner] over n. ``item`` is the size of an element in bytes: 4 for FP32, 8 for
+ * INT64, 1 for bool.
+ */
 typedef struct {
     Place from, to;
     int64_t item, outer, n, inner;
@@ -110,7 +112,7 @@ static Operand right_of(const Product *p, const float *data)
     return (Operand){data, p->right_column, p->right_k, p->columns};
 }
 
-/* Lay out the product of a batch with this number. */
+/* Prepare product ``number`` of a batch. */
 static int place(Whole *whole, const Product *p, const Run *run, int64_t number)
 {
     const float *left = at(run, p->left), *right = at(run, p->right);
@@ -148,7 +150,7 @@ static void multiply_sides(const void *context, int64_t part)
     multiply_part(shared->whole, part, shared->parts);
 }
 
-/* Some products of a batch, each as a whole. */
+/* Compute some products of a batch, each as a whole. */
 static void run_products(const void *context, int64_t part)
 {
     Products *shared = (Products *)context;
@@ -165,7 +167,7 @@ static void run_products(const void *context, int64_t part)
     }
 }
 
-/* Threads share products of a batch, where these can be dealt out evenly, or each product. */
+/* The threads divide the products of a batch among them if that is possible evenly. Otherwise they share each product. */
 static int run_product(const Product *p, const Run *run)
 {
     double each = 2.0 * (double)p->rows * (double)p->summed * (double)p->columns;
@@ -241,7 +243,7 @@ static void reduce_part(const void *context, int64_t part)
         __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Share what is reduced, where an element takes as long as so many operations. */
+/* Divide a reduction among the threads; an element takes as long as ``operations`` operations of a product. */
 static int run_reduction(const Reduction *r, const Run *run, Reduce reduce, int64_t item, double operations)
 {
     double elements = (double)r->outer * (double)r->n * (double)r->inner;
@@ -255,7 +257,7 @@ static int add_up(const Reduction *r, const Run *run)
     return assay_sum(at(run, r->from), r->outer, r->n, r->inner, at(run, r->to)) ? DONE : NO_MEMORY;
 }
 
-/* The sum of integers wraps; that of truths counts. */
+/* A sum of integers wraps; a sum of bool counts. */
 #define ADD_UP(type)                                                                                      \
     for (int64_t o = 0; o < r->outer; o++) {                                                              \
         const type *x = (const type *)from + o * r->n * r->inner;                                         \
@@ -273,7 +275,7 @@ static int add_up(const Reduction *r, const Run *run)
                 y[i] += (uint64_t)x[k * r->inner + i];                                                    \
     }
 
-/* Truths of lines side by side are counted in bytes, as far as these reach. */
+/* Count the bools of adjacent lines, in bytes for as many rows as bytes can count. */
 static void count_columns(const uint8_t *x, int64_t n, int64_t inner, uint64_t *RESTRICT to)
 {
     memset(to, 0, (size_t)inner * sizeof *to);
@@ -306,10 +308,10 @@ static int count(const Reduction *r, const Run *run)
     return DONE;
 }
 
-/* Whether a number is the larger one; NaN is larger than all others, and the first one stays. */
+/* True if ``found`` is larger than ``best``. NaN counts as larger than all numbers; of equal ones the first remains. */
 #define LARGER(found, best) (!((best != best) | (found <= best)))
 
-/* The largest of a line that lies in order and holds no NaN: its parts are compared without a branch. */
+/* Find the largest element of a contiguous line, in LANES parts without branches. ``is_odd`` is set if it holds NaN. */
 #define LARGEST_OF_LINE(type, x, n, is_odd, best)                                                         \
     type parts[LANES];                                                                                    \
     int odd[LANES] = {0}, is_odd = 0;                                                                     \
@@ -333,7 +335,7 @@ static int count(const Reduction *r, const Run *run)
         parts[i] = parts[2 + i] > parts[i] ? parts[2 + i] : parts[i];                                     \
     type best = parts[1] > parts[0] ? parts[1] : parts[0];
 
-/* The largest of a line, in LANES parts where it lies in order; +0 rather than -0. */
+/* Find the largest element of each line, in LANES parts if the line is contiguous; a zero becomes +0. */
 #define LARGEST_OF(type, end)                                                                             \
     for (int64_t o = 0; o < r->outer; o++) {                                                              \
         const type *x = (const type *)at(run, r->from) + o * r->n * r->inner;                             \
@@ -368,7 +370,7 @@ static int find_largest(const Reduction *r, const Run *run)
     return DONE;
 }
 
-/* Where the first of the largest is, COLUMNS lines side by side; 0 where there is NaN. */
+/* Find the position of the first largest element, for COLUMNS adjacent lines at once; 0 if a line holds NaN. */
 #define FIND(type)                                                                                        \
     for (int64_t o = 0; o < r->outer; o++)                                                                \
         for (int64_t first = 0; first < r->inner; first += COLUMNS) {                                     \
@@ -405,7 +407,7 @@ typedef struct {
     int64_t parts;
 } Taking;
 
-/* Rows of a size that is known when this is compiled are copied without a call. */
+/* Rows of a constant size are copied without a function call. */
 #define TAKE_ROWS(width)                                                                                  \
     for (int64_t i = begin; i < end; i++)                                                                 \
         memcpy(result + i * (width), table + index[i] * (width), (size_t)(width));                        \
@@ -473,10 +475,10 @@ static int run_one(const int64_t *instruction, const Run *run)
     return NO_MEMORY;
 }
 
-/* How many repeats may be within one another; a program has four at most (pol/limits.py). */
+/* Largest depth of nested repeats; a program has at most four (pol/limits.py). */
 #define NESTED 8
 
-/* Begin a repeat: ``level``, the number of bases that move, and each with the place where it begins. */
+/* Begin a repeat. Its words are ``level``, the number of moving bases, and each base with the place where it begins. */
 static void begin_turns(const int64_t *body, char **bases, int64_t *turns)
 {
     turns[body[0]] = 0;
@@ -484,8 +486,8 @@ static void begin_turns(const int64_t *body, char **bases, int64_t *turns)
         bases[move[0]] = bases[move[1]] + move[2];
 }
 
-/* End a turn: the word where the body begins, ``level``, turns; then bases that go on by so many bytes, and pairs of
- * bases that change places. Whether there is another turn.
+/* End a turn, and return whether there is another one. The words are the index of the body's first word, ``level``, and
+ * the number of turns. Then follow bases with the bytes by which they move, and pairs of bases that are swapped.
  */
 static int end_turn(const int64_t *body, char **bases, int64_t *turns)
 {
@@ -501,9 +503,9 @@ static int end_turn(const int64_t *body, char **bases, int64_t *turns)
     return !is_over;
 }
 
-/* Run a tape of so many words, with a crew (or NULL) where an instruction has two times ``grain`` operations. Returns
- * DONE, NO_MEMORY, or OUTSIDE where a row was asked for that a table has not: ``end`` has the number of the
- * instruction's first word, and the row.
+/* Run a tape. Instructions with at least two times ``grain`` operations run in the threads of the crew, if it is not NULL.
+ * Returns DONE, NO_MEMORY, or OUTSIDE if an instruction uses a row number that does not exist. Then ``end`` holds the index
+ * of the instruction's first word, and the row number.
  */
 EXPORT int assay_run(const int64_t *tape, int64_t words, char **bases, int64_t canonical, uint8_t *not_finite,
                      Crew *crew, int64_t grain, int64_t end[2])

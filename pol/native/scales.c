@@ -1,4 +1,4 @@
-/* Scales of a product's operands (pol/ops/product.py), a power of two for each lane. */
+/* Scales of a product's operands (pol/ops/product.py): a power of two per lane. */
 
 #include "product.h"
 
@@ -36,8 +36,8 @@ void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest)
     }
 }
 
-/* s = bits - 2 - floor(log2 max), one less where max would round above the largest integer; no number at all where one is
- * not finite. Without a branch, so that it is done for several lanes at once.
+/* Compute s = bits - 2 - floor(log2 max), lowered by one if max would round above the largest integer. A lane with NaN or
+ * infinity gets zero scales and an inverse of NaN. There are no branches, so that several lanes are computed at once.
  */
 void set_scales(Scales *scales, int64_t lanes, int bits)
 {
@@ -48,7 +48,7 @@ void set_scales(Scales *scales, int64_t lanes, int bits)
     for (int64_t i = 0; i < lanes; i++) {
         uint32_t largest = all[i], raised;
         int is_finite = largest < INFINITE;
-        /* Subnormal numbers become normal ones. */
+        /* Subnormal numbers become normal. */
         float higher = float_of(largest) * 16777216.0f;
         memcpy(&raised, &higher, sizeof raised);
         int32_t exponent = (int32_t)(largest < NORMAL ? raised >> 23 : (largest >> 23) + 24) - 127 - 24;

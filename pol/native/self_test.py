@@ -1,4 +1,4 @@
-"""Questions to which every library of kernels has to know the answer before it computes anything."""
+"""The test that every library of kernels must pass before it is used."""
 
 from hashlib import sha256
 from typing import Protocol
@@ -18,10 +18,10 @@ _SEED = 20_240_229
 
 
 class Kernels(Protocol):
-    """What is asked; the reference can be asked as well."""
+    """The kernels that are tested; the reference implements them, too."""
 
     def check_thread(self) -> None:
-        """Raise where this thread cannot compute exactly."""
+        """Raise ExecutionError if this thread cannot compute exactly."""
 
     def product(self, bits: int, left: Array, right: Array) -> Array:
         """Return the product of matrices in integers of ``bits``."""
@@ -37,18 +37,18 @@ class Kernels(Protocol):
 
 
 def answers(kernels: Kernels) -> str:
-    """Return the SHA-256 of what ``kernels`` answer: products at the bound of their sums, numbers of every kind."""
+    """Return the SHA-256 of the results of ``kernels``, for products with the largest sums and all kinds of numbers."""
     kernels.check_thread()
-    done = sha256()
+    digest = sha256()
     for result in _results(kernels):
-        # the payload of NaN reaches no state
+        # The payload of NaN does not matter, since no state can contain NaN.
         plain = np.where(np.isnan(result), np.float32(np.nan), result)
-        done.update(plain.astype("<f4").tobytes())
-    return done.hexdigest()
+        digest.update(plain.astype("<f4").tobytes())
+    return digest.hexdigest()
 
 
 def _operands(bits: int, any_bits: Array, ordinary: Array) -> list[tuple[Array, Array]]:
-    """Return what is multiplied: the largest integers all the way, odd shapes and layouts, subnormal numbers."""
+    """Return operands of products: only largest integers, odd shapes and layouts, and subnormal numbers."""
     square = ordinary.reshape(64, 64)
     most = np.full((2, _SUMMED), largest_digit(bits), np.float32)
     most[1] = -most[1]

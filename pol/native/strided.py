@@ -1,7 +1,7 @@
-"""Where the elements of a value lie: a base, and a view of memory that is never touched.
+"""The addresses of a value's elements: a base, and a view of memory that is never read or written.
 
-The view is an array of bytes, one for each element, that NumPy only reckons with: so its rules say which shapes, orders
-and parts of a value need no copy, and a stride is in elements.
+The view is a NumPy array with one byte per element. It is used only to compute shapes and strides, so NumPy's rules
+determine which shapes, orders and parts of a value need no copy. Strides are in elements.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _START = address(_BYTE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strided:
-    """A value: the number of its base, bytes of an element, and the view."""
+    """A value: the number of its base, the size of an element in bytes, and the view."""
 
     base: int
     item: int
@@ -28,7 +28,7 @@ class Strided:
 
     @property
     def offset(self) -> int:
-        """Bytes from the base to the first element."""
+        """Number of bytes from the base to the first element."""
         return (address(self.view) - _START) * self.item if self.view.size else 0
 
     @property
@@ -38,24 +38,24 @@ class Strided:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Elements from one index to the next, for each dimension."""
+        """Number of elements from one index to the next, per dimension."""
         return self.view.strides
 
     @property
     def is_in_order(self) -> bool:
-        """Whether the elements lie side by side, the last dimension first."""
+        """True if the elements are contiguous in C order."""
         return self.view.flags.c_contiguous
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The dimensions by their strides, the longest first; those of one element stay where they are."""
+        """The dimensions by their strides, the longest first; dimensions of one element keep their positions."""
         dims = [dim for dim, size in enumerate(self.shape) if size > 1]
         ordered = iter(sorted(dims, key=lambda dim: -self.strides[dim]))
         return tuple(next(ordered) if size > 1 else dim for dim, size in enumerate(self.shape))
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements lie side by side in some order of the dimensions."""
+        """True if the elements are contiguous in some order of the dimensions."""
         return self.view.transpose(self.order).flags.c_contiguous
 
     def seen_as(self, view: Array) -> "Strided":
@@ -63,14 +63,14 @@ class Strided:
         return Strided(self.base, self.item, view)
 
     def part(self, index: tuple[slice, ...]) -> "Strided":
-        """Return a part of it."""
-        # with an ellipsis what has no dimensions stays an array
+        """Return a part of the value."""
+        # With an ellipsis, the part of a scalar remains an array.
         whole: tuple[slice | EllipsisType, ...] = (*index, ...)
         return self.seen_as(self.view[whole])
 
 
 def in_order(base: int, item: int, shape: Shape, offset: int = 0) -> Strided:
-    """Return a value with its elements side by side, so many of them behind the base's beginning."""
+    """Return a contiguous value in C order that begins ``offset`` elements after its base."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -80,18 +80,21 @@ def in_order(base: int, item: int, shape: Shape, offset: int = 0) -> Strided:
 
 
 def merged(shape: Shape, *strides: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
-    """Return sizes and strides from the last dimension on, as few as several arrays of one shape allow."""
-    sizes, kept = [1], [[1] for _ in strides]
+    """Return sizes and strides of several arrays of one shape, last dimension first, merged into as few as possible."""
+    sizes = [1]
+    results = [[1] for _ in strides]
     for dim in reversed(range(len(shape))):
-        size, steps = shape[dim], [of[dim] for of in strides]
+        size = shape[dim]
+        steps = [of[dim] for of in strides]
         if size == 1:
             continue
         if sizes == [1]:
-            sizes, kept = [size], [[step] for step in steps]
-        elif all(step == of[-1] * sizes[-1] for step, of in zip(steps, kept, strict=True)):
+            sizes = [size]
+            results = [[step] for step in steps]
+        elif all(step == result[-1] * sizes[-1] for step, result in zip(steps, results, strict=True)):
             sizes[-1] *= size
         else:
             sizes.append(size)
-            for step, of in zip(steps, kept, strict=True):
-                of.append(step)
-    return sizes, kept
+            for step, result in zip(steps, results, strict=True):
+                result.append(step)
+    return sizes, results

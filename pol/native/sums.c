@@ -1,16 +1,16 @@
-/* Halving sums of FP32 (pol/ops/reduce.py): the upper half, padded with zeros to a power of two, is added to the lower
- * one until one element is left.
+/* Halving sums of FP32 (pol/ops/reduce.py). The elements are padded with zeros to a power of two, and the upper half is
+ * added to the lower half until one element is left.
  *
- * The pairs of that tree are those of a binary counter when the elements come in the order of their reversed bits: each
- * element is added to the sum that waits at its level, and the result goes up. So a sum needs one look at each element,
- * and memory for one partial sum a level. An element beyond the end is a zero, which has to be added: -0 + 0 is +0.
+ * If the elements are visited in the order of their reversed bits, the pairs of this tree are those of a binary counter.
+ * Each element is added to the sum that waits at its level, and the result moves up one level. A sum thus reads each
+ * element once, and needs memory for one partial sum per level. The zeros of the padding must be added, since -0 + 0 is +0.
  */
 
 #include "exact.h"
 
 #define LEVELS 40
 #define COLUMNS 256
-#define NARROW 16 /* below it a row is too short to be worth a loop of its own */
+#define NARROW 16 /* least length of a row for which a loop of its own is worthwhile */
 
 static int levels_of(int64_t n)
 {
@@ -20,7 +20,7 @@ static int levels_of(int64_t n)
     return levels;
 }
 
-/* [n, inner], with the room of half a power of two of rows: whole halves are added, element by element. */
+/* Sum [n, inner] over n by adding whole halves; ``room`` holds half a power of two of rows. */
 static void sum_halves(const float *x, int64_t n, int64_t inner, float *RESTRICT room, float *result)
 {
     int64_t half = inner << (levels_of(n) - 1), paired = n * inner - half;
@@ -36,7 +36,7 @@ static void sum_halves(const float *x, int64_t n, int64_t inner, float *RESTRICT
     memcpy(result, room, (size_t)inner * sizeof *result);
 }
 
-/* ``width`` columns of n rows that lie ``stride`` apart; n is at least 2. */
+/* Sum ``width`` columns of n rows that are ``stride`` elements apart; n is at least 2. */
 static void sum_columns(const float *x, int64_t n, int64_t stride, int64_t width, float *result)
 {
     float waiting[LEVELS][COLUMNS];
@@ -44,7 +44,7 @@ static void sum_columns(const float *x, int64_t n, int64_t stride, int64_t width
     int64_t pairs = (int64_t)1 << (levels - 1), lower = 0;
     for (int64_t pair = 0; pair < pairs; pair++) {
         int64_t upper = lower + pairs;
-        /* As many sums wait below as the counter has ones at its end. */
+        /* The number of sums that wait below is the number of ones at the end of the counter. */
         int level = __builtin_ctzll(~(uint64_t)pair);
         float *RESTRICT sum = waiting[level];
         const float *a = x + lower * stride, *b = x + upper * stride;
@@ -59,7 +59,7 @@ static void sum_columns(const float *x, int64_t n, int64_t stride, int64_t width
             for (int64_t j = 0; j < width; j++)
                 sum[j] = other[j] + sum[j];
         }
-        /* The next number of reversed bits: the carry goes down. */
+        /* Increment the number with reversed bits; the carry moves down. */
         int64_t bit = pairs >> 1;
         for (; lower & bit; bit >>= 1)
             lower ^= bit;
@@ -68,7 +68,7 @@ static void sum_columns(const float *x, int64_t n, int64_t stride, int64_t width
     memcpy(result, waiting[levels - 1], (size_t)width * sizeof *result);
 }
 
-/* Sum x, of shape [outer, n, inner], over n. Returns 0 where there is no memory. */
+/* Sum x, of shape [outer, n, inner], over n. Returns 0 if there is not enough memory. */
 EXPORT int assay_sum(const float *x, int64_t outer, int64_t n, int64_t inner, float *result)
 {
     if (n == 1) {

@@ -1,15 +1,15 @@
-/* Products in integers of 22 bits (pol/ops/product.py): both operands are packed as FP64.
+/* Products in integers of 22 bits (pol/ops/product.py). Both operands are packed as FP64.
  *
- * Sums of 2,048 products are exact there in any order, fused or not: 2,048 x 2,080,768^2 < 2^53. Such blocks of the summed
- * dimension are added in their order, a rounding each.
+ * In FP64, sums of 2,048 products are exact in any order, fused or not: 2,048 x 2,080,768^2 < 2^53. The sums of such blocks
+ * are added in the order of the summed dimension, with one rounding per addition.
  *
- * The panels: of the left operand ROWS rows, of the right one COLUMNS columns, for each k one number of each of them. What
- * lies outside of an operand is zero.
+ * A panel holds ROWS rows of the left operand, or COLUMNS columns of the right one. For each k, it holds one number per row
+ * or column. Elements outside of an operand are zero.
  */
 
 #include "product.h"
 
-/* Of a vector; and vectors of a line of a tile, for which there are registers. */
+/* WIDTH is the number of elements of a vector. VECTORS is the number of vectors in a line of a tile, as registers allow. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define WIDTH 8
@@ -30,8 +30,8 @@
 #define EXACT 2048
 #define ROWS 6
 #define COLUMNS (WIDTH * VECTORS)
-#define LEFT_BYTES (384 * 1024) /* of a block of the left operand at once: it stays in the second cache */
-#define TOGETHER 64             /* panels of the left operand at once, at most */
+#define LEFT_BYTES (384 * 1024) /* bytes of a block of the left operand at once, which fit into the second-level cache */
+#define TOGETHER 64             /* largest number of panels of the left operand at once */
 
 typedef double Vector __attribute__((vector_size(8 * WIDTH), may_alias));
 typedef union {
@@ -83,7 +83,7 @@ static inline void add_product(Vector *sum, double a, const Vector *b)
 #endif
 }
 
-/* Add the exact sums of one block, of ``count`` k, to a tile. */
+/* Add the exact sums over one block of ``count`` k to a tile. */
 static void add_block(const double *a, const double *b, int64_t count, Tile tile)
 {
     const Vector none = {0.0};

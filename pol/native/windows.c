@@ -1,8 +1,8 @@
-/* The product of a matrix and the windows of a value (pol/ops/windows.py): what windows read is laid out a strip at a time.
+/* The product of a matrix and the windows of a value (pol/ops/windows.py). The windows are laid out one strip at a time.
  *
- * What they read is a matrix: a row for each channel and place in a window, a column for each window. Where each element
- * lies is the sum of an offset of its row and one of its column, so a strip of it is copied run by run; from there on
- * products know it as any other operand.
+ * The elements that the windows read form a matrix, with a row per channel and position in a window, and a column per
+ * window. The address of an element is the sum of an offset of its row and an offset of its column. A strip of the matrix is
+ * therefore copied run by run, and then multiplied like any other operand.
  */
 
 #include <stdlib.h>
@@ -12,16 +12,16 @@
 #include "program.h"
 
 #define STRIP 64        /* columns of the right operand at once */
-#define LINE (WHOLE + 16) /* floats of a line of a transposed strip: lines a power of two apart fight for the cache */
-#define FEW 2           /* rows that are not worth panels */
+#define LINE (WHOLE + 16) /* floats of a line of a transposed strip; lines a power of two apart compete for the cache */
+#define FEW 2           /* largest number of rows for which panels are not worthwhile */
 #define FEW_SUMMED 128
-#define WIDE_STRIP 256  /* of few rows */
+#define WIDE_STRIP 256  /* columns of a strip if there are few rows */
 #define IMAGE 12288     /* integers of a part of the value */
 #define LONG (WHOLE + 32)
 #define SOME 16          /* floats that are copied at once */
-#define TINY 0x08000000u /* an FP32 number whose scale is one, of 8 bits as of 15 */
+#define TINY 0x08000000u /* least FP32 number whose scale is itself an FP32 number, for 8 and for 15 bits */
 #define SIDE 16
-#define DEEP 8          /* products of 15 bits whose sum fits INT32 */
+#define DEEP 8          /* number of products of 15-bit integers whose sum fits into INT32 */
 
 /* Sizes and strides, from the innermost dimension on. */
 typedef struct {
@@ -35,11 +35,11 @@ typedef struct {
     Axis places, windows;
 } Product;
 
-/* One group. ``offsets`` has one for each row of the matrix. */
+/* A range of columns of the result of one group. ``offsets`` has one offset per row of the matrix of windows. */
 typedef struct {
     const Product *product;
     Operand left;
-    const float *x, *limit; /* behind the last element that windows of any group read */
+    const float *x, *limit; /* ``limit`` is after the last element that windows of any group read */
     const int64_t *offsets;
     int64_t height, count; /* rows and columns of the matrix */
     float *result;
@@ -71,7 +71,7 @@ static int64_t size_of(const Axis *axis)
     return size;
 }
 
-/* The largest offset; some strides are negative. */
+/* Return the largest offset; strides may be negative. */
 static int64_t last_of(const Axis *axis)
 {
     int64_t last = 0;
@@ -117,8 +117,8 @@ static int64_t find_runs(const Axis *axis, int64_t first, int64_t count, Span *r
     return found;
 }
 
-/* Copy rows of the matrix, each as a line of ``to``. A copy may go on for up to SOME beyond a run: what is there comes
- * later, and the room for the last line is larger. */
+/* Copy rows of the matrix, each to a line of ``to``. A copy may write up to SOME elements after a run. They are overwritten
+ * later, and the memory for the last line is larger. */
 static void lay_out(const Columns *part, int64_t row, int64_t rows, const Span *runs, int64_t count, float *to, int64_t line)
 {
     int64_t stride = part->product->windows.strides[0], end = 0;
@@ -155,7 +155,7 @@ static void put_results(const Columns *part, const double *totals, int64_t strid
     }
 }
 
-/* The operand without what was before ``k``. */
+/* Return the operand from ``k`` on. */
 static Operand from_k(Operand x, int64_t k)
 {
     x.data += k * x.k;
@@ -164,7 +164,7 @@ static Operand from_k(Operand x, int64_t k)
 
 /* --- windows are columns --------------------------------------------------------------------------------------- */
 
-/* Strip by strip; the left operand is small, so all of it becomes panels first. */
+/* Multiply strip by strip. The left operand is small, so all of it is packed first. */
 static int multiply_columns(const Columns *part, const Panels *panels)
 {
     int bits = (int)part->product->bits;
@@ -214,7 +214,7 @@ static int multiply_columns(const Columns *part, const Panels *panels)
 
 /* --- windows are summed ---------------------------------------------------------------------------------------- */
 
-/* A block of windows after another; the result is small, so all of its totals wait. */
+/* Multiply one block of windows after another. The result is small, so all of its totals are kept. */
 static int multiply_lines(const Columns *part, const Panels *panels)
 {
     int bits = (int)part->product->bits;
@@ -259,7 +259,7 @@ static int multiply_lines(const Columns *part, const Panels *panels)
     return 1;
 }
 
-/* --- few rows: each channel apart ------------------------------------------------------------------------------ */
+/* --- few rows --------------------------------------------------------------------------------------------------- */
 
 static void round_row(const float *x, int64_t stride, float first, float second, int64_t n, int32_t *RESTRICT out)
 {
@@ -267,7 +267,7 @@ static void round_row(const float *x, int64_t stride, float first, float second,
         out[i] = (int32_t)integer_of(x[i * stride], first, second);
 }
 
-/* Add lines of integers, each times one of them, to sums that are exact in FP64. */
+/* Add lines of integers, each multiplied by one integer, to sums that are exact in FP64. */
 static void add_wide(const float (*x)[WIDE_STRIP], const int32_t *by, int64_t lines, const Scales *s, int64_t n,
                      double *RESTRICT totals)
 {
@@ -277,7 +277,7 @@ static void add_wide(const float (*x)[WIDE_STRIP], const int32_t *by, int64_t li
             totals[i] += (double)integer_of(x[k][i], first[i], second[i]) * (double)by[k];
 }
 
-/* The same of up to DEEP lines of 15 bits, whose sums fit INT32. */
+/* Do the same for up to DEEP lines of integers of 15 bits, whose sums fit into INT32. */
 #define ADD_DEEP(deep)                                                                                    \
     for (int64_t i = 0; i < n; i++) {                                                                     \
         int32_t sum = 0;                                                                                  \
@@ -303,11 +303,12 @@ static void add_deep(const float (*x)[WIDE_STRIP], const int32_t *by, int64_t de
     }
 }
 
-#define ROUNDER 12582912.0f /* 1.5 x 2^23: what is added to it becomes an integer in its last bits */
+#define ROUNDER 12582912.0f /* 1.5 x 2^23; a number that is added to it becomes an integer in the last bits of the sum */
 #define ROUNDED 0x4b400000u
 
-/* One row of results of windows that are ordinary: all of one element are zero, or the largest is no subnormal number and
- * finite, with a scale that is one FP32 number. Whether they all are; else what is in ``out`` does not count.
+/* Compute one row of results for ordinary windows. The elements of an ordinary window are all zero, or the largest is
+ * finite and at least TINY, so that its scale is an FP32 number. Returns whether all windows are ordinary; if not, ``out``
+ * is not valid.
  */
 static inline ALWAYS int multiply_ordinary(const float (*x)[WIDE_STRIP], int summed, int bits, const int32_t *by, double inverse,
                                            int64_t n, float *RESTRICT out)
@@ -406,7 +407,7 @@ static int few_columns(const Columns *part)
     return 1;
 }
 
-/* The exact sum of products of a block; what is beyond its end is zero. */
+/* Return the exact sum of products of a block; both operands are padded with zeros. */
 static double sum_of_block(const float *x, float first, float second, const int32_t *by, int64_t count, int bits)
 {
     double sums[SIDE] = {0.0}, sum = 0.0;
@@ -478,7 +479,7 @@ static int few_lines(const Columns *part)
 
 #if DOTS
 
-/* Integers of a line; zeros follow it until a whole number of DOT. */
+/* Round a line to integers, and pad it with zeros to a multiple of DOT. */
 static void round_line(const float *x, int64_t stride, float first, float second, int64_t n, int16_t *RESTRICT out)
 {
     if (stride == 1)
@@ -490,7 +491,7 @@ static void round_line(const float *x, int64_t stride, float first, float second
     memset(out + n, 0, (size_t)(rounded(n, DOT) - n) * sizeof *out);
 }
 
-/* One row of the matrix as a line: where it is, or laid out. */
+/* Return one row of the matrix as a line: in place if it is a single run, otherwise copied to ``room``. */
 static Operand line_of(const Columns *part, int64_t row, const Span *runs, int64_t count, float *room)
 {
     if (count == 1)
@@ -499,15 +500,16 @@ static Operand line_of(const Columns *part, int64_t row, const Span *runs, int64
     return (Operand){room, 0, 1, 1};
 }
 
-/* Rows of the matrix that read one part of the value, as those of the places of a window in one channel do: so many
- * together, or 0 where that part is too large for what is read of it, and the offsets between which the first ones lie.
- * What a block of windows reads of it is rounded once for each scale, not once for each place.
+/* Rows of the matrix that read the same part of the value, such as the positions of a window in one channel. ``together`` is
+ * the number of such rows, or 0 if the part is too large in relation to the elements that are read. ``first`` and ``last``
+ * are the smallest and the largest offset of the first such rows. The part that a block of windows reads is rounded once
+ * per scale, not once per position.
  */
 typedef struct {
     int64_t together, first, last;
 } Image;
 
-/* Where the windows of a block begin and end. */
+/* Return the offset of the first element of the windows of a block, and the length up to the last one. */
 static Span extent_of(const Columns *part, const Span *runs, int64_t count)
 {
     int64_t stride = part->product->windows.strides[0], begin = runs[0].offset, end = begin;
@@ -544,7 +546,7 @@ static Image image_of(const Columns *part)
     return found;
 }
 
-/* Whether a window begins at an offset. */
+/* Return whether a window begins at an offset. */
 static int has_window(const Axis *windows, int64_t offset)
 {
     for (int64_t d = windows->dims - 1; d >= 0; d--) {
@@ -556,7 +558,7 @@ static int has_window(const Axis *windows, int64_t offset)
     return offset == 0;
 }
 
-/* The largest elements of lines. Where the largest one of an image is an element of a line, it is the line's. */
+/* Find the largest element of each line. If a line contains the largest element of its image, no search is needed. */
 static void see_lines(const Columns *part, const Image *image, float *line, uint8_t *RESTRICT is_known, uint32_t *RESTRICT largest)
 {
     int64_t summed = part->count, columns = part->end - part->begin, together = image->together;
@@ -597,7 +599,7 @@ static void see_lines(const Columns *part, const Image *image, float *line, uint
     }
 }
 
-/* Take runs of integers from an image. */
+/* Copy runs of integers from an image. */
 static void take_runs(const int16_t *image, int64_t stride, const Span *runs, int64_t count, int16_t *out)
 {
     if (stride == 1)
@@ -615,7 +617,7 @@ static void take_runs(const int16_t *image, int64_t stride, const Span *runs, in
                 out[i] = image[run->offset + i * stride];
 }
 
-/* The same as multiply_lines, where no line has to become a part of a panel. */
+/* Do the same as multiply_lines, but without packing lines into panels. */
 static int multiply_dots(const Columns *part)
 {
     int bits = (int)part->product->bits;
@@ -696,7 +698,7 @@ static void run_part(const void *context, int64_t number)
                  width * slice / shared->of_group, width * (slice + 1) / shared->of_group};
     const Panels *panels = p->bits == 22 ? &WIDE_PANELS : &NARROW_PANELS;
     int is_few = p->rows <= FEW && height <= FEW_SUMMED, done;
-    /* lines are filled up to whole ones */
+    /* Lines are padded to a multiple of DOT, which short lines do not justify. */
     int is_long = DOTS && p->bits != 22 && count >= DOT;
     if (p->transposed)
         done = is_long ? multiply_dots(&part) : is_few ? few_lines(&part) : multiply_lines(&part, panels);
@@ -712,7 +714,7 @@ int run_windows(const int64_t *body, const Run *run)
     int64_t height = size_of(&p->places), count = size_of(&p->windows);
     double operations = 2.0 * (double)p->groups * (double)p->rows * (double)height * (double)count;
     int64_t threads = parts_of(run, INT64_MAX, operations), columns = (p->transposed ? height : count) / STRIP;
-    /* not in the scratch, which belongs to those who multiply */
+    /* Not in scratch memory, which the multiplying functions use. */
     int64_t few[FEW_SUMMED], *offsets = height > FEW_SUMMED ? malloc((size_t)height * sizeof *offsets) : few;
     if (offsets == NULL)
         return NO_MEMORY;

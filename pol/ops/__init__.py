@@ -1,1 +1,1 @@
-"""The operations of a program, by family: shape rule, work and reference of each side by side."""
+"""The primitive operations of programs, grouped by family, each with its shape rule, its work and its reference."""

@@ -1,4 +1,4 @@
-"""Values that come from attributes alone, or from the seed and the number of the step."""
+"""Primitives that create values from attributes alone, or from the seed and the number of the step."""
 
 import numpy as np
 
@@ -34,14 +34,14 @@ def _filled(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _full(site: Site) -> Function:
-    # one element of memory will do, for nobody writes to a value
-    filled = np.broadcast_to(element(site.attrs["value"], site.result.dtype), site.result.shape)
-    return lambda: filled
+    # One element of memory suffices, since values are never written to.
+    value = np.broadcast_to(element(site.attrs["value"], site.result.dtype), site.result.shape)
+    return lambda: value
 
 
 def _drawn(operands: Operands, attributes: Attributes) -> TensorType:
     if operands[0] != TensorType("i64", ()):
-        raise refuse("args[0]", f"{operands[0]} is not a number to draw by, an i64 scalar")
+        raise refuse("args[0]", f"the step number must be an i64 scalar, not {operands[0]}")
     return TensorType("f32", attributes["shape"])
 
 
@@ -84,4 +84,4 @@ CREATE = (
         calls=200,
     ),
 )
-"""Rows of the table."""
+"""The primitives that create values."""

@@ -1,8 +1,8 @@
-"""Arithmetic, comparisons, logic, choice, casts and functions of single elements.
+"""Elementwise primitives: arithmetic, comparisons, logic, choice, casts and functions.
 
-Operands broadcast as NumPy does: shapes are aligned at the last dimension, and a dimension of 1 repeats. FP32
-arithmetic is one IEEE operation for each element. Functions are the FP64 sequences of ``functions.py``, rounded once.
-Maximum and minimum give +0.0 for zeros of either sign, because libraries differ in which one they return.
+Operands broadcast as in NumPy: shapes are aligned at the last dimension, and a dimension of 1 repeats. FP32 arithmetic
+is one IEEE operation per element. Functions are the FP64 sequences of ``functions.py``, rounded once to FP32. Maximum
+and minimum return +0.0 for zeros of either sign, because libraries differ in the sign that they return.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from pol.values import Shape, TensorType
 _INTEGERS = ("i64",)
 _BIAS, _MANTISSA_BITS = 1023, 52
 _BLOCK = 2**14
-"""Elements that a function of FP64 sequences takes at once: its dozen temporaries stay in the cache."""
+"""Number of elements for which a function is computed at once, so that its dozen FP64 temporaries stay in the cache."""
 _ZERO = np.float32(0.0)
 
 
@@ -86,7 +86,7 @@ def _cast_type(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _run_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Operands of different shapes are taken row by row."""
+    """Return the work of the inner loops, since kernels process operands of different shapes row by row."""
     rank = len(result.shape)
     shapes = [(1,) * (rank - len(operand.shape)) + operand.shape for operand in operands]
     kinds = [[size == 1 for size in shape] for shape in shapes]
@@ -94,14 +94,14 @@ def _run_work(operands: Operands, attributes: Attributes, result: TensorType) ->
 
 
 def _cast_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Where an f32 does not fit an i64 is looked at first."""
+    """Return the work of checking which f32 elements fit into i64."""
     if (operands[0].dtype, result.dtype) != ("f32", "i64"):
         return OpWork()
     return OpWork(elements=60 * result.elements, calls=6)
 
 
 def power_of_two(exponent: Array) -> Array:
-    """Return 2^exponent in FP64 for -1022..1023, made of bits."""
+    """Return 2^exponent in FP64 for integers in -1022..1023, composed from bits."""
     return ((exponent + _BIAS) << _MANTISSA_BITS).view(np.float64)
 
 
@@ -122,7 +122,7 @@ class NumpyNamespace:
         return np.where(condition, x, y)
 
     def clamp(self, x: Any, low: float, high: float) -> Any:
-        """Limit to [low, high]; NaN stays NaN."""
+        """Limit to [low, high]; NaN remains NaN."""
         return np.minimum(np.maximum(x, low), high)
 
     def absolute(self, x: Any) -> Any:
@@ -146,12 +146,12 @@ NAMESPACE = NumpyNamespace()
 def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:
     def run(x: Array) -> Array:
         flat = np.asarray(x).reshape(-1)
-        done = np.empty(flat.shape, np.float32)
+        result = np.empty(flat.shape, np.float32)
         for start in range(0, flat.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            # the one rounding to FP32 is in this assignment
-            done[part] = function(NAMESPACE, flat[part].astype(np.float64))
-        return done.reshape(np.shape(x))
+            # This assignment rounds to FP32.
+            result[part] = function(NAMESPACE, flat[part].astype(np.float64))
+        return result.reshape(np.shape(x))
 
     return plain(run)
 
@@ -181,13 +181,13 @@ def _cast(site: Site) -> Function:
 
 
 def _float_to_integer(x: Array) -> Array:
-    """Truncate; NaN and what an i64 does not hold become 0, because processors differ there."""
+    """Truncate; NaN and numbers outside the range of i64 become 0, because processors differ for them."""
     fits = np.abs(x) < np.float32(2.0**63)
     return np.where(fits, x, _ZERO).astype(np.int64, order="C")
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
-    """Round down; 0 for a division by 0, and -2^63 / -1 wraps, for processors may stop there."""
+    """Divide and round down; a division by 0 gives 0 and -2^63 / -1 wraps, since processors may trap on both."""
     is_zero, is_minus = b == 0, b == -1
     quotient = np.floor_divide(a, np.where(is_zero | is_minus, 1, b))
     return np.where(is_zero, 0, np.where(is_minus, np.negative(a), quotient))
@@ -259,4 +259,4 @@ ELEMENTWISE = (
         scratch=9,
     ),
 )
-"""Rows of the table."""
+"""The elementwise primitives."""

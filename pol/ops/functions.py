@@ -1,18 +1,19 @@
-"""exp, log, tanh and erf as fixed sequences of FP64 operations, one sequence for every back end.
+"""exp, log, tanh and erf as fixed sequences of FP64 operations, the same for every back end.
 
-Library functions differ in up to 40 % of values between NumPy and torch, and between versions. Here
-each function is additions, multiplications, divisions and bit operations, each rounded once by IEEE
-754 and none fused; the caller rounds the result to FP32. Sources: exp and log after fdlibm (Sun
-Microsystems, ``e_exp.c`` and ``e_log.c``, with its coefficients), erf after Cephes (S. L. Moshier,
-``ndtr.c``), tanh by its definition through exp. Coefficients are written as decimals that name one
-FP64 number each.
+Results of library functions differ between NumPy and torch, and between versions, for up to 40 % of values. Here each
+function is a sequence of additions, multiplications, divisions and bit operations. Each operation is rounded once as
+IEEE 754 requires, and none are fused. The caller rounds the result to FP32.
+
+Sources: exp and log follow fdlibm (Sun Microsystems, ``e_exp.c`` and ``e_log.c``), with its coefficients. erf follows
+Cephes (S. L. Moshier, ``ndtr.c``). tanh is computed from exp by its definition. Each decimal coefficient denotes
+exactly one FP64 number.
 """
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 LN2_HIGH = 6.93147180369123816490e-01
-"""Upper bits of ln 2; k x LN2_HIGH is exact for the k that occur."""
+"""Upper bits of ln 2; k x LN2_HIGH is exact for every k that occurs."""
 LN2_LOW = 1.90821492927058770002e-10
 INVERSE_LN2 = 1.44269504088896338700e00
 SQRT2 = 1.41421356237309514547e00
@@ -70,11 +71,11 @@ ERFC_Q = (
 )
 
 Fp64 = Any
-"""An FP64 array of either library; the operators + - * / round once each in both."""
+"""An FP64 array of NumPy or torch; in both, the operators + - * / round once each."""
 
 
 class Namespace(Protocol):
-    """What the sequences need beside the operators."""
+    """The operations that the sequences need beside the operators + - * /."""
 
     def round_even(self, x: Fp64) -> Fp64:
         """Round to the nearest integer, ties to even."""
@@ -83,20 +84,20 @@ class Namespace(Protocol):
         """Choose element by element."""
 
     def clamp(self, x: Fp64, low: float, high: float) -> Fp64:
-        """Limit to [low, high]; NaN stays NaN."""
+        """Limit to [low, high]; NaN remains NaN."""
 
     def absolute(self, x: Fp64) -> Fp64:
         """Clear the sign."""
 
     def power_of_two(self, k: Fp64) -> Fp64:
-        """Return 2^k for integers in -1022..1023, made of bits (the result for NaN does not matter)."""
+        """Return 2^k for integers in -1022..1023, composed from bits (the result for NaN does not matter)."""
 
     def split(self, x: Fp64) -> tuple[Fp64, Fp64]:
         """Return (k, m) with x = m x 2^k and 1 <= m < 2 for normal positive x, from the bits."""
 
 
 def horner(x: Fp64, coefficients: Sequence[float]) -> Fp64:
-    """Return the polynomial with ``coefficients`` (constant term first), highest power first."""
+    """Return the value of the polynomial with ``coefficients`` (constant term first), evaluated by Horner's rule."""
     result = x * coefficients[-1] + coefficients[-2]
     for coefficient in coefficients[-3::-1]:
         result = result * x + coefficient
@@ -104,7 +105,7 @@ def horner(x: Fp64, coefficients: Sequence[float]) -> Fp64:
 
 
 def exp(ns: Namespace, x: Fp64) -> Fp64:
-    """Return e^x in FP64 for x clamped to [-200, 200] (beyond, FP32 has 0 and infinity only)."""
+    """Return e^x in FP64 for x clamped to [-200, 200] (outside, the FP32 result is 0 or infinity)."""
     x = ns.clamp(x, -200.0, 200.0)
     k = ns.round_even(x * INVERSE_LN2)
     high = x - k * LN2_HIGH
@@ -116,7 +117,7 @@ def exp(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def log(ns: Namespace, x: Fp64) -> Fp64:
-    """Return ln x in FP64 for x that is an FP32 number: -inf for 0, NaN below, inf for inf."""
+    """Return ln x in FP64 for an FP32 number x: -inf for 0, NaN for negative numbers, inf for inf."""
     k, m = ns.split(x)
     upper = m > SQRT2
     m = ns.where(upper, m * 0.5, m)
@@ -134,7 +135,7 @@ def log(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def tanh(ns: Namespace, x: Fp64) -> Fp64:
-    """Return tanh x in FP64: (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, two terms of the series near 0."""
+    """Return tanh x in FP64: (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x; near 0, two terms of the series."""
     a = ns.absolute(x)
     e = exp(ns, a * -2.0)
     quotient = (1.0 - e) / (e + 1.0)
@@ -144,7 +145,7 @@ def tanh(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def erf(ns: Namespace, x: Fp64) -> Fp64:
-    """Return erf x in FP64: a quotient of polynomials up to 1, then 1 - e^(-x^2) P(x) / Q(x) up to 6."""
+    """Return erf x in FP64: a quotient of polynomials for |x| up to 1, then 1 - e^(-x^2) P(x) / Q(x) up to 6."""
     x = ns.clamp(x, -6.0, 6.0)
     a = ns.absolute(x)
     z = x * x

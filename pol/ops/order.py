@@ -1,4 +1,4 @@
-"""What depends on an order: rows that are added up one after another, and the positions of elements in order."""
+"""Primitives that depend on an order: adding rows one after another, and sorting."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from pol.state.arrays import Array
 from pol.values import TensorType
 
 _BLOCK = 2**16
-"""Elements that are added at once: the place of each takes eight bytes."""
+"""Number of elements that are added at once; the address of each takes eight bytes."""
 
 
 def _added(operands: Operands, attributes: Attributes) -> TensorType:
@@ -33,13 +33,13 @@ def _added(operands: Operands, attributes: Attributes) -> TensorType:
     check_dtype([values], FLOATS)
     rank = len(index.shape)
     if values.shape[:rank] != index.shape:
-        raise refuse("args[1]", f"{values} has no row for each element of {index}")
+        raise refuse("args[1]", f"{values} does not have one row per element of {index}")
     return TensorType("f32", (attributes["rows"], *values.shape[rank:]))
 
 
 def nowhere(row: int, rows: int) -> OutOfRange:
-    """Return the error of an ``add_rows`` that adds to a row which a result of so many has not."""
-    return OutOfRange("add_rows", f"row {row} was to be added to, and the result has 0..{rows - 1}")
+    """Return the error of an ``add_rows`` whose index holds ``row``, although the result has only ``rows`` rows."""
+    return OutOfRange("add_rows", f"the index holds row {row}, but the result has rows 0..{rows - 1}")
 
 
 def _add_rows(site: Site) -> Function:
@@ -51,19 +51,20 @@ def _add_rows(site: Site) -> Function:
         if index.size and (index.min() < 0 or index.max() >= rows):
             raise nowhere(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
         total = np.zeros(rows * width, np.float32)
-        numbers, added = index.reshape(-1, 1), values.reshape(index.size, width)
+        numbers = index.reshape(-1, 1)
+        summands = values.reshape(index.size, width)
         for start in range(0, index.size if width else 0, step):
             part = slice(start, start + step)
             places = numbers[part] * width + np.arange(width)
-            # unlike an addition of whole arrays this one counts an index that comes twice, in order
-            np.add.at(total, places.reshape(-1), added[part].reshape(-1))
+            # Unlike ``total[places] += …``, this also adds all summands of an index that occurs twice, in order.
+            np.add.at(total, places.reshape(-1), summands[part].reshape(-1))
         return total.reshape(shape)
 
     return run
 
 
 _PER_ROW, _PER_SUMMAND = 100, 120
-"""FLOPs of finding a row that may lie anywhere, and of adding one element to it."""
+"""FLOPs of finding a row at a random address, and of adding one element to it."""
 
 
 def _added_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
@@ -92,7 +93,7 @@ _PER_COMPARISON = 120
 
 
 def _sorted_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """A line of n elements is gone through about log2 n times."""
+    """Return the work of sorting, which passes about log2 n times over a line of n elements."""
     (operand,) = operands
     size = operand.shape[attributes["dim"]]
     if not operand.elements:
@@ -130,4 +131,4 @@ ORDER = (
         scratch=48,
     ),
 )
-"""Rows of the table."""
+"""The primitives that depend on an order."""

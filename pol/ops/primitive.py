@@ -1,20 +1,20 @@
-"""What a primitive is: one row with its attributes, shape rule, work, and reference in NumPy.
+"""The definition of a primitive: its attributes, its shape rule, its work, and its reference in NumPy.
 
-Rows stand in the files of their families (``elementwise.py``, ``shape.py``, …), and ``table.py`` has them all. Shape
-rules work on plain integers, so that a whole program is checked before anything is allocated.
+Each primitive is defined in the file of its family (``elementwise.py``, ``shape.py``, …), and ``table.py`` collects all
+of them. Shape rules work on plain integers, so a whole program is checked before anything is allocated.
 
-Work of a node is split in four, and a program's work is the sum over its nodes:
+The work of a node has four parts, and a program's work is the sum over its nodes:
 
-* ``products``: 2 x M x N x K x batch of a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
-  that with 22 bits;
-* ``elements``: operations per element (the row's ``cost``) times the elements that are computed, and
-  ``FLOPS_PER_RUN`` for each run of elements that a kernel takes in one go, for short rows cost more than long ones;
-* ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``;
-* ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, however little it does.
+* ``products``: 2 x M x N x K x batch for a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
+  that for 22 bits.
+* ``elements``: operations per element (the primitive's ``cost``) times the elements that are computed. Each run of
+  elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost more than long ones.
+* ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``.
+* ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
 
-The numbers are such that the time of a node on the reference executor, at the speed of large products there, is
-close to its work (``python -m benchmarks work``). Values lie in C order on every executor, so a reshape is a view and
-moves nothing; where it cannot be one, because its operand repeats elements, ``program.py`` counts the copy.
+The constants make the work of a node proportional to its time on the reference executor; large products set the scale
+(``python -m benchmarks work``). Values are in C order on every executor, so a reshape is a view and moves nothing. If
+its operand repeats elements, a reshape must copy, and ``program.py`` counts the copy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,22 +28,22 @@ from pol.limits import MAX_DIMENSION, MAX_INTEGER, MAX_RANK
 from pol.values import ITEM_SIZE, TensorType
 
 FLOPS_PER_CALL = 10_000
-"""Work of a call of a library's kernel on no elements at all: no node costs less."""
+"""Work of a call of a library's kernel without elements, which is the smallest work of a call."""
 
 FLOPS_PER_BYTE = 3
-"""Work of reading or writing a byte: large values lie in memory, not in a cache."""
+"""Work of reading or writing a byte; large values are in memory, not in a cache."""
 
 FLOPS_PER_RUN = 800
-"""Work of an inner loop of a kernel, however few elements it takes."""
+"""Work of starting an inner loop of a kernel, independent of its number of elements."""
 
 AttributeValue = Any
-"""An integer, text, truth or tuple of integers; of a ``repeat``, a program."""
+"""An integer, a string, a bool, a tuple of integers, or (for ``repeat``) a program."""
 Attributes = Mapping[str, Any]
-"""Attributes in checked form: exactly those of the row, each an :data:`AttributeValue`."""
+"""Attributes in checked form: exactly those of the primitive, each an :data:`AttributeValue`."""
 Operands = Sequence[TensorType]
 ShapeRule = Callable[[Operands, Attributes], TensorType]
 Function = Callable[..., Any]
-"""Operands in, result out, as arrays of one library; never writes to its operands."""
+"""A function from operands to the result, as arrays of one library; it never writes to its operands."""
 
 FLOATS = ("f32",)
 NUMBERS = ("f32", "i64")
@@ -52,11 +52,11 @@ BOOLS = ("bool",)
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What an attribute may hold.
+    """The values that an attribute may have.
 
-    ``kind`` is ``int``, ``ints`` (a list of at most eight), ``choice`` (one of the integers ``choices``), ``bool``,
-    ``dtype``, ``element`` (one element as little-endian hex), or ``program``; each other integer lies in
-    ``low``..``high``.
+    ``kind`` is ``int``, ``ints`` (a list of at most eight integers), ``choice`` (one of the integers ``choices``),
+    ``bool``, ``dtype``, ``element`` (one element as little-endian hex), or ``program``. The integers of ``int`` and
+    ``ints`` are in ``low``..``high``.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class OpWork:
-    """Work of a node or program: product FLOPs, elementwise operations, bytes moved, calls of kernels."""
+    """The work of a node or program: product FLOPs, elementwise operations, bytes moved, calls of kernels."""
 
     products: int = 0
     elements: int = 0
@@ -76,11 +76,11 @@ class OpWork:
 
     @property
     def flops(self) -> int:
-        """The one number that is quoted and paid."""
+        """The total work in FLOPs, which is quoted and paid."""
         return self.products + self.elements + FLOPS_PER_BYTE * self.moved + FLOPS_PER_CALL * self.calls
 
     def __add__(self, other: "OpWork") -> "OpWork":
-        """Return the work of both."""
+        """Return the sum of two works."""
         return OpWork(
             products=self.products + other.products,
             elements=self.elements + other.elements,
@@ -89,7 +89,7 @@ class OpWork:
         )
 
     def times(self, count: int) -> "OpWork":
-        """Return the work of doing it so many times."""
+        """Return this work multiplied by ``count``."""
         return OpWork(
             products=count * self.products,
             elements=count * self.elements,
@@ -100,7 +100,7 @@ class OpWork:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node as its function sees it: checked attributes, types of operands and result, and the job's seed."""
+    """The constant data of a node: checked attributes, types of operands and result, and the job's seed."""
 
     attrs: Attributes
     operands: tuple[TensorType, ...]
@@ -109,20 +109,20 @@ class Site:
 
 
 Maker = Callable[[Site], Function]
-"""Returns the function of a primitive at one site, with all that can be known before operands come."""
+"""A function that returns the function of a primitive at one site, prepared before the operands are known."""
 
 
 class Traffic(Enum):
-    """What a node reads and writes."""
+    """The number of bytes that a node reads and writes."""
 
     ALL = "all operands and the result"
-    RESULT = "as much as the result, read and written"
-    ROWS = "as RESULT, or the numbers of the rows where they are more"
-    VIEW = "nothing, for the result is another view of the operand"
+    RESULT = "the size of the result, once read and once written"
+    ROWS = "as RESULT, or the size of the row numbers if that is larger"
+    VIEW = "nothing, since the result is another view of the operand"
 
 
 WorkRule = Callable[[Operands, Attributes, TensorType], OpWork]
-"""Operands, attributes and result to work."""
+"""A function from operands, attributes and result to work."""
 
 
 def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
@@ -134,25 +134,28 @@ def _no_bytes(operands: Operands, attributes: Attributes, result: TensorType) ->
 
 
 BytesRule = Callable[[Operands, Attributes, TensorType], int]
-"""Operands, attributes and result to bytes."""
+"""A function from operands, attributes and result to a number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One row of the table: ``name`` is the ``op`` of a node.
+    """A primitive, which is one row of the table; a node names it in its field ``op``.
 
-    ``arity`` is the smallest and largest number of operands. All ``attributes`` are required, and no others are
-    allowed. ``rule`` returns the type of the result; it raises JobError with a field relative to the node
-    (``args[0]``, ``attrs.dims``). ``reference`` makes the function that says, bit by bit, what is computed; None for
-    what is composed of others, which executors run one after another.
+    ``arity`` is the smallest and the largest number of operands. All ``attributes`` are required, and no others are
+    allowed. ``rule`` returns the type of the result, or raises JobError with a field relative to the node (``args[0]``,
+    ``attrs.dims``). ``reference`` makes the function that defines every bit of the result. It is None for ``repeat``,
+    which executors run as a sequence of other primitives.
 
-    ``cost`` is operations per computed element, which are those of the first operand where ``counts_operand`` (a
-    reduction), else those of the result; ``calls`` is calls of kernels, and ``more`` the work that depends on shapes
-    in another way. ``scratch`` is bytes beside operands and result while it runs, for each element of an operand, and
-    ``scratch_result`` for each of the result: the most that an executor takes, without the blocks of ``BLOCKS_SIZE``;
-    ``more_scratch`` adds what depends on shapes in another way.
-    What ``repeats`` has a result in which many elements share one place, so that another shape of it is a copy; who
-    takes operands ``in_order`` only, copies these. What ``may_fail`` can end in OutOfRange, whatever its operands are.
+    ``cost`` is the number of operations per computed element. Computed elements are those of the first operand if
+    ``counts_operand`` is set (for a reduction), otherwise those of the result. ``calls`` is the number of kernel calls.
+    ``more`` returns work that depends on shapes in another way.
+
+    ``scratch`` is the number of bytes per operand element that a run needs beside operands and result;
+    ``scratch_result`` is the same per element of the result. They are upper bounds for all executors, without the
+    blocks of ``BLOCKS_SIZE``. ``more_scratch`` returns bytes that depend on shapes in another way.
+
+    ``repeats`` means that elements of the result may share one address, so that a reshape of it must copy. ``in_order``
+    means that operands that repeat elements are copied first. ``may_fail`` means that a run can end in OutOfRange.
     """
 
     name: str
@@ -180,7 +183,7 @@ class Primitive:
         return plain + self.more(operands, attributes, result)
 
     def scratch_size(self, operands: Operands, attributes: Attributes, result: TensorType) -> int:
-        """Return the bytes that an executor takes at most beside operands and result."""
+        """Return the largest number of bytes that an executor needs beside operands and result."""
         read = sum(operand.elements for operand in operands)
         plain = self.scratch * read + self.scratch_result * result.elements
         return plain + self.more_scratch(operands, attributes, result)
@@ -198,17 +201,17 @@ class Primitive:
 
 
 def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
-    """Return the number of inner loops over ``shape``: its elements divided by those that are taken in one go.
+    """Return the number of inner loops over ``shape``: its elements divided by the elements of one inner loop.
 
-    ``kinds`` has something for each dimension of each array that takes part. Dimensions are taken together from the
-    last one on as long as each array keeps its kind (it has the dimension or repeats it, it keeps or reduces it);
-    dimensions of size 1 do not count.
+    ``kinds`` has a list per array with one entry per dimension: whether the array repeats it, or whether it is reduced.
+    One inner loop covers the last dimension and the dimensions before it, as long as the entries of each array stay
+    equal. Dimensions of size 1 do not count.
     """
-    left = [dim for dim, size in enumerate(shape) if size != 1]
-    last = left[-1] if left else 0
-    while left and all(kind[left[-1]] == kind[last] for kind in kinds):
-        left.pop()
-    return prod(shape[dim] for dim in left)
+    outer = [dim for dim, size in enumerate(shape) if size != 1]
+    last = outer[-1] if outer else 0
+    while outer and all(kind[outer[-1]] == kind[last] for kind in kinds):
+        outer.pop()
+    return prod(shape[dim] for dim in outer)
 
 
 def plain(function: Function) -> Maker:
@@ -216,13 +219,13 @@ def plain(function: Function) -> Maker:
     return lambda site: function
 
 
-def refuse(field: str, reason: str, remedy: str = "trace the job again with a supported operation") -> JobError:
-    """Return the error of a node that its row does not allow."""
+def refuse(field: str, reason: str, remedy: str = "build the job again with a supported operation") -> JobError:
+    """Return the error of a node that is not valid for its primitive."""
     return JobError(field, reason, remedy)
 
 
 def check_dtype(operands: Operands, allowed: Sequence[str]) -> None:
-    """Refuse operands of other dtypes than those ``allowed``."""
+    """Raise JobError if an operand has none of the ``allowed`` dtypes."""
     for index, operand in enumerate(operands):
         if operand.dtype not in allowed:
             reason = f"{operand} is not of dtype {' or '.join(allowed)}"
@@ -230,7 +233,7 @@ def check_dtype(operands: Operands, allowed: Sequence[str]) -> None:
 
 
 def check_equal_dtype(operands: Operands, first: int = 0) -> None:
-    """Refuse operands of different dtypes, from the one numbered ``first`` on."""
+    """Raise JobError if the operands from number ``first`` on have different dtypes."""
     for index, operand in enumerate(operands[first:], first):
         if operand.dtype != operands[first].dtype:
             reason = f"{operand} and {operands[first]} have different dtypes"
@@ -238,14 +241,14 @@ def check_equal_dtype(operands: Operands, first: int = 0) -> None:
 
 
 def check_length(values: Sequence[int], shape: Sequence[int], name: str) -> None:
-    """Refuse an attribute that has not one entry for each dimension."""
+    """Raise JobError if an attribute does not have one entry per dimension."""
     if len(values) != len(shape):
         reason = f"there are {len(values)} entries for {len(shape)} dimensions"
         raise refuse(f"attrs.{name}", reason)
 
 
 def checked_dim(attributes: Attributes, rank: int) -> int:
-    """Return the attribute ``dim``, which must be a dimension of a value of this rank."""
+    """Return the attribute ``dim``; JobError if a value of this rank does not have the dimension."""
     dim: int = attributes["dim"]
     if dim >= rank:
         raise refuse("attrs.dim", f"dimension {dim} is outside a rank of {rank}")
@@ -253,27 +256,29 @@ def checked_dim(attributes: Attributes, rank: int) -> int:
 
 
 def check_element(attributes: Attributes, dtype: str) -> None:
-    """Refuse an attribute ``value`` that is not one element of a dtype."""
+    """Raise JobError if the attribute ``value`` is not one element of a dtype."""
     value: str = attributes["value"]
     if len(value) != 2 * ITEM_SIZE[dtype]:
-        raise refuse("attrs.value", f"an element of {dtype} is {2 * ITEM_SIZE[dtype]} hex digits")
+        raise refuse("attrs.value", f"an element of {dtype} has {2 * ITEM_SIZE[dtype]} hex digits")
     if dtype == "bool" and value not in ("00", "01"):
         raise refuse("attrs.value", "an element of bool is 00 or 01")
 
 
 def check_attributes(primitive: Primitive, values: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """Return the attributes of a node in checked form, exactly those that the primitive has.
+    """Return the attributes of a node in checked form.
 
-    Raises JobError with a field relative to the node, such as ``attrs.dims``.
+    Raises JobError with a field relative to the node, such as ``attrs.dims``, if an attribute is missing, unknown or
+    not valid.
     """
     for name in values:
         if name not in primitive.attributes:
             reason = f"{primitive.name} has no such attribute"
-            raise refuse(f"attrs.{name[:40]}", reason, "leave it out")
+            raise refuse(f"attrs.{name[:40]}", reason, "remove the attribute")
     checked: dict[str, AttributeValue] = {}
     for name, attribute in primitive.attributes.items():
         if name not in values:
-            raise refuse(f"attrs.{name}", f"{primitive.name} needs this attribute", "add it")
+            remedy = "build the job again with assay job build"
+            raise refuse(f"attrs.{name}", f"{primitive.name} needs this attribute", remedy)
         try:
             checked[name] = _checked_attribute(attribute, values[name])
         except JobError as error:
@@ -282,7 +287,7 @@ def check_attributes(primitive: Primitive, values: Mapping[str, object]) -> dict
 
 
 def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
-    """Return ``value`` in its checked form (lists become tuples); JobError with the field left empty."""
+    """Return ``value`` in its checked form (lists become tuples); JobError with an empty field."""
     low, high = attribute.low, min(attribute.high, MAX_INTEGER)
     match attribute.kind:
         case "int" if type(value) is int and low <= value <= high:

@@ -1,9 +1,8 @@
-"""The product of matrices: exact integer sums of 8, 15 or 22 bits, rounded once.
+"""The product of matrices: exact sums of products of 8, 15 or 22-bit integers, rounded once.
 
-Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which one, two or three
-balanced digits of 7 bits hold. With 8 and 15 bits the sum of their products stays below 2^53 for all that a product may
-sum, so it is exact in any order and on any BLAS. With 22 bits that holds for blocks of 2,048, whose sums are added one
-after another.
+Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which consist of one, two or
+three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so it is exact in any
+order and on any BLAS. With 22 bits, this holds for blocks of 2,048 products, whose sums are added one after another.
 """
 
 from math import prod
@@ -28,16 +27,16 @@ from pol.state.arrays import Array
 from pol.values import TensorType
 
 BITS = (8, 15, 22)
-"""The precisions of a product: bits of an integer with its sign."""
+"""The precisions of a product: bits of an integer, including its sign."""
 
 DEFAULT_BITS = 15
 
 BLOCK = 2_048
-"""What 22 bits sum exactly: 2,080,768^2 x 2,048 is below 2^53."""
+"""Number of products of 22-bit integers whose sum is exact: 2,080,768^2 x 2,048 is below 2^53."""
 
 
 ELEMENTS_AT_ONCE = 2**24
-"""Of the left operand, and of the result, that have FP64 copies at once, where more than one row has."""
+"""Number of elements of the left operand, and of the result, with FP64 copies at once, unless one row has more."""
 
 
 def largest_digit(bits: int) -> int:
@@ -50,16 +49,16 @@ def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
     left, right = operands
     for index, operand in enumerate(operands):
         if len(operand.shape) < 2:
-            raise refuse(f"args[{index}]", f"{operand} is not a matrix", "reshape it")
+            raise refuse(f"args[{index}]", f"{operand} is not a matrix", "reshape it to at least two dimensions")
     if left.shape[:-2] != right.shape[:-2]:
         reason = f"{left} and {right} have different batch dimensions"
         raise refuse("args", reason, "broadcast them first")
     summed = left.shape[-1]
     if summed != right.shape[-2]:
-        raise refuse("args", f"{left} and {right} do not fit along the summed dimension")
+        raise refuse("args", f"{left} and {right} have different sizes in the summed dimension")
     if not 1 <= summed <= MAX_SUMMED:
         reason = f"the summed dimension {summed} is outside 1..{MAX_SUMMED}"
-        raise refuse("args", reason, "split the product along it")
+        raise refuse("args", reason, "split the product along this dimension")
     return TensorType("f32", (*left.shape[:-1], right.shape[-1]))
 
 
@@ -68,14 +67,14 @@ def _flops(operands: Operands, result: TensorType) -> int:
 
 
 def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
-    """Scale an FP32 operand along the summed dimension and round it to integers of so many bits.
+    """Scale an FP32 operand along the summed dimension and round it to integers of ``bits`` bits.
 
-    ``x`` has at least two dimensions, of which ``axis`` is summed (-1 for the left operand, -2 for the right one). Per
-    row, s = bits - 2 - floor(log2 max|row|) and q = round-half-even(x 2^s); where max|q| is above the largest digit, s
-    is lowered by one and q rounded again from x. Rows of zeros have s = 0; rows with NaN or infinity give zeros and an
+    ``x`` has at least two dimensions, and ``axis`` is summed (-1 for the left operand, -2 for the right one). Per row,
+    s = bits - 2 - floor(log2 max|row|) and q = round-half-even(x 2^s). If max|q| is above the largest integer, s is
+    lowered by one and q is rounded again from x. Rows of zeros have s = 0. Rows with NaN or infinity give zeros and an
     inverse of NaN. Returns q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
     """
-    # without the absolute values of all, which would be another copy
+    # The absolute values of all elements would take another copy.
     highest, lowest = (end.reduce(x, axis, keepdims=True) for end in (np.maximum, np.minimum))
     shift, inverse = scales(np.maximum(np.abs(highest), np.abs(lowest)), bits)
     return integers(x, shift, inverse), inverse
@@ -83,7 +82,7 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
 
 def scales(largest: Array, bits: int) -> tuple[Array, Array]:
     """Return s and 2^-s of rows by the absolute value of their largest elements (see :func:`scale_rows`)."""
-    # in FP64 the subnormal numbers of FP32 are normal, so the exponent is in the bits
+    # Subnormal FP32 numbers are normal in FP64, so the bits contain the exponent.
     largest = largest.astype(np.float64)
     shift = np.where(largest == 0.0, 0, bits - 2 - exponent_of(largest))
     shift -= np.rint(largest * power_of_two(shift)) > largest_digit(bits)
@@ -91,12 +90,12 @@ def scales(largest: Array, bits: int) -> tuple[Array, Array]:
 
 
 def integers(x: Array, shift: Array, inverse: Array) -> Array:
-    """Return the integers of an FP32 operand, as FP64; zeros where the inverse of a row's scale is NaN."""
+    """Return the integers of an FP32 operand, as FP64; rows whose inverse scale is NaN become zeros."""
     wide = x.astype(np.float64)
     is_finite = np.equal(inverse, inverse)
     if not np.logical_and.reduce(is_finite, axis=None):
         np.copyto(wide, 0.0, where=~is_finite)
-    # in place, for a second copy would double what a product needs beside its operands
+    # In place, since a second copy would double the memory that a product needs beside its operands.
     wide *= power_of_two(shift)
     return np.rint(wide, out=wide)
 
@@ -107,7 +106,7 @@ def sum_blocks(left: Array, right: Array) -> Array:
     total = np.zeros((*left.shape[:-1], right.shape[-1]))
     for first in range(0, summed, BLOCK):
         block = slice(first, first + BLOCK)
-        # no more rows at once than a block is long: so their sums need less than the right operand
+        # At most BLOCK rows at once, so that their sums take less memory than the right operand.
         for row in range(0, rows, BLOCK):
             part = slice(row, row + BLOCK)
             total[..., part, :] += np.matmul(left[..., part, block], right[..., block, :])
@@ -115,7 +114,7 @@ def sum_blocks(left: Array, right: Array) -> Array:
 
 
 def rows_at_once(left: TensorType, right: TensorType) -> int:
-    """Return of how many rows of the left operand a product has FP64 copies and sums at once."""
+    """Return the number of rows of the left operand for which a product holds FP64 copies and sums at once."""
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, ELEMENTS_AT_ONCE // max(1, widest))
 
@@ -132,12 +131,12 @@ def _matmul(site: Site) -> Function:
             part = slice(first, first + step)
             left, left_inverse = scale_rows(a[..., part, :], -1, bits)
             total = sum_blocks(left, right) if blocks else np.matmul(left, right)
-            # the sign of a zero sum depends on the BLAS
+            # The sign of a zero sum depends on the BLAS; this makes it +0.0.
             total += 0.0
-            # exact: FP64 has room for every exponent here
+            # These products are exact, since FP64 has room for every exponent here.
             total *= left_inverse
             total *= right_inverse
-            # rounded once
+            # This assignment rounds to FP32.
             result[..., part, :] = total
         return result
 
@@ -145,11 +144,11 @@ def _matmul(site: Site) -> Function:
 
 
 PER_OPERAND, PER_ROW, PER_RESULT, PER_MATRIX = 24, 2_000, 24, 1_000
-"""FLOPs of scaling an element, of a row or column, of an element of the result, of a matrix of a batch."""
+"""FLOPs per element of an operand, per row or column, per element of the result, and per matrix of a batch."""
 
 
 TIMES = {8: 1, 15: 1, 22: 3}
-"""How often the time of 15 bits a product takes, at most, on an executor that computes it its own way."""
+"""Largest time of a product with these bits on any executor, as a multiple of its time with 15 bits."""
 
 
 def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
@@ -162,17 +161,19 @@ def _product_work(operands: Operands, attributes: Attributes, result: TensorType
 
 
 PER_ROW_BYTES = 64
-"""Of what is known of a row or column: its largest element, its scale, and on the way to them."""
+"""Bytes per row or column for its largest element, its scale and intermediate values."""
 
 
 def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
-    """Return the bytes of FP64 copies and sums, of a block's own sums where there are several, and of scales."""
+    """Return the bytes of FP64 copies and sums, of the sums of a block if there are several blocks, and of scales."""
     left, right = operands
     rows, summed = left.shape[-2:]
     at_once = prod(left.shape[:-2]) * min(rows, rows_at_once(left, right))
     sums = at_once * right.shape[-1]
-    wide = 8 * (right.elements + at_once * summed + sums)
-    return wide + (8 * sums if summed > BLOCK else 0) + PER_ROW_BYTES * (left.elements + right.elements) // summed
+    size = 8 * (right.elements + at_once * summed + sums)
+    if summed > BLOCK:
+        size += 8 * sums
+    return size + PER_ROW_BYTES * (left.elements + right.elements) // summed
 
 
 PRODUCT = (
@@ -188,4 +189,4 @@ PRODUCT = (
         more_scratch=_scratch,
     ),
 )
-"""Rows of the table."""
+"""The product of matrices."""

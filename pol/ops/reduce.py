@@ -1,7 +1,7 @@
-"""Sums, largest elements and where they are.
+"""Reductions: sums, largest elements and their positions.
 
-An FP32 sum is a halving tree along one dimension after another, in ascending order, so that its bits do not depend on
-who sums; sums of integers are exact (a bool sum counts).
+An FP32 sum is a halving tree along one dimension after another, in ascending order, so that its bits are the same on
+every executor. Sums of integers are exact, and a sum of bool counts.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _halve(x: Array) -> Array:
         else:
             shorter = np.empty((half, *x.shape[1:]), np.float32)
             np.add(x[:paired], x[half:], out=shorter[:paired])
-            # what has no partner is added to a zero of the padding
+            # Elements without a partner are added to a zero of the padding.
             np.add(x[paired:half], _ZERO, out=shorter[paired:])
             x = shorter
         count = half
@@ -72,9 +72,9 @@ def _sum_tree(dims: Sequence[int], shape: Shape) -> Function:
     """Return the FP32 sum over ``dims``, one after another in ascending order."""
     orders: list[tuple[int, ...]] = []
     rank = len(shape)
-    for done, dim in enumerate(dims):
-        axis = dim - done
-        orders.append((axis, *(other for other in range(rank - done) if other != axis)))
+    for removed, dim in enumerate(dims):
+        axis = dim - removed
+        orders.append((axis, *(other for other in range(rank - removed) if other != axis)))
     target = tuple(size for dim, size in enumerate(shape) if dim not in dims)
     if any(shape[dim] == 0 for dim in dims):
         return lambda x: np.zeros(target, np.float32)
@@ -93,7 +93,7 @@ def _sum(site: Site) -> Function:
     if site.operands[0].dtype == "f32":
         tree = _sum_tree(dims, site.operands[0].shape)
         return lambda x: tree(x).reshape(shape)
-    # named, because a sum of bool would else be an OR
+    # The dtype is named, since a sum of bool would be an OR otherwise.
     return lambda x: np.sum(x, axis=dims, dtype=np.int64).reshape(shape)
 
 
@@ -122,23 +122,27 @@ def _largest_index(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _argmax(site: Site) -> Function:
-    """The first of equal ones; 0 where NaN leaves no largest."""
+    """Return the function that finds the first of equal largest elements; 0 if a line holds NaN."""
     dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
 
     def run(x: Array) -> Array:
         is_largest = x == np.max(x, axis=dim, keepdims=True)
-        found = np.asarray(np.argmax(is_largest, axis=dim, keepdims=keepdim))
-        return found.astype(np.int64, copy=False)
+        positions = np.asarray(np.argmax(is_largest, axis=dim, keepdims=keepdim))
+        return positions.astype(np.int64, copy=False)
 
     return run
 
 
 _CALLS_PER_LEVEL = 3
-"""Calls of a level of a halving sum."""
+"""Kernel calls per level of a halving sum."""
 
 
 def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """A halving sum has a level for each bit of every dimension, and takes each row of what comes before it."""
+    """Return the work of a halving sum.
+
+    A dimension of n elements has a level per bit of n - 1. Each level has an inner loop per element of the dimensions
+    before it.
+    """
     if result.dtype != "f32":
         widened = OpWork(elements=8 * operands[0].elements, calls=6)
         return widened + _reduced_work(operands, attributes, result)
@@ -159,7 +163,7 @@ def _reduced_work(operands: Operands, attributes: Attributes, result: TensorType
 
 
 def _found_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Rows are compared with their largest element, and searched."""
+    """Return the work of comparing each row with its largest element, and of searching it."""
     (operand,) = operands
     kinds = [dim == attributes["dim"] for dim in range(len(operand.shape))]
     rows = 2 * runs(operand.shape, [kinds]) + result.elements
@@ -207,4 +211,4 @@ REDUCE = (
         scratch_result=17,
     ),
 )
-"""Rows of the table."""
+"""The reductions."""

@@ -1,13 +1,13 @@
-"""A program within a node, run a fixed number of times: recurrences, scans, and sums over many parts.
+"""The primitive ``repeat``: a program within a node, run a fixed number of times.
 
-A ``repeat`` means its unrolling (``pol/job/unroll.py``), and nothing else. In turn t its body gets what it carries on,
-as the turn before has left it, the t-th part of each sequence, and constants, which are the same in every turn. What
-the body gives goes to the next turn, or is stacked as the part of this turn. ``reverse`` goes through all sequences and
-stacks from their last part to their first one.
+It expresses recurrences, scans, and sums over many parts. Its meaning is defined by its unrolling
+(``pol/job/unroll.py``). In turn t, the body gets the carried values from the turn before, part t of each sequence, and
+constants, which are the same in every turn. Each output of the body is carried to the next turn, or stacked as the part
+of this turn. With ``reverse``, the turns take sequences and stacks from the last part to the first.
 
-Which is which the names in the body say: inputs are ``carry.0``, ``carry.1``, … then ``sequence.0``, … then
-``constant.0``, …; outputs are a ``carry.N`` for each of the inputs, and ``stacked.0``, …. A node has one result, so all
-parts lie one behind the other in it, as rows of numbers: what is carried at the end, then what was stacked.
+The names in the body give the role of each value. Inputs are ``carry.0``, ``carry.1``, … then ``sequence.0``, … then
+``constant.0``, …. Outputs are one ``carry.N`` per carried input, and ``stacked.0``, …. The result of the node is one
+flat list of numbers: the carried values after the last turn, then the stacks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _REMEDY = "build the job again with assay job build"
 
 
 class Body(Protocol):
-    """What has to be known of a program that is repeated."""
+    """The properties of a repeated program that the rules of ``repeat`` need."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
@@ -48,11 +48,11 @@ class Body(Protocol):
 
     @property
     def inner_size(self) -> int:
-        """Bytes that a turn has at once beside inputs and constants."""
+        """Bytes that a turn holds at once beside inputs and constants."""
 
     @property
     def may_fail(self) -> bool:
-        """Whether a turn can end in OutOfRange."""
+        """True if a turn can end in OutOfRange."""
 
     def output_types(self) -> Mapping[str, TensorType]:
         """Return the types of outputs by name."""
@@ -60,9 +60,9 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RepeatForm:
-    """How many operands of a repeat are carried, sequences and constants, and the parts of its result in their order.
+    """The roles of a repeat's operands (numbers of carried values, sequences and constants), and its result's parts.
 
-    ``parts`` are name and type of each output of the body; what is stacked has its turns in front.
+    ``parts`` holds the name and type of each part, in the order of the result. A stack's first dimension is the turn.
     """
 
     carried: int
@@ -72,21 +72,21 @@ class RepeatForm:
 
 
 def form(body: Body, count: int) -> RepeatForm:
-    """Return the form of a repeat of a body, whose names have to be those of one."""
+    """Return the form of a repeat; JobError if the names of the body's inputs and outputs are not valid."""
     counts = dict.fromkeys(_KINDS, 0)
     at = 0
     for index, spec in enumerate(body.inputs):
         kind = spec.name.partition(".")[0]
         at = max(at, _KINDS.index(kind)) if kind in _KINDS else at
         if spec.name != f"{_KINDS[at]}.{counts[_KINDS[at]]}":
-            reason = f"{spec.name} is no input of a body, or not in its place"
+            reason = f"{spec.name} is not a valid name of a body's input at this position"
             raise refuse(f"attrs.body.inputs[{index}].name", reason, _REMEDY)
         counts[kind] += 1
     types = body.output_types()
     carries = [f"{CARRY}.{index}" for index in range(counts[CARRY])]
     stacks = [f"{STACKED}.{index}" for index in range(len(types) - len(carries))]
     if not types or set(types) != {*carries, *stacks}:
-        reason = f"these are not {counts[CARRY]} values that are carried, and others that are stacked"
+        reason = f"the outputs must be {counts[CARRY]} carried values (carry.0, …) and stacked values (stacked.0, …)"
         raise refuse("attrs.body.outputs", reason, _REMEDY)
     parts = [(name, types[name]) for name in carries]
     parts += [(n, TensorType(types[n].dtype, (count, *types[n].shape))) for n in stacks]
@@ -100,24 +100,24 @@ def form(body: Body, count: int) -> RepeatForm:
 
 def _repeated(operands: Operands, attributes: Attributes) -> TensorType:
     body, count = attributes["body"], attributes["count"]
-    found = form(body, count)
+    roles = form(body, count)
     if len(operands) != len(body.inputs):
         raise refuse("args", f"the body has {len(body.inputs)} inputs, not {len(operands)}")
     for index, (operand, spec) in enumerate(zip(operands, body.inputs, strict=True)):
         is_sequence = spec.name.startswith(SEQUENCE)
         shape = (count, *spec.shape) if is_sequence else spec.shape
         if operand != TensorType(spec.dtype, shape):
-            wanted = TensorType(spec.dtype, shape)
-            raise refuse(f"args[{index}]", f"{operand} is not the {wanted} of {spec.name}", _REMEDY)
-    for (name, value), spec in zip(found.parts[: found.carried], body.inputs, strict=False):
+            expected = TensorType(spec.dtype, shape)
+            raise refuse(f"args[{index}]", f"{spec.name} must be {expected}, not {operand}", _REMEDY)
+    for (name, value), spec in zip(roles.parts[: roles.carried], body.inputs, strict=False):
         if value != spec.type:
             reason = f"{name} is {value} after a turn, and {spec.type} before it"
             raise refuse(f"attrs.body.outputs.{name}", reason, _REMEDY)
-    dtypes = {value.dtype for _, value in found.parts}
+    dtypes = {value.dtype for _, value in roles.parts}
     if len(dtypes) != 1:
-        reason = f"what comes of it is {' and '.join(sorted(dtypes))}"
+        reason = f"the outputs have different dtypes: {' and '.join(sorted(dtypes))}"
         raise refuse("attrs.body.outputs", reason, "carry and stack values of one dtype")
-    return TensorType(dtypes.pop(), (sum(value.elements for _, value in found.parts),))
+    return TensorType(dtypes.pop(), (sum(value.elements for _, value in roles.parts),))
 
 
 def _carried_size(body: Body) -> int:
@@ -125,7 +125,7 @@ def _carried_size(body: Body) -> int:
 
 
 def _turns_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Each turn's work, its way through sequences and stacks, and moving on what is carried."""
+    """Return the work of all turns: the body, reading sequences, writing stacks, and moving carried values."""
     body: Body = attributes["body"]
     count: int = attributes["count"]
     calls = 2 + len(body.inputs) + 2 * len(body.outputs)
@@ -135,7 +135,7 @@ def _turns_work(operands: Operands, attributes: Attributes, result: TensorType) 
 
 def _turn_size(operands: Operands, attributes: Attributes, result: TensorType) -> int:
     body: Body = attributes["body"]
-    # what a turn begins with, and what it has left
+    # The carried values before and after a turn.
     return 2 * _carried_size(body) + body.inner_size
 
 
@@ -160,4 +160,4 @@ REPEAT = (
         in_order=True,
     ),
 )
-"""Rows of the table."""
+"""The primitive ``repeat``."""

@@ -1,7 +1,7 @@
-"""The same elements in another shape, order or company.
+"""Primitives that copy elements without computing: other shapes, orders, parts and combinations.
 
-Results lie in C order. A reshape is a view, and so is a broadcast, whose elements share places; everything else is a
-copy. A reshape of what shares places is one too, which ``program.py`` counts.
+Results are in C order. A reshape is a view, and so is a broadcast, in which elements share addresses; every other
+primitive copies. A reshape of a broadcast copies, too, which ``program.py`` counts.
 """
 
 from math import prod
@@ -33,7 +33,7 @@ from pol.values import TensorType
 
 
 def element(value: str, dtype: str) -> Array:
-    """Return the scalar that an ``element`` attribute names."""
+    """Return the scalar that an ``element`` attribute encodes."""
     return np.frombuffer(bytes.fromhex(value), NUMPY_DTYPES[dtype]).reshape(())
 
 
@@ -41,7 +41,7 @@ def _reshaped(operands: Operands, attributes: Attributes) -> TensorType:
     shape, (operand,) = attributes["shape"], operands
     if prod(shape) != operand.elements:
         reason = f"{operand} has {operand.elements} elements, not {prod(shape)}"
-        raise refuse("attrs.shape", reason, "give a shape of the same size")
+        raise refuse("attrs.shape", reason, "use a shape with the same number of elements")
     return TensorType(operand.dtype, shape)
 
 
@@ -60,7 +60,7 @@ def _permuted(operands: Operands, attributes: Attributes) -> TensorType:
 
 def _permute(site: Site) -> Function:
     dims = site.attrs["dims"]
-    # a copy: whoever reads it again and again reads in order, and a reshape of it is free
+    # A copy makes repeated reads fast, and its reshapes are free.
     return lambda x: np.asarray(x.transpose(dims), order="C")
 
 
@@ -108,7 +108,7 @@ def _joined(operands: Operands, attributes: Attributes) -> TensorType:
     for index, operand in enumerate(operands):
         rest = operand.shape[:dim] + operand.shape[dim + 1 :]
         if len(operand.shape) != len(shape) or rest != shape[:dim] + shape[dim + 1 :]:
-            reason = f"{operand} does not fit {operands[0]} beside dimension {dim}"
+            reason = f"{operand} and {operands[0]} must have equal sizes in all dimensions except {dim}"
             raise refuse(f"args[{index}]", reason)
     size = sum(operand.shape[dim] for operand in operands)
     return TensorType(operands[0].dtype, (*shape[:dim], size, *shape[dim + 1 :]))
@@ -129,7 +129,7 @@ def _padded(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def inner(site: Site) -> tuple[slice, ...]:
-    """Return where the operand of a ``pad`` node lies in its result."""
+    """Return the index of the operand of a ``pad`` node in its result."""
     pairs = zip(site.attrs["low"], site.operands[0].shape, strict=True)
     return tuple(slice(low, low + size) for low, size in pairs)
 
@@ -156,8 +156,8 @@ def _taken(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def outside(row: int, rows: int) -> OutOfRange:
-    """Return the error of a ``take`` that asks a table of so many rows for one that it has not."""
-    return OutOfRange("take", f"row {row} was asked for, and the table has 0..{rows - 1}")
+    """Return the error of a ``take`` whose index holds ``row``, although the table has only ``rows`` rows."""
+    return OutOfRange("take", f"the index holds row {row}, but the table has rows 0..{rows - 1}")
 
 
 def _take(site: Site) -> Function:
@@ -172,7 +172,7 @@ def _take(site: Site) -> Function:
 
 
 _PER_ROW = 100
-"""FLOPs of finding a row that may lie anywhere."""
+"""FLOPs of finding a row at a random address."""
 
 
 def _rows_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
@@ -180,13 +180,13 @@ def _rows_work(operands: Operands, attributes: Attributes, result: TensorType) -
 
 
 def _parts_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Each operand is written row by row."""
+    """Return the work of writing each operand row by row."""
     rows = len(operands) * prod(result.shape[: attributes["dim"]])
     return OpWork(elements=FLOPS_PER_RUN * rows, calls=len(operands))
 
 
 def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """A part of a value, or a value inside another, is copied row by row."""
+    """Return the work of copying a part of a value, or a value into a larger one, row by row."""
     whole = max(operands[0].shape, result.shape)
     part = min(operands[0].shape, result.shape)
     kinds = [size == other for size, other in zip(whole, part, strict=True)]
@@ -194,7 +194,7 @@ def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) 
 
 
 def _turned_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Elements that lie apart are read one by one, rows that stay together in one go."""
+    """Return the work of a permutation: rows that stay contiguous are copied whole, others element by element."""
     dims = attributes["dims"]
     if not dims or dims[-1] == len(dims) - 1:
         return OpWork(elements=FLOPS_PER_RUN * prod(result.shape[:-1]))
@@ -281,4 +281,4 @@ SHAPE = (
         may_fail=True,
     ),
 )
-"""Rows of the table."""
+"""The primitives that copy elements."""

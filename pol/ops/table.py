@@ -1,4 +1,4 @@
-"""The table of primitives: the only operations that a program may hold."""
+"""The table of primitives, which are the only operations that a program may use."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,21 +22,23 @@ PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
         for row in family
     }
 )
-"""Name of the operation to its row."""
+"""The primitives by name."""
 
 
 def infer(op: str, operands: Operands, values: Mapping[str, object]) -> tuple[dict[str, AttributeValue], TensorType]:
     """Check one node and return its attributes in checked form and the type of its result.
 
-    A body is a checked program (:func:`pol.job.program.infer_node` makes one of what JSON has).
+    The body of a ``repeat`` must be a checked program; :func:`pol.job.program.infer_node` makes one from JSON.
 
     Raises JobError with a field relative to the node (``op``, ``args[1]``, ``attrs.dims``).
     """
     primitive = PRIMITIVES.get(op)
     if primitive is None:
-        raise refuse("op", f"{op[:40]!r} is not on the list of operations")
+        raise refuse("op", f"there is no operation {op[:40]!r}")
     if not primitive.arity[0] <= len(operands) <= primitive.arity[1]:
-        raise refuse("args", f"{op} does not take {len(operands)} operands")
+        least, most = primitive.arity
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        raise refuse("args", f"{op} takes {expected} operands, not {len(operands)}")
     checked = check_attributes(primitive, values)
     result = primitive.rule(operands, checked)
     if len(result.shape) > MAX_RANK:

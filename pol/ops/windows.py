@@ -1,9 +1,9 @@
-"""The product of a matrix and the windows of a value: what a convolution is, and its gradient by the weights.
+"""The product of a matrix and the windows of a value, which computes a convolution and its gradient by the weights.
 
-Windows slide over all dimensions of a value but the first, its channels. What they read is a matrix for each group of
-channels: a row for each channel and place in a window, a column for each window. The product is that of
-``product.py``, bit by bit, with this matrix or with its transpose; but the matrix, which is as many times the value as
-a window has places, is nowhere as a whole: executors lay out a few windows at a time.
+Windows slide over all dimensions of a value except the first, which holds the channels. The elements that they read
+form a matrix per group of channels, with a row per channel and position in a window, and a column per window. The
+result is, bit by bit, that of ``product.py`` with this matrix or its transpose. The whole matrix would be as many times
+larger than the value as a window has positions, so executors lay out only a few windows at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,25 +41,26 @@ from pol.state.arrays import Array
 from pol.values import Shape, TensorType
 
 ELEMENTS_AT_ONCE = 2**20
-"""Of the matrix of the windows, and of the result, that are laid out at once, where more than one window has."""
+"""Number of elements of the matrix of windows, and of the result, laid out at once, unless one window has more."""
 
 _LISTS = ("starts", "strides", "counts", "kernel", "steps")
 
 
 def summed_and_columns(channels: int, attributes: Attributes) -> tuple[int, int]:
-    """Return rows and columns of the matrix of the windows, or the other way round where it is transposed."""
-    sizes = channels * prod(attributes["kernel"]), prod(attributes["counts"])
-    return (sizes[1], sizes[0]) if attributes["transposed"] else sizes
+    """Return the rows and columns of the matrix of windows, swapped if it is transposed."""
+    rows = channels * prod(attributes["kernel"])
+    columns = prod(attributes["counts"])
+    return (columns, rows) if attributes["transposed"] else (rows, columns)
 
 
 def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
     check_dtype(operands, FLOATS)
     left, x = operands
     if len(left.shape) != 3:
-        raise refuse("args[0]", f"{left} is not a matrix for each group", "reshape it")
+        raise refuse("args[0]", f"{left} is not one matrix per group", "reshape it to three dimensions")
     groups, rows, summed = left.shape
     if len(x.shape) < 2 or not groups or x.shape[0] % groups:
-        reason = f"{x} has no channels, or not the same number for each of {groups} groups"
+        reason = f"the channels of {x} cannot be divided equally among {groups} groups"
         raise refuse("args[1]", reason)
     for name in _LISTS:
         check_length(attributes[name], x.shape[1:], name)
@@ -67,26 +68,26 @@ def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
     for dim, (size, start, stride, count, places, step) in enumerate(zip(x.shape[1:], *lists, strict=True)):
         last, away = start + (count - 1) * stride, (places - 1) * step
         if start + min(0, away) < 0 or last + max(0, away) >= size:
-            raise refuse(f"attrs.starts[{dim}]", f"windows lie outside a dimension of {size}")
-    wanted, columns = summed_and_columns(x.shape[0] // groups, attributes)
-    if summed != wanted:
-        raise refuse("args", f"{left} does not fit windows whose summed dimension is {wanted}")
+            raise refuse(f"attrs.starts[{dim}]", f"windows reach outside a dimension of {size}")
+    expected, columns = summed_and_columns(x.shape[0] // groups, attributes)
+    if summed != expected:
+        raise refuse("args", f"the summed dimension of {left} is {summed}, but that of the windows is {expected}")
     if not 1 <= summed <= MAX_SUMMED:
         reason = f"the summed dimension {summed} is outside 1..{MAX_SUMMED}"
-        raise refuse("args", reason, "split the product along it")
+        raise refuse("args", reason, "split the product along this dimension")
     return TensorType("f32", (groups, rows, columns))
 
 
 def offsets(shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> Array:
-    """Return the number of the element at ``start + i x step`` of a value, for each i of each dimension, in order."""
-    found: Array = np.zeros(1, np.int64)
+    """Return the flat indices of the elements at ``start + i x step`` in each dimension, i = 0..size - 1, in order."""
+    indices: Array = np.zeros(1, np.int64)
     for size, start, step, count in zip(shape, starts, steps, sizes, strict=True):
-        found = (found[:, None] * size + start + step * np.arange(count)).reshape(-1)
-    return found
+        indices = (indices[:, None] * size + start + step * np.arange(count)).reshape(-1)
+    return indices
 
 
 class _Columns:
-    """The matrix of the windows of a value, part by part."""
+    """The matrix of the windows of a value, computed part by part."""
 
     def __init__(self, site: Site) -> None:
         attributes, shape = site.attrs, site.operands[1].shape
@@ -101,19 +102,19 @@ class _Columns:
         self.at_once = at_once(self.groups * max(self.height, self.rows))
 
     def parts(self) -> Iterator[slice]:
-        """Yield the windows that are laid out at once; no part is on both sides of a block of 22 bits."""
+        """Yield the ranges of windows that are laid out at once; none crosses the end of a block of 22 bits."""
         for start in range(0, self.count, self.at_once):
             yield slice(start, min(start + self.at_once, self.count))
 
     def take(self, x: Array, part: slice) -> Array:
-        """Return some columns, [groups, rows of the matrix, windows]."""
+        """Return some columns, of shape [groups, rows of the matrix, windows]."""
         numbers = self._places[:, None] + self._windows[part]
-        taken = x.reshape(x.shape[0], -1)[:, numbers]
-        return taken.reshape(self.groups, self.height, -1)
+        elements = x.reshape(x.shape[0], -1)[:, numbers]
+        return elements.reshape(self.groups, self.height, -1)
 
 
 def at_once(height: int) -> int:
-    """Return how many windows are laid out at once: a power of two, of which 22 bits have whole ones in a block."""
+    """Return the number of windows that are laid out at once: a power of two that divides a block of 22 bits."""
     fitting = max(1, ELEMENTS_AT_ONCE // max(1, height))
     return min(BLOCK, 1 << (fitting.bit_length() - 1))
 
@@ -135,11 +136,11 @@ def _windows_product(site: Site) -> Function:
     def transposed(a: Array, x: Array) -> Array:
         largest = np.zeros((columns.groups, columns.height), np.float32)
         for part in columns.parts():
-            taken = columns.take(x, part)
-            for end in (taken.max(-1), taken.min(-1)):
+            windows = columns.take(x, part)
+            for end in (windows.max(-1), windows.min(-1)):
                 np.maximum(largest, np.abs(end), out=largest)
         shift, inverse = scales(largest[..., None], bits)
-        # a product's own scales: along all that is summed
+        # The scales of a product are those of the whole summed dimension.
         top = np.maximum(*(np.abs(end(axis=-1, keepdims=True)) for end in (a.max, a.min)))
         left_shift, left_inverse = scales(top, bits)
         total = np.zeros(site.result.shape)
@@ -157,26 +158,27 @@ def _windows_product(site: Site) -> Function:
 
 
 def _rounded(total: Array, left_inverse: Array, right_inverse: Array) -> Array:
-    # the sign of a zero sum depends on the BLAS
+    # The sign of a zero sum depends on the BLAS; this makes it +0.0.
     total += 0.0
-    # exact: FP64 has room for every exponent here
+    # These products are exact, since FP64 has room for every exponent here.
     total *= left_inverse
     total *= right_inverse
     return total.astype(np.float32)
 
 
 _PER_ROW, _PER_TAKEN, _PER_GROUP = 1_000, 60, 8_000
-"""FLOPs of scaling a row or column, of laying an element out, and of a group of channels."""
+"""FLOPs of scaling a row or column, of laying out an element, and of a group of channels."""
 
 
 def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
     left, x = operands
     groups, rows, summed = left.shape
-    taken = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
-    # a transposed one is laid out for its scales, and again for its sums
-    taken *= 2 if attributes["transposed"] else 1
+    laid_out = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
+    # A transposed matrix is laid out twice: for its scales and for its sums.
+    if attributes["transposed"]:
+        laid_out *= 2
     lines = groups * (rows + result.shape[-1])
-    elements = PER_OPERAND * left.elements + _PER_TAKEN * taken + _PER_ROW * lines
+    elements = PER_OPERAND * left.elements + _PER_TAKEN * laid_out + _PER_ROW * lines
     height = x.shape[0] * prod(attributes["kernel"])
     parts = -(-prod(attributes["counts"]) // at_once(max(height, groups * rows)))
     elements += PER_RESULT * result.elements + _PER_GROUP * groups * parts
@@ -185,9 +187,9 @@ def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpW
 
 
 def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
-    """Return the bytes of integers of a left operand that is small, or of totals where the result is.
+    """Return the bytes of the left operand's integers, or of the sums if the windows are transposed, and of scales.
 
-    What is laid out at once are blocks of a fixed size, but for one window.
+    Windows are laid out in blocks of a fixed size, except that one window may be larger.
     """
     left, x = operands
     groups, rows, _ = left.shape
@@ -222,4 +224,4 @@ WINDOWS = (
         more_scratch=_scratch,
     ),
 )
-"""Rows of the table."""
+"""The product with windows."""

@@ -1,1 +1,1 @@
-"""Replaying what somebody says was trained, and the file of a local run's trace."""
+"""Replaying the training that a trace claims, and the trace file of a local run."""

@@ -1,6 +1,6 @@
-"""Replaying: a segment of a share, and with it whatever a local run's trace says.
+"""Replaying single segments of a share, and checking the trace of a local run.
 
-A segment needs the job and two opening states; nothing else of the prover's is used.
+The replay of a segment needs only the job and the global and local state at the segment's start.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,14 +36,14 @@ def replay_segment(
     backend: Backend,
     on_step: Callable[[SlotState], None] | None = None,
 ) -> ReplayedSegment:
-    """Take the steps of segment ``index`` of a slot in a round from the states at its beginning.
+    """Run the steps of segment ``index`` of a slot in a round, from the states at the segment's start.
 
-    ``on_step`` gets the states behind each step as they are reached, and may keep them.
+    ``on_step`` receives the states after each step and may keep them.
 
-    Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
-    StepFailed when a step has no result: the job stops there, and no honest trace goes through it.
+    Raises RangeError if there is no such segment, StateError if a state does not have the job's tensors, and
+    StepFailed if a step has no result. The job stops at such a step, so no honest trace contains it.
     """
-    # a copy, which is nobody's but ours
+    # A private copy, which the replay may overwrite.
     start = slot_state(loaded, opening, local)
     return replay_from(loaded, part, index, start, backend, on_step, donate=on_step is None)
 
@@ -57,9 +57,9 @@ def replay_from(
     on_step: Callable[[SlotState], None] | None = None,
     donate: bool = True,
 ) -> ReplayedSegment:
-    """Do what :func:`replay_segment` does with states that are in order.
+    """Replay a segment as :func:`replay_segment` does, from states that were checked before.
 
-    With ``donate`` nobody may use ``start`` any more, nor what ``on_step`` got once that has returned.
+    With ``donate``, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
     document = loaded.job.document
     check_part(document, part)
@@ -76,23 +76,22 @@ def replay_from(
 
 # --- the check of a trace ------------------------------------------------------------------------
 
-# Without kept states everything is replayed from the job's initial states, round by round: nothing of whoever wrote the
-# trace is used. With kept states, drawn segments are replayed on their own, each from states whose roots are checked.
+# Without kept states, everything is replayed from the job's initial states, round by round, and no state from the
+# trace's author is used. With kept states, drawn segments are replayed, each from states whose roots are checked.
 
 RUN_FOLDER, STATES_FOLDER = "run", "states"
-"""Of a job's directory, what a run leaves there unless told otherwise; and of that, the states that it has kept."""
-_REMEDY = "give the job directory that the run was made from"
-_OTHER_START = "it does not start from the state of the round before"
-_OTHER_LOCAL_START = "it does not start from the local state that the slot ended the round before in"
+"""Default folder of a run in a job's directory, and the folder of kept states in it."""
+_REMEDY = "name the job directory that this run trained"
+_OTHER_START = "the share does not start from the global state at the end of the round before"
+_OTHER_LOCAL_START = "the share does not start from the slot's local state at the end of the round before"
 _KEEP = "run the job again and keep its states (--keep-states, or keep_states=True), or check all segments"
 
 
 @dataclass(frozen=True)
 class Check(Readable):
-    """How one share came out, or the aggregation at the end of one round, whose ``slot`` is -1.
+    """The result of checking one share, or the aggregation at the end of a round (``slot`` is -1).
 
-    ``checked`` of its ``segments`` were replayed; ``fault`` says what does not hold, and is empty if all that was
-    checked does.
+    ``checked`` of its ``segments`` were replayed. ``fault`` describes the first error, and is empty if there is none.
 
     Example::
 
@@ -109,46 +108,46 @@ class Check(Readable):
 
     @property
     def holds(self) -> bool:
-        """Tell whether all that was checked holds."""
+        """True if the check found no fault."""
         return not self.fault
 
 
 class _States(Protocol):
-    """Where the states at a share's boundaries come from."""
+    """A source of the states at a share's boundaries."""
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
-        """Return global and local state at a boundary."""
+        """Return the global and the local state at a boundary."""
         ...
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Take the states that a replay has ended in."""
+        """Accept the states at the end of a replayed segment."""
         ...
 
 
 class _Chained:
-    """The states that the checker itself has reached, one boundary after the other."""
+    """The states at the end of the last segment that the checker replayed."""
 
     def __init__(self, state: State, local: State) -> None:
         self._last = (state, local)
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
-        """Return the last states; boundaries are asked for in order."""
+        """Return the last states; callers ask for boundaries in order."""
         return self._last
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Go on from here."""
+        """Remember the states as the start of the next segment."""
         self._last = (state, local)
 
 
 class StateFolder:
-    """States that a run has kept, each in a file with its root as name; roots are checked when reading."""
+    """A folder with the states of a run, each in a file named by its root; reading checks the root."""
 
     def __init__(self, folder: Path, loaded: LoadedJob) -> None:
-        """Use ``folder``; it is made when the first state is kept."""
+        """Use ``folder``, which is created with the first state."""
         self._folder, self._document = folder, loaded.job.document
 
     def keep(self, boundary: Boundary, state: State, local: State) -> None:
-        """Write the states of a boundary, unless they are there."""
+        """Write the states of a boundary, unless their files exist."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for root, value in ((boundary.global_root, state), (boundary.local_root, local)):
             path = self._path(root)
@@ -156,14 +155,14 @@ class StateFolder:
                 write_whole(path, encode_state(value))
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
-        """Read the states of a boundary; TraceError where they are missing or others."""
+        """Read the states of a boundary; TraceError if a state is missing or does not have its root."""
         return (
             self._read(boundary.global_root, self._document.global_tensors),
             self._read(boundary.local_root, self._document.local_tensors),
         )
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Nothing: every segment is opened on its own."""
+        """Do nothing, since the start of every segment is read from the folder."""
 
     def _read(self, root: bytes, specs: Sequence[TensorSpec]) -> State:
         path = self._path(root)
@@ -176,7 +175,7 @@ class StateFolder:
         except StateError as error:
             raise TraceError(str(path), str(error), _KEEP) from None
         if state_tree(state).root != root:
-            raise TraceError(str(path), "its root is not its name", _KEEP)
+            raise TraceError(str(path), "the root of the state differs from the file's name", _KEEP)
         return state
 
     def _path(self, root: bytes) -> Path:
@@ -184,7 +183,7 @@ class StateFolder:
 
 
 Progress = Callable[[int, int], None]
-"""Called with (segments replayed, segments to replay)."""
+"""A function that is called with the number of replayed segments and the number of segments to replay."""
 
 
 def verify_trace(
@@ -196,13 +195,14 @@ def verify_trace(
     backend: str = DEFAULT,
     on_progress: Progress | None = None,
 ) -> tuple[Check, ...]:
-    """Check a trace against the job in ``directory``; what follows a fault in a replay of all is not checked.
+    """Check a trace against the job in ``directory``, by replay on the back end ``native``, ``numpy`` or ``torch``.
 
-    Without ``segments`` everything is replayed from the beginning, on the back end ``native``, ``numpy`` or ``torch``;
-    with N of them, N drawn segments of each share and the first, the last and the update, from the folder of kept
-    ``states``: ``run/states`` in ``directory``, unless another is named. ``on_progress`` is called after each segment.
+    Without ``segments``, everything is replayed from the beginning, and the check ends with the first round that has a
+    fault. With ``segments=N``, it replays N randomly drawn segments of each share, its first and last segment, and its
+    update. These replays start from the states that the run kept in the folder ``states``, which is ``run/states`` in
+    ``directory`` by default. ``on_progress`` is called after each segment.
 
-    Raises JobError when the job does not load, the trace is of another job, or a kept state is missing.
+    Raises JobError if the job does not load, the trace belongs to another job, or a kept state is missing.
 
     Example::
 
@@ -212,17 +212,17 @@ def verify_trace(
     directory = Path(directory)
     loaded = load_job(directory)
     if trace.job != loaded.job.id:
-        raise TraceError("job", "the trace is of another job", _REMEDY)
+        raise TraceError("job", "the trace belongs to another job", _REMEDY)
     _check_shape(trace, loaded)
     checker = _Checker(trace, loaded, executor_named(backend), on_progress, segments)
     if segments is None:
         return checker.all_in_order()
-    kept = Path(states) if states is not None else directory / RUN_FOLDER / STATES_FOLDER
-    return checker.drawn(StateFolder(kept, loaded))
+    folder = Path(states) if states is not None else directory / RUN_FOLDER / STATES_FOLDER
+    return checker.drawn(StateFolder(folder, loaded))
 
 
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
-    """Refuse a trace that lacks a share: what is not there cannot be wrong."""
+    """Raise TraceError if the trace lacks a share, since a missing share could not be checked."""
     document = loaded.job.document
     if not 1 <= len(trace.round_roots) <= document.rounds:
         raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
@@ -230,10 +230,12 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
     if not whole or any(
         (share.round, share.slot) != divmod(index, document.slots) for index, share in enumerate(trace.shares)
     ):
-        raise TraceError("shares", "there is not one of each slot in each round", _REMEDY)
+        raise TraceError("shares", "the trace does not have one share per slot and round, in this order", _REMEDY)
 
 
 class _Checker:
+    """A check of one trace."""
+
     def __init__(
         self,
         trace: Trace,
@@ -242,18 +244,22 @@ class _Checker:
         on_progress: Progress | None,
         segments: int | None,
     ) -> None:
-        self._trace, self._loaded, self._executor = trace, loaded, executor
-        self._document, self._slots = loaded.job.document, loaded.job.document.slots
-        self._tell, self._done = on_progress, 0
+        self._trace = trace
+        self._loaded = loaded
+        self._executor = executor
+        self._document = loaded.job.document
+        self._slots = loaded.job.document.slots
+        self._on_progress = on_progress
+        self._done = 0
         self._drawn = [_drawn(share, segments) for share in trace.shares]
         self._all = sum(len(drawn) for drawn in self._drawn)
 
     def all_in_order(self) -> tuple[Check, ...]:
-        """Replay the whole run; a round that does not hold is the last one that can be checked."""
+        """Replay the whole run, up to the first round with a fault; later rounds cannot be checked."""
         state: State = self._loaded.global_state
         locals_: list[State] = [self._loaded.local_state] * self._slots
         checks: list[Check] = []
-        for round, promised in enumerate(self._trace.round_roots):
+        for round, claimed in enumerate(self._trace.round_roots):
             updates: list[State] = []
             for share, drawn in self._round(round):
                 states = _Chained(state, locals_[share.slot])
@@ -263,7 +269,7 @@ class _Checker:
                 locals_[share.slot] = states.at(share.boundaries[-1])[1]
             if not all(check.holds for check in checks):
                 return tuple(checks)
-            check, state = self._aggregation(round, promised, state, updates)
+            check, state = self._aggregation(round, claimed, state, updates)
             checks.append(check)
             if not check.holds:
                 return tuple(checks)
@@ -274,7 +280,7 @@ class _Checker:
         checks: list[Check] = []
         opening = self._document.global_root
         locals_ = [self._document.local_root] * self._slots
-        for round, promised in enumerate(self._trace.round_roots):
+        for round, claimed in enumerate(self._trace.round_roots):
             updates: list[State] = []
             for share, drawn in self._round(round):
                 check, update = self._share(share, drawn, states)
@@ -287,8 +293,8 @@ class _Checker:
                 updates.append(update)
             if all(updates):
                 first, _ = states.at(self._round(round)[0][0].boundaries[0])
-                checks.append(self._aggregation(round, promised, first, updates)[0])
-            opening = promised
+                checks.append(self._aggregation(round, claimed, first, updates)[0])
+            opening = claimed
         return tuple(checks)
 
     def _round(self, round: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
@@ -296,7 +302,7 @@ class _Checker:
         return list(zip(self._trace.shares[part], self._drawn[part], strict=True))
 
     def _share(self, share: ShareRecord, drawn: tuple[int, ...], states: _States) -> tuple[Check, State]:
-        """Check hashes, replay the ``drawn`` segments in order, then the update; the update is empty after a fault."""
+        """Check a share's hashes, its ``drawn`` segments and its update; return an empty update after a fault."""
         checked = 0
 
         def failed(fault: str) -> tuple[Check, State]:
@@ -314,7 +320,7 @@ class _Checker:
         opening = states.at(share.boundaries[0])
         roots = (share.boundaries[0].global_root, share.boundaries[0].local_root)
         if roots != (state_tree(opening[0]).root, state_tree(opening[1]).root):
-            return failed("boundary 0 is not where the share has to start")
+            return failed("boundary 0 is not the state from which the share must start")
         for index in drawn:
             try:
                 fault = self._segment(share, index, states)
@@ -329,36 +335,36 @@ class _Checker:
         except StateError as error:
             return failed(f"the update: {error}")
         if result.update_root != share.update_root:
-            return failed("the update is not what its opening and closing states make")
+            return failed("the update does not follow from the first and the last state of the share")
         if result.local_out_root != share.local_out_root:
-            return failed("the local state after the share is another one")
-        done = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
-        return done, result.update
+            return failed("the local state at the end of the share differs")
+        check = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
+        return check, result.update
 
     def _wrong_shape(self, share: ShareRecord) -> str:
         if share.segments != self._document.share_segments:
-            return f"it has {share.segments} segments, not {self._document.share_segments}"
+            return f"the share has {share.segments} segments, not {self._document.share_segments}"
         for boundary in share.boundaries:
-            if boundary.step != boundary_step(self._document, share.round, boundary.index):
-                return f"boundary {boundary.index} names step {boundary.step}"
+            expected = boundary_step(self._document, share.round, boundary.index)
+            if boundary.step != expected:
+                return f"boundary {boundary.index} has the step {boundary.step}, not {expected}"
         return ""
 
     def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
         state, local = states.at(share.boundaries[index])
         replayed = replay_segment(self._loaded, share.part, index, state, local, self._executor)
-        promised, found = share.boundaries[index + 1], replayed.boundary
-        states.reached(promised, replayed.global_state, replayed.local_state)
+        claimed = share.boundaries[index + 1]
+        actual = replayed.boundary
+        states.reached(claimed, replayed.global_state, replayed.local_state)
         self._done += 1
-        if self._tell is not None:
-            self._tell(self._done, self._all)
-        if promised.root == found.root:
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._all)
+        if claimed.root == actual.root:
             return ""
-        same = (promised.global_root, promised.local_root) == (found.global_root, found.local_root)
+        same = (claimed.global_root, claimed.local_root) == (actual.global_root, actual.local_root)
         return f"segment {index} has other metrics" if same else f"segment {index} ends in another state"
 
-    def _aggregation(
-        self, round: int, promised: bytes, opening: State, updates: Sequence[State]
-    ) -> tuple[Check, State]:
+    def _aggregation(self, round: int, claimed: bytes, opening: State, updates: Sequence[State]) -> tuple[Check, State]:
         try:
             result = aggregate(self._loaded, opening, updates, self._executor)
         except (ReplayError, StateError) as error:
@@ -369,7 +375,7 @@ class _Checker:
                 checked=0,
                 fault=f"the aggregation has no result: {error}",
             ), opening
-        fault = "" if result.root == promised else "the round ends in another global state"
+        fault = "" if result.root == claimed else "the round ends in another global state"
         return Check(round=round, slot=-1, segments=0, checked=0, fault=fault), result.state
 
 

@@ -1,7 +1,7 @@
-"""The trace file of a local run: the same tree as on chain, over all shares of all rounds, as JSON.
+"""The trace file of a local run: the traces of all shares of all rounds, as JSON.
 
-A local run has the leaves that a network has, since they name nobody. The reader is strict: a file may come from
-anybody.
+The leaves of a trace are the same as on a network, since they do not depend on who trains. The reader is strict, since
+the file may come from an untrusted author.
 """
 
 import json
@@ -21,12 +21,12 @@ from pol.work.records import Boundary, RoundSlot
 VERSION = 3
 FILE_SIZE_MAX = 256 << 20
 LIST_MAX = 1 << 20
-_REMEDY = "write it again with assay job run"
+_REMEDY = "write the trace again with assay job run"
 
 
 @dataclass(frozen=True)
 class ShareRecord(Readable):
-    """What a trace file holds of one slot's work in one round.
+    """The record of a share in a trace file, which is the work of one slot in one round.
 
     Example::
 
@@ -43,31 +43,31 @@ class ShareRecord(Readable):
 
     @property
     def part(self) -> RoundSlot:
-        """What the share trained."""
+        """The round and the slot of the share."""
         return RoundSlot(self.round, self.slot)
 
     @property
     def segments(self) -> int:
-        """The number n of segments between the n + 1 boundaries."""
+        """The number of segments, which is one less than the number of boundaries."""
         return len(self.boundaries) - 1
 
     @property
     def fault(self) -> str:
-        """What does not fit together in the share's own hashes, empty if all does; nothing is replayed."""
+        """The first contradiction between the share's own hashes, found without replay; empty if there is none."""
         for index, boundary in enumerate(self.boundaries):
             if boundary.index != index:
-                return f"boundary {index} is numbered {boundary.index}"
+                return f"boundary {index} has the index {boundary.index}"
             if boundary.root != boundary_root(boundary.global_root, boundary.local_root, boundary.metrics):
-                return f"the root of boundary {index} is not the hash of its two states' roots and its metrics"
+                return f"the root of boundary {index} is not the hash of the roots of its two states and its metrics"
         if self.boundaries[0].metrics:
             return "boundary 0 has metrics"
-        again = trace_root(self.boundaries)
-        return "" if again == self.trace_root else "the trace root is not the root of its leaves"
+        root = trace_root(self.boundaries)
+        return "" if root == self.trace_root else "the trace root is not the root of its leaves"
 
 
 @dataclass(frozen=True)
 class RoundEnd(Readable):
-    """How a round of a local run ended: the root of the global state after it.
+    """The end of a round in a trace file: the root of the global state.
 
     Example::
 
@@ -80,7 +80,9 @@ class RoundEnd(Readable):
 
 @dataclass(frozen=True)
 class Trace(Readable):
-    """What is checked of a trace file: the job's id, and shares by round and slot. The rest is for people.
+    """The checked part of a trace file: the job's id, the ends of rounds, and the shares by round and slot.
+
+    The other fields of the file are for display only.
 
     Example::
 
@@ -94,7 +96,7 @@ class Trace(Readable):
 
     @property
     def round_roots(self) -> tuple[bytes, ...]:
-        """The roots of the global state after each round."""
+        """The root of the global state after each round."""
         return tuple(end.state_root for end in self.rounds)
 
 
@@ -104,7 +106,7 @@ def share_record(
     update_root: bytes,
     local_out_root: bytes,
 ) -> ShareRecord:
-    """Return a share with its trace root; ``codec.to_plain`` of it is what stands in the file."""
+    """Return the record of a share, with its trace root; ``codec.to_plain`` gives its form in the file."""
     root = trace_root(boundaries)
     return ShareRecord(
         slot=part.slot,
@@ -117,7 +119,7 @@ def share_record(
 
 
 def trace_root(boundaries: tuple[Boundary, ...]) -> bytes:
-    """Return the root of the trace of a share whose boundaries are 0 to n: boundary 0 is the opening, and no leaf."""
+    """Return the trace root of a share with boundaries 0 to n; boundary 0, its initial state, is not a leaf."""
     return compute_trace_root(boundary.leaf for boundary in boundaries[1:])
 
 
@@ -132,7 +134,7 @@ def read_trace(path: Path | str) -> Trace:
     try:
         value: object = json.loads(read_file(path.resolve(), str(path), FILE_SIZE_MAX))
     except JobError as error:
-        raise TraceError(error.field, error.reason, "give the trace.json of a run") from None
+        raise TraceError(error.field, error.reason, "name the trace.json that assay job run wrote") from None
     except (ValueError, RecursionError):
         raise TraceError(str(path), "is not JSON", _REMEDY) from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
@@ -147,7 +149,7 @@ def read_trace(path: Path | str) -> Trace:
 
 
 def _only(value: Any, cls: type) -> Any:
-    """Return an object without what ``cls`` has no field for."""
+    """Return a JSON object without the keys that are not fields of ``cls``."""
     if not isinstance(value, dict):
         return value
     return {name: part for name, part in value.items() if name in cls.__annotations__}

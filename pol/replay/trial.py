@@ -1,6 +1,6 @@
-"""A trial of a job that nobody has run yet: a segment of a slot, and the end of a round, on the clock.
+"""A timed trial of a new job: one segment of a slot, and the end of a round.
 
-What loads can still end in NaN, ask for a row that is not there, or take longer than its work says.
+A job that loads can still end in NaN, use a row number that does not exist, or take longer than its work indicates.
 """
 
 import time
@@ -29,13 +29,13 @@ from pol.work.trials import Trial, TrialTimes
 T = TypeVar("T")
 
 _ENOUGH = 0.1
-"""Seconds after which nothing is timed once more: what is short is mostly what happens the first time."""
+"""Seconds of measured time after which a task is not repeated; a shorter task consists mostly of first-run costs."""
 _TIMES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """A payload to try against the terms of its order; ``memory`` is that of a device, 0 for any."""
+    """A payload to try, with the terms of its order; ``memory`` is the memory of a device in bytes, 0 for no limit."""
 
     directory: Path
     terms: JobTerms
@@ -44,51 +44,52 @@ class TrialRequest:
     backend: str
 
 
-def try_payload(asked: TrialRequest) -> Trial:
+def try_payload(request: TrialRequest) -> Trial:
     """Load a payload with every check and, if it is the ordered job, try it.
 
-    Whatever a stranger's job does, it ends in a reason to decline; only what this machine lacks is an error.
+    Any failure of an untrusted job becomes a reason to decline. Only a fault of this machine raises an error.
     """
-    engine, memory = backend(asked.backend), asked.memory
+    engine = backend(request.backend)
+    memory = request.memory
     bound = sandbox.memory_bound(memory) if memory else nullcontext()
     try:
         with bound:
-            loaded = load_job(asked.directory)
+            loaded = load_job(request.directory)
             terms = order_terms(loaded.job)
-            if terms != asked.terms:
+            if terms != request.terms:
                 return Trial(terms=terms)
             needed = memory_size(loaded.job.document)
             if memory and needed > memory:
                 text = f"the job needs {needed} bytes of memory, a device of the bid has {memory}"
                 return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
-            return Trial(terms=terms, times=try_job(loaded, asked.slot, engine))
+            return Trial(terms=terms, times=try_job(loaded, request.slot, engine))
     except JobError as error:
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=str(error))
     except Stopped as error:
         return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text=f"a trial of the job: {error}")
     except MemoryError:
-        text = "a trial of the job needs more memory than there is"
+        text = "a trial of the job needs more memory than is available"
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
-    except Exception as error:  # noqa: BLE001  (a stranger's job must not be tried again and again)
+    except Exception as error:  # noqa: BLE001  (a failing job must not be tried again and again)
         text = f"a trial of the job failed: {error!r}"
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
 
 
 def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
-    """Train the first segment of ``slot`` in round 0, and end the round with what comes of it as every slot's update.
+    """Time the first segment of ``slot`` in round 0, and the end of a round in which every slot has its update.
 
-    Raises Stopped where one of the two has no result.
+    Raises Stopped if one of them has no result.
     """
     document = loaded.job.document
     speed = core_speed(backend)
     start = slot_state(loaded, loaded.global_state, loaded.local_state)
 
-    def hash_it(_step: int, _loss: float, state: SlotState) -> None:
-        # a seat of a panel answers for every step
+    def hash_state(_step: int, _loss: float, state: SlotState) -> None:
+        # A panel member hashes the state after every step.
         _ = state.root
 
     def segment() -> SlotState:
-        return run_segment(loaded, RoundSlot(0, slot), 0, start, backend, hash_it)[0]
+        return run_segment(loaded, RoundSlot(0, slot), 0, start, backend, hash_state)[0]
 
     end, segment_time = _timed(segment)
     update = share_update(loaded, start.global_state, end).update
@@ -101,7 +102,7 @@ def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
 
 
 def _timed(task: Callable[[], T]) -> tuple[T, int]:
-    """Return what a task returns, and the microseconds of one core that it takes at least."""
+    """Return the result of a task, and its shortest measured time in microseconds of one core."""
     times: list[float] = []
     while len(times) < _TIMES and sum(times) < _ENOUGH:
         start = time.process_time()

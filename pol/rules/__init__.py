@@ -1,1 +1,1 @@
-"""The rules of a proof that the chain knows: commitments, lots, schedules."""
+"""The rules of proof of learning that the chain applies: commitments, lots, schedules, panels and tiers."""

@@ -1,9 +1,8 @@
-"""What parties commit to: the bytes they hash and sign (protocol sections 4.2, 4.3, 5.2 and 6.1).
+"""Commitments: the bytes that parties hash and sign (protocol sections 4.2, 4.3, 5.2 and 6.1).
 
-Integers are fixed-width big-endian, and every list of fields starts with a tag of its own, so that
-nothing that was made for one purpose holds for another. An integer that does not fit its width
-raises OverflowError: whoever reads from outside checks first. :func:`check_leaf` takes a hostile
-leaf as it is and answers False.
+Integers are fixed-width big-endian. Every list of fields starts with its own tag, so a hash or signature for one
+purpose is not valid for another. An integer that does not fit its width raises OverflowError, so values from outside
+must be checked first. :func:`check_leaf` accepts any untrusted leaf and returns False instead.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,36 +24,36 @@ from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] = ()) -> bytes:
     """Return the root of a boundary state: the hash of its global and local state roots, and of its metrics.
 
-    ``metrics`` are FP32 bit patterns of means over the segment before it; none at boundary 0, and none for the state
-    after a step inside a segment.
+    ``metrics`` are FP32 bit patterns of the means over the segment before the boundary. They are empty at boundary 0
+    and for a state inside a segment.
     """
     return hash_fields("assay/boundary", global_root, local_root, _bits(metrics))
 
 
 def leaf_hash(leaf: TraceLeaf) -> bytes:
-    """Return the Merkle leaf of boundary 1..n of a trace; the path is not in it.
+    """Return the hash of a leaf, which stands for one of the boundaries 1..n of a trace; it does not cover the path.
 
-    It names nobody: right traces of one slot are equal, whoever trained them. Whose work a trace is, its commitment
-    says.
+    The hash does not depend on the provider, so all correct traces of a slot are equal. The commitment binds a trace
+    to its provider.
     """
     return merkle_leaf("assay/trace", u32(leaf.index), u64(leaf.step), leaf.boundary_root)
 
 
 def leaf_hashes(leaves: Iterable[TraceLeaf]) -> list[bytes]:
-    """Return the Merkle leaves of a whole trace, boundaries 1 to n."""
+    """Return the hashes of all leaves of a trace, for boundaries 1 to n."""
     return [leaf_hash(leaf) for leaf in leaves]
 
 
 def compute_trace_root(leaves: Iterable[TraceLeaf]) -> bytes:
-    """Return the root of a whole trace; ValueError without leaves."""
+    """Return the root of a whole trace; ValueError if there are no leaves."""
     return merkle_root(leaf_hashes(leaves))
 
 
 def check_leaf(trace_root: bytes, segments: int, leaf: TraceLeaf) -> bool:
-    """Tell whether ``leaf`` is in the trace with this root and number n of segments.
+    """Return whether ``leaf`` is in the trace with this root and ``segments`` segments.
 
-    The tree has n leaves, one for each boundary but the opening. False, never an error, for a leaf of any content. That
-    the step is the one of this index is not checked here: the leaf is what its provider committed to, right or wrong.
+    The tree has one leaf per boundary except boundary 0. A malformed leaf gives False, never an error. The function
+    does not check that the leaf's step belongs to its index, since a provider may have committed to a wrong step.
     """
     well_formed = 1 <= leaf.index <= segments and 0 <= leaf.step < 2**64 and len(leaf.boundary_root) == HASH_SIZE
     if not well_formed:
@@ -70,10 +69,10 @@ def share_commitment(
     executor_version: int,
     roots: ShareRoots,
 ) -> bytes:
-    """Return the hash C by which a provider commits to a share, before anybody sees anything of it.
+    """Return the hash C with which a provider commits to a share before it reveals anything of the share.
 
-    ``opening`` are the global and the local root that the share starts from. Everything but ``roots`` is known to the
-    chain, so it can make C from the roots of a share that was accepted, under any provider's name.
+    ``opening`` holds the global and the local root from which the share starts. The chain knows everything except
+    ``roots``, so it can compute C from the roots of an accepted share under any provider's name.
     """
     global_in, local_in = opening
     return hash_fields(
@@ -92,7 +91,7 @@ def share_commitment(
 
 
 def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
-    """Return what a provider signs for a share: all of ``claim`` and the chain.
+    """Return the bytes that a provider signs for a share: the chain id and all of ``claim``.
 
     The signature is ECDSA on secp256k1 over SHA-256 of these bytes, with a low s.
     """
@@ -110,13 +109,13 @@ def _bits(metrics: Iterable[int]) -> bytes:
 
 
 def update_claim(update_root: bytes, local_out: bytes) -> bytes:
-    """Return the root of a share's update place: the hash of update and local roots."""
+    """Return the root that a share claims for its update place: the hash of its update root and its local root."""
     return hash_fields("assay/update", update_root, local_out)
 
 
 def possession_sign_bytes(order_id: bytes, order_key: bytes) -> bytes:
-    """Return what the per-order key signs (``key_proof``): nobody orders under another's key.
+    """Return the bytes that the per-order key signs (``key_proof``), so that no one can order under another's key.
 
-    The id is of one chain, consumer and sequence: a proof that was seen once serves no second order.
+    The order id depends on the chain, the consumer and its sequence number, so a proof is valid for one order only.
     """
     return encode_fields("assay/order-key", order_id, order_key)

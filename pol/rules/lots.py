@@ -1,10 +1,9 @@
-"""Lots: what later blocks draw, and nobody chose (protocol sections 1.5, 4.3 and 5.1).
+"""Lots: random choices that later blocks determine and no party can influence (protocol sections 1.5, 4.3 and 5.1).
 
-A draw reads a stream of bytes, block k of it being H("assay/lot/stream", seed, k). A number below n
-takes as many bytes as n - 1 has, keeps as many bits as n - 1 has, and starts again with the next
-bytes when it is not below n. Rejection makes every number equally likely, where a remainder would
-prefer small ones; fewer than half of the tries are rejected. ``tests/vectors/lots`` holds cases for
-other implementations.
+A draw reads a stream of bytes, whose block k is H("assay/lot/stream", seed, k). A number below n is read from as many
+bytes as n - 1 has, and only as many bits as n - 1 has are kept. If the number is not below n, the draw tries again with
+the next bytes. Rejection makes all numbers equally likely, while a remainder would favor small numbers. Each try is
+rejected with a probability below one half. ``tests/vectors/lots`` holds test cases for other implementations.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from domain.hashing import hash_fields, u64
 
 
 class _Stream:
-    """Uniform numbers from a seed; the only state of a draw."""
+    """A stream of uniform numbers from a seed."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -24,11 +23,12 @@ class _Stream:
         while len(self._bytes) < size:
             self._bytes += hash_fields("assay/lot/stream", self._seed, u64(self._block))
             self._block += 1
-        taken, self._bytes = self._bytes[:size], self._bytes[size:]
-        return taken
+        data = self._bytes[:size]
+        self._bytes = self._bytes[size:]
+        return data
 
     def below(self, bound: int) -> int:
-        """Return a uniform number in 0..bound-1; a bound of 1 takes no bytes."""
+        """Return a uniform number in 0..bound-1; a bound of 1 reads no bytes."""
         bits = (bound - 1).bit_length()
         mask = (1 << bits) - 1
         while True:
@@ -38,22 +38,21 @@ class _Stream:
 
 
 def seed(purpose: str, lot_id: bytes, beacon: bytes) -> bytes:
-    """Return the seed of a lot (32 bytes) from the beacon of the block that completed it."""
+    """Return the seed of a lot (32 bytes), derived from the beacon of the block in which the lot is drawn."""
     return hash_fields("assay/lot", purpose, lot_id, beacon)
 
 
 def draw(seed: bytes, population: int, count: int) -> tuple[int, ...]:
-    """Draw ``count`` different numbers of 0..population-1, every set equally likely; sorted.
+    """Draw ``count`` different numbers from 0..population-1, each set with equal probability; return them sorted.
 
-    All of them where the population is not larger than ``count``. ValueError for a negative
-    argument.
+    Returns all numbers if the population is not larger than ``count``. ValueError for a negative argument.
     """
     if population < 0 or count < 0:
         raise ValueError(f"cannot draw {count} of {population}")
     if count >= population:
         return tuple(range(population))
     stream = _Stream(seed)
-    # Fisher-Yates on the list 0..population-1, holding only what is out of its place.
+    # Fisher-Yates shuffle of the list 0..population-1, of which only moved elements are stored.
     moved: dict[int, int] = {}
     drawn: list[int] = []
     for start in range(count):
@@ -64,35 +63,35 @@ def draw(seed: bytes, population: int, count: int) -> tuple[int, ...]:
 
 
 def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int, ...]:
-    """Draw ``count`` different indices of ``weights``, each by its exact weight; sorted.
+    """Draw ``count`` different indices of ``weights``, each in proportion to its weight; return them sorted.
 
-    They are drawn one after the other. After each draw the drawn weight is taken out. An index of
-    weight 0 is never drawn, so that fewer than ``count`` come back where fewer have a weight.
-    ValueError for a negative argument.
+    The indices are drawn one after another; a drawn index does not take part in later draws. An index of weight 0 is
+    never drawn, so fewer than ``count`` are returned if fewer have a weight. ValueError for a negative argument.
     """
     if count < 0 or any(weight < 0 for weight in weights):
-        raise ValueError("counts and weights are not negative")
+        raise ValueError("counts and weights must not be negative")
     stream = _Stream(seed)
-    left = list(weights)
+    remaining = list(weights)
     drawn: list[int] = []
-    while len(drawn) < count and any(left):
-        ticket = stream.below(sum(left))
+    while len(drawn) < count and any(remaining):
+        ticket = stream.below(sum(remaining))
         index = 0
-        while ticket >= left[index]:
-            ticket -= left[index]
+        while ticket >= remaining[index]:
+            ticket -= remaining[index]
             index += 1
         drawn.append(index)
-        left[index] = 0
+        remaining[index] = 0
     return tuple(sorted(drawn))
 
 
 def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
-    """Return the segments of a share that are its validator's duty, sorted and without repeats.
+    """Return the segments of a share that its validator must replay, sorted and without repeats.
 
-    These are the drawn ones, the first, the last, and the end: the update, or where the job stopped, which counts as
-    segment n. What was drawn behind the end of a share falls away. ValueError for a negative argument.
+    These are the drawn segments, the first, the last, and number n = ``segments``, which stands for the end of the
+    share: its update, or the place at which the job stopped. Numbers drawn beyond the end of the share are dropped.
+    ValueError for a negative argument.
     """
     if segments < 0 or any(segment < 0 for segment in drawn):
-        raise ValueError("segments are not negative")
+        raise ValueError("segments must not be negative")
     inside = (segment for segment in drawn if segment < segments)
     return tuple(sorted({*inside, 0, max(0, segments - 1), segments}))

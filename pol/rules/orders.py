@@ -1,4 +1,4 @@
-"""What an order must be: one check for the chain, and for a consumer who asks before anything is signed."""
+"""The check of an order, which the chain applies, and a consumer before it signs anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +27,17 @@ from pol.rules.schedule import check_terms, total_work
 from pol.rules.tiers.table import check_names, highest_floor
 
 LEAST_ELIGIBLE = 2
-"""Validators who could audit an order, at least: whoever wins it is none of them."""
+"""Least number of validators that could audit an order; the one that wins the order cannot audit it."""
 
 HANDOVER_SLACK = 4
-"""How often fetching a result may take what it takes at ``accept_rate``."""
+"""Longest time for fetching a result, as a multiple of the time that it takes at ``accept_rate``."""
 
 
 def check_job(terms: JobTerms, conditions: Conditions) -> None:
-    """Check that chains of this version run such a job; Refusal names the field."""
+    """Check that chains of this version can run a job with these terms; Refusal names the field."""
     check_terms(terms)
     if terms.executor_version != EXECUTOR_VERSION:
-        reason = f"{terms.executor_version} is not run here"
+        reason = f"this chain does not run executor version {terms.executor_version}"
         remedy = f"build the job for version {EXECUTOR_VERSION}"
         raise Refusal(UNSUPPORTED, "terms.executor_version", reason, remedy)
     check_names(conditions.tiers, "conditions.tiers")
@@ -45,47 +45,48 @@ def check_job(terms: JobTerms, conditions: Conditions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Auditable:
-    """How long an audit of an order takes those who may sit (milliseconds), and its window (seconds)."""
+    """The audit time of an order in milliseconds, and its window in seconds."""
 
     audit_ms: int
     window: int
 
 
 def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Auditable:
-    """Check that auditors can keep up, and return their time and the window that follows from it.
+    """Check that auditors can audit the order in time, and return its audit time and window.
 
-    ``validators`` are those of the set, with what they promise as auditors.
+    ``validators`` are the validators of the set, with the speeds that they promise as auditors. Refusal says what to
+    change if the window would be too long, or if too few validators could audit the order.
     """
-    kept = params.for_order()
-    audit_ms = compute_audit_ms(terms, kept, validators)
-    window = compute_window(kept, audit_ms)
-    if not kept.auditors:
+    order_params = params.for_order()
+    audit_ms = compute_audit_ms(terms, order_params, validators)
+    window = compute_window(order_params, audit_ms)
+    if not order_params.auditors:
         return Auditable(audit_ms, window)
-    if window > kept.window_max:
-        reason = f"auditors need a window of {window} s, and the longest is {kept.window_max} s"
-        steps = largest_segment(terms, kept, validators)
-        remedy = (
-            f"at most {steps} steps a segment" if steps else "use a smaller model or batch, fewer slots, or less data"
-        )
+    if window > order_params.window_max:
+        reason = f"auditors need a window of {window} s, but the longest is {order_params.window_max} s"
+        steps = largest_segment(terms, order_params, validators)
+        remedy = "use a smaller model or batch, fewer slots, or less data"
+        if steps:
+            remedy = f"use at most {steps} steps per segment"
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
-    able = sum(is_eligible(terms, kept, audit_ms, found.speed, found.rate) for found in validators)
-    if able < LEAST_ELIGIBLE:
-        reason = f"{able} of the validators could audit it, and {LEAST_ELIGIBLE} have to"
+    eligible = [each for each in validators if is_eligible(terms, order_params, audit_ms, each.speed, each.rate)]
+    if len(eligible) < LEAST_ELIGIBLE:
+        reason = f"{len(eligible)} of the validators could audit the order, but {LEAST_ELIGIBLE} are needed"
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators")
     return Auditable(audit_ms, window)
 
 
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
-    """Return how long an order waits for its settlement after its last round is verified: the consumer fetches it."""
+    """Return the seconds between the verification of the last round and settlement; the consumer fetches the result."""
     fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
     return max(window, fetch)
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()) -> int:
-    """Return what an order has to lock (``uassay``), and never less than ``order_min``.
+    """Return the least deposit of an order (``uassay``), which is never less than ``order_min``.
 
-    All work at the price limit, and beside it the least audit fee of each round, in the dearest of the ``tiers`` that
-    the order allows (none named: of all).
+    It pays for all work at the price limit, and for the least audit fee of each round in the most expensive of
+    ``tiers``. If ``tiers`` is empty, the order allows all tiers.
     """
     audits = terms.rounds * highest_floor(tiers, terms, price_limit, params.for_order())
     work = price_ceil(total_work(terms), price_limit)
@@ -101,18 +102,18 @@ def check_order(
     params: Params,
     validators: Sequence[Promised],
 ) -> Auditable:
-    """Check an order against the chain's parameters and auditors; Refusal names the field and what would do.
+    """Check an order against the chain's parameters and auditors; Refusal names the field and an accepted value.
 
-    All but the account's coins, and the proof of the order's key.
+    The coins of the account and the proof of the order's key are not checked here.
     """
     check_job(terms, conditions)
     auditable = check_auditable(terms, params, validators)
     ttl_max = params.of(MarketParams).ttl_max
     if time_to_live > ttl_max:
-        reason = f"{time_to_live} s is longer than an order waits"
-        raise Refusal(BAD_FIELD, "time_to_live", reason, f"at most {ttl_max} s")
+        reason = f"{time_to_live} s is longer than an order may wait for a match"
+        raise Refusal(BAD_FIELD, "time_to_live", reason, f"use at most {ttl_max} s")
     needed = least_deposit(terms, price_limit, params, conditions.tiers)
     if deposit < needed:
-        reason = f"{deposit} is less than all work and audits at the price limit, or than the smallest order"
+        reason = f"{deposit} is less than the price of all work and audits at the price limit, or than order_min"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")
     return auditable

@@ -1,6 +1,6 @@
-"""What a network makes of a job, before anybody signs: how long it takes, how many can train it, who could check it.
+"""The expected times of a job on a network, computed before anything is signed.
 
-Everything follows from the terms, the chain's parameters, and a bid's slot speed and slots.
+They depend on the job's terms, the chain's parameters, and the slots of a bid and their speed.
 """
 
 from dataclasses import dataclass
@@ -21,17 +21,22 @@ from pol.rules.schedule import (
 
 @dataclass(frozen=True, slots=True)
 class Outlook(Readable):
-    """What to expect of a job on a network; times are in seconds, rounded up, without waiting for a match.
+    """The expected times of a job on a network, in seconds, rounded up, without the wait for a match.
 
-    ``steps`` are those that have to be taken one after another; more than ``providers`` at once are of no use, and a
-    round takes ``turns`` of those that there are. ``round`` and ``job`` are the time of training and aggregating,
-    ``accept`` the longest from match to acceptance, ``progress`` the longest that a round may take. An auditor takes
-    ``audit`` for the places that are always drawn, and a round is paid ``window`` after it was closed.
+    - ``steps``: the number of steps that must run one after another.
+    - ``providers``: the largest number of providers that can train at the same time, one per slot.
+    - ``turns``: the number of groups of slots that train one after another in a round.
+    - ``segments``: the number of segments of a share.
+    - ``round`` and ``job``: the time of training and aggregating.
+    - ``accept``: the longest time from match to acceptance.
+    - ``progress``: the longest time that a round may take.
+    - ``audit``: the time of an auditor for the places that are always drawn.
+    - ``window``: the time from the end of a round to its payment.
 
     Example::
 
-        found = network.quote("my-job").outlook
-        print(found.round, found.window) if found else print("no bid fits")
+        outlook = network.quote("my-job").outlook
+        print(outlook.round, outlook.window) if outlook else print("no bid fits")
     """
 
     steps: int
@@ -47,16 +52,17 @@ class Outlook(Readable):
 
 
 def outlook(terms: JobTerms, params: Params, slot_speed: int, slots: int, audit_ms: int | None = None) -> Outlook:
-    """Return what to expect where ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
+    """Return the expected times if ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
 
-    ``audit_ms`` is the audit time that a chain has for it (milliseconds); else auditors promise what they do at least.
+    ``audit_ms`` is the chain's audit time for the job (milliseconds). If it is None, the least speed and rate that an
+    auditor may promise are used.
     """
     at_once = min(slots, terms.slots)
     round = round_seconds(terms, slot_speed, at_once)
-    kept = params.for_order()
-    delivery = kept.accept_base + ceil_div(terms.delivered_bytes, kept.accept_rate)
+    order_params = params.for_order()
+    delivery = order_params.accept_base + ceil_div(terms.delivered_bytes, order_params.accept_rate)
     if audit_ms is None:
-        audit_ms = promised_ms(terms, kept, AUDIT_SPEED, AUDIT_RATE) if kept.auditors else 0
+        audit_ms = promised_ms(terms, order_params, AUDIT_SPEED, AUDIT_RATE) if order_params.auditors else 0
     return Outlook(
         steps=terms.rounds * terms.round_steps,
         providers=terms.slots,
@@ -65,7 +71,7 @@ def outlook(terms: JobTerms, params: Params, slot_speed: int, slots: int, audit_
         round=round,
         job=terms.rounds * round,
         accept=delivery + ceil_div(trial_work(terms), slot_speed),
-        progress=progress_seconds(terms, kept.progress_base, slot_speed, at_once),
+        progress=progress_seconds(terms, order_params.progress_base, slot_speed, at_once),
         audit=ceil_div(audit_ms, 1_000),
-        window=compute_window(kept, audit_ms),
+        window=compute_window(order_params, audit_ms),
     )

@@ -1,9 +1,9 @@
-"""Panels: what is recomputed of a closed round, by whom, in what time, for how much (protocol section 5).
+"""Panels: the places of a closed round that auditors recompute, their time and their fees (protocol section 5).
 
-Always drawn are the aggregation, the update of one share and ``audit_segments`` segments; more segments as far as the
-fee and the time go. Everything here is a function of the order's terms and parameters, and of what validators promise.
-Times of auditors are milliseconds; the chain's are seconds. Which of it a tier uses, and what answers decide, is the
-tier's (:mod:`pol.rules.tiers`).
+The aggregation, the update of one share and ``audit_segments`` segments are always drawn. More segments are drawn as
+far as the fee and the time allow. Every result here depends only on the order's terms and parameters, and on the speeds
+that validators promise. Times of auditors are in milliseconds; times of the chain are in seconds. A tier
+(:mod:`pol.rules.tiers`) determines which of these rules apply, and how answers decide a place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,22 +19,22 @@ from pol.rules.schedule import boundary_work, share_segments
 from pol.rules.stops import AGGREGATION
 
 STAGES = 4
-"""Stages of a panel at most; the last seats everybody who is left."""
+"""Largest number of stages of a panel; the last stage gives a seat to every remaining eligible validator."""
 WINDOW_TIMES = 20
-"""How often the places that are always drawn fit into a round's window."""
+"""Least length of a round's window, as a multiple of the audit time."""
 STAGE_TIMES = 6
-"""How often the places of a seat fit into its time to commit."""
+"""Time to commit of a seat without ``stage_base``, as a multiple of the audit time."""
 
 # --- places, their work and their cost -----------------------------------------------------------
 
 
 def replay_work(terms: JobTerms) -> int:
-    """Return the FLOPs of recomputing a segment: its steps, with a state root for each, which the digest covers."""
+    """Return the FLOPs of recomputing a segment: its steps, and a state root after each, which the digest covers."""
     return terms.segment_steps * (terms.step_work + boundary_work(terms))
 
 
 def update_work(terms: JobTerms) -> int:
-    """Return the FLOPs of recomputing an update: both boundary states are read and hashed."""
+    """Return the FLOPs of recomputing an update, for which both boundary states are read and hashed."""
     return 2 * boundary_work(terms)
 
 
@@ -50,12 +50,12 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
 
 
 def place_cost(terms: JobTerms, kind: AuditKind, price_limit: int) -> int:
-    """Return what a seat gets for a place (``uassay``), rounded down."""
+    """Return the pay of a seat for a place (``uassay``), rounded down."""
     return price_floor(place_work(terms, kind), price_limit)
 
 
 def least_segments(terms: JobTerms, params: OrderParams) -> int:
-    """Return how many segments are always drawn: all where a round has fewer."""
+    """Return the number of segments that are always drawn: ``audit_segments``, or all if a round has fewer."""
     return min(params.audit_segments, terms.slots * share_segments(terms))
 
 
@@ -66,10 +66,10 @@ def least_work(terms: JobTerms, params: OrderParams) -> int:
 
 
 def least_bytes(terms: JobTerms, params: OrderParams) -> int:
-    """Return the bytes that the places take which are always drawn.
+    """Return the bytes that an auditor fetches for the places that are always drawn.
 
-    All that the consumer delivered; the opening of each segment; both boundaries of an update; and of an aggregation
-    every slot's update and the state before.
+    They are the consumer's payload, the initial state of each segment, both boundary states of the update, and, for the
+    aggregation, every slot's update and the global state before it.
     """
     state = terms.global_bytes + terms.local_bytes
     states = (least_segments(terms, params) + 2) * state
@@ -78,15 +78,16 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
 
 
 def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
-    """Return the least audit fee of a round (``uassay``), rounded up: what one stage's seats get at the price limit."""
+    """Return the least audit fee of a round (``uassay``), rounded up: the pay of one stage at the price limit."""
     return params.auditors * (price_ceil(least_work(terms, params), price_limit) + params.answer_fee)
 
 
 def segment_count(terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int) -> int:
-    """Return how many segments a panel draws: those that always are, and further ones as far as fee and time go.
+    """Return the number of segments that a panel draws: the least number, and more as far as fee and time allow.
 
-    Whoever recomputes what is always drawn in ``audit_ms`` takes at most its part of that for each further segment. So
-    the time to commit is enough for every eligible validator, whatever it promises.
+    An eligible validator recomputes the places that are always drawn within ``audit_ms``. Each further segment takes at
+    most ``audit_ms`` / the least number of segments. The time to commit is therefore enough for every eligible
+    validator.
     """
     least = least_segments(terms, params)
     segments = terms.slots * share_segments(terms)
@@ -102,7 +103,7 @@ def segment_count(terms: JobTerms, params: OrderParams, price_limit: int, fee: i
 
 @dataclass(frozen=True, slots=True)
 class ShareExtent:
-    """How far an accepted share goes: its whole segments, and where the job stops behind them, if it does."""
+    """The extent of an accepted share: its number of whole segments, and the place after them if it stopped there."""
 
     slot: int
     issue: int
@@ -110,36 +111,38 @@ class ShareExtent:
     stop: Place | None = None
 
     def begun(self, stopped: Place | None) -> int:
-        """Return how many segments it has, with the one that does not end, unless that is drawn anyway."""
+        """Return the number of segments that were begun, without the segment ``stopped``, which is drawn anyway."""
         ends_inside = self.stop is not None and self.stop.kind is AuditKind.SEGMENT
-        return self.segments + (ends_inside and self.stop != stopped)
+        if ends_inside and self.stop != stopped:
+            return self.segments + 1
+        return self.segments
 
 
 def draw_places(
     seed: bytes, shares: Sequence[ShareExtent], segments: int, stopped: Place | None = None
 ) -> tuple[Place, ...]:
-    """Draw the places of a panel: the aggregation, the update of one share, and so many different segments.
+    """Draw the places of a panel: the aggregation, the update of one share, and ``segments`` different segments.
 
-    ``shares`` are the accepted ones in slot order. Every share's update is equally likely, and every segment of the
-    round. Where the job ``stopped``, that place is always drawn, in the stead of one of its kind: so the places of a
-    panel never take longer than those of others. Of what was begun and has no end in other shares as much is drawn as
-    of what has one.
+    ``shares`` are the accepted shares in slot order. All updates are equally likely, and so are all segments of the
+    round. If the job ``stopped`` at a segment or an update, that place replaces the aggregation and one place of its
+    kind. The panel therefore does not take longer than others. Segments that other shares began but did not end are as
+    likely as whole segments.
     """
-    named = stopped or AGGREGATION
-    places = [named]
+    fixed = stopped or AGGREGATION
+    places = [fixed]
     ends = [extent for extent in shares if _has_update(extent)]
-    if named.kind is not AuditKind.UPDATE and ends:
-        (updated,) = draw(hash_fields("assay/panel/update", seed), len(ends), 1)
-        end = ends[updated]
+    if fixed.kind is not AuditKind.UPDATE and ends:
+        (index,) = draw(hash_fields("assay/panel/update", seed), len(ends), 1)
+        end = ends[index]
         places.append(Place(kind=AuditKind.UPDATE, slot=end.slot, issue=end.issue, segment=end.segments))
     population = sum(extent.begun(stopped) for extent in shares)
-    count = segments - (named.kind is AuditKind.SEGMENT)
+    count = segments - 1 if fixed.kind is AuditKind.SEGMENT else segments
     numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
     return (*places, *(_segment(shares, number, stopped) for number in numbers))
 
 
 def _has_update(extent: ShareExtent) -> bool:
-    """Tell whether all segments of a share are whole: then its update was begun, too."""
+    """Return whether all segments of a share are whole, so that its update was begun."""
     return extent.stop is None or extent.stop.kind is AuditKind.UPDATE
 
 
@@ -156,7 +159,7 @@ def _segment(shares: Sequence[ShareExtent], number: int, stopped: Place | None) 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """A validator of the set, with its stake and what it promises as an auditor (FLOP/s and bytes/s)."""
+    """A validator of the set: its stake, and its promised speed (FLOP/s) and rate (bytes/s) as an auditor."""
 
     operator: str
     stake: int
@@ -165,7 +168,7 @@ class Promised:
 
 
 def promised_ms(terms: JobTerms, params: OrderParams, speed: int, rate: int) -> int:
-    """Return the milliseconds in which such a validator fetches and recomputes the places that are always drawn."""
+    """Return the milliseconds in which a validator of this speed and rate audits the places that are always drawn."""
     fetch = ceil_div(1_000 * least_bytes(terms, params), rate)
     return fetch + ceil_div(1_000 * least_work(terms, params), speed)
 
@@ -173,39 +176,40 @@ def promised_ms(terms: JobTerms, params: OrderParams, speed: int, rate: int) -> 
 def compute_audit_ms(terms: JobTerms, params: OrderParams, validators: Iterable[Promised]) -> int:
     """Return the audit time T of an order (milliseconds); 0 for a chain without auditors.
 
-    The least in which validators with ``eligible_bps`` of the stake, and at least twice as many as ``auditors`` or all,
-    do the places that are always drawn. So who promises the highest speed is never the only one to sit.
+    T is the least time in which enough validators can audit the places that are always drawn. Enough validators have
+    ``eligible_bps`` of the stake together, and are at least twice as many as ``auditors``, or all. The validator that
+    promises the highest speed is therefore never the only eligible one.
     """
-    times = sorted((promised_ms(terms, params, found.speed, found.rate), found.stake) for found in validators)
+    times = sorted((promised_ms(terms, params, each.speed, each.rate), each.stake) for each in validators)
     if not params.auditors or not times:
         return 0
     needed = sum(stake for _, stake in times) * params.eligible_bps
-    count, stake = 0, 0
-    for time, part in times:
-        count, stake = count + 1, stake + part
+    stake = 0
+    for count, (time, own_stake) in enumerate(times, 1):
+        stake += own_stake
         if stake * BPS >= needed and count >= min(2 * params.auditors, len(times)):
             return time
     return times[-1][0]
 
 
 def is_eligible(terms: JobTerms, params: OrderParams, audit_ms: int, speed: int, rate: int) -> bool:
-    """Tell whether a validator that promises so much may sit in panels of an order with this audit time."""
+    """Return whether a validator of this speed and rate may have a seat in panels of an order with this audit time."""
     return promised_ms(terms, params, speed, rate) <= audit_ms
 
 
 def compute_window(params: OrderParams, audit_ms: int) -> int:
-    """Return the window of an order (seconds): never shorter than 20 times its audit time."""
+    """Return the window of an order (seconds), which is at least 20 times its audit time."""
     return max(params.round_window, ceil_div(WINDOW_TIMES * audit_ms, 1_000))
 
 
 def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[Promised]) -> int:
-    """Return the most steps that a segment may have so that the window stays within ``window_max``; 0 for none."""
+    """Return the largest number of steps per segment for which the window stays within ``window_max``; 0 if none."""
     low, high = 0, terms.segment_steps
     while low < high:
         steps = (low + high + 1) // 2
-        # As many segments as ever: of longer ones a round may have fewer.
-        tried = replace(terms, segment_steps=steps, round_steps=steps * params.audit_segments)
-        if compute_window(params, compute_audit_ms(tried, params, validators)) > params.window_max:
+        # Enough segments for a panel, since a round may have fewer if its segments are longer.
+        trial = replace(terms, segment_steps=steps, round_steps=steps * params.audit_segments)
+        if compute_window(params, compute_audit_ms(trial, params, validators)) > params.window_max:
             high = steps - 1
         else:
             low = steps
@@ -213,45 +217,45 @@ def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[P
 
 
 def commit_seconds(params: OrderParams, audit_ms: int) -> int:
-    """Return how long the seats of a stage have to commit, at most: it ends when all of them have.
+    """Return the longest time of a stage for commitments (seconds); it ends earlier once all seats have committed.
 
-    The window has no part in it: a round whose window is over waits for its stages.
+    It does not depend on the window: a round waits for its stages even after its window.
     """
     return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)
 
 
 def reveal_seconds(params: OrderParams) -> int:
-    """Return how long they have to reveal, at most: it ends when all who committed have."""
+    """Return the longest time of a stage for revealing (seconds); it ends earlier once all committed seats have."""
     return params.stage_base
 
 
 def stage_seconds(params: OrderParams, audit_ms: int) -> int:
-    """Return the longest that a stage lasts once its seats are drawn."""
+    """Return the longest time of a stage after its seats are drawn (seconds)."""
     return commit_seconds(params, audit_ms) + reveal_seconds(params)
 
 
 def panel_load(terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int) -> int:
-    """Return the audit room that seats take (ten-thousandths of a validator): their time, over that to commit.
+    """Return the load of ``seats`` seats in ten-thousandths of a validator: their audit time / their time to commit.
 
-    Each further segment beyond those that are always drawn takes at most its part of ``audit_ms``.
+    Each segment beyond the least number takes at most ``audit_ms`` / the least number.
     """
     least = max(1, least_segments(terms, params))
-    given = 1_000 * commit_seconds(params, audit_ms)
-    return ceil_div(BPS * seats * audit_ms * segments, least * given)
+    commit_ms = 1_000 * commit_seconds(params, audit_ms)
+    return ceil_div(BPS * seats * audit_ms * segments, least * commit_ms)
 
 
 def verify_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
-    """Return the longest that a round waits for its verification: its window, or every stage of its panel."""
+    """Return the longest time until a round is verified (seconds): its window, or all stages of its panel."""
     if not params.auditors:
         return window
     return max(window, STAGES * (params.lot_wait + stage_seconds(params, audit_ms)))
 
 
 def batch_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
-    """Return how long rounds that are as far ahead as may be hold up the next one: a window, or one slow stage."""
+    """Return the longest time for which unverified rounds delay the next round (seconds): a window, or one stage."""
     return max(window, stage_seconds(params, audit_ms)) if params.auditors else window
 
 
 def next_seats(seats: int, silent: int, *, answers_differ: bool) -> int:
-    """Return how many seats the next stage wants: twice those so far if answers differ, else one for each silent."""
+    """Return the number of seats of the next stage: twice those so far if answers differ, else one per silent seat."""
     return 2 * seats if answers_differ else max(1, silent)

@@ -1,7 +1,7 @@
-"""How a job divides into rounds, slots, segments and steps, and what it weighs in FLOPs.
+"""The division of a job into rounds, slots, segments and steps, and its work in FLOPs.
 
-The job fixes the division (conventions, "Work and steps"): in each round every slot runs ``round_steps`` inner steps,
-a segment is ``segment_steps`` of them. Inner step i of the job is the same for all slots; slot k takes batch number
+The job fixes the division (conventions, "Work and steps"): in each round, every slot runs ``round_steps`` inner steps,
+in segments of ``segment_steps`` steps. All slots have the same inner steps; at step i, slot k takes batch number
 i x slots + k of the job's stream of samples. Every division here is exact for terms that passed :func:`check_terms`.
 """
 
@@ -15,11 +15,11 @@ from domain.limits import RESULT_CHUNKS_MAX, SAMPLES_MAX, SHARE_SEGMENTS_MAX
 from domain.market.records import JobTerms
 
 PROGRESS_SLACK = 3
-"""How often a round may take what it takes at the bid's slot speed and slots."""
+"""Longest time of a round, as a multiple of its time at the bid's slot speed and slots."""
 
 
 class Served(Protocol):
-    """A part of an order, as much of it as its rounds and slots count."""
+    """A part of an order with its own numbers of rounds and slots."""
 
     @property
     def rounds(self) -> int:
@@ -27,13 +27,13 @@ class Served(Protocol):
 
     @property
     def slots(self) -> int:
-        """The number of slots in each of them."""
+        """The number of slots in each round."""
 
 
 def served_terms(terms: JobTerms, part: Served) -> JobTerms:
-    """Return the terms of an order as one part of it has them: with its own number of rounds and slots.
+    """Return the terms of an order with the numbers of rounds and slots of one of its parts.
 
-    They are for work, times and money. Batches and hand-over rounds are those of the whole order.
+    They are used for work, times and money. Batches and hand-over rounds depend on the whole order.
     """
     if (terms.rounds, terms.slots) == (part.rounds, part.slots):
         return terms
@@ -41,17 +41,17 @@ def served_terms(terms: JobTerms, part: Served) -> JobTerms:
 
 
 def boundary_work(terms: JobTerms) -> int:
-    """Return the FLOPs that a boundary counts for: one for each byte of global and local state."""
+    """Return the FLOPs of a boundary: one per byte of the global and the local state."""
     return terms.global_bytes + terms.local_bytes
 
 
 def segment_work(terms: JobTerms) -> int:
-    """Return the FLOPs of a segment and the boundary that ends it."""
+    """Return the FLOPs of a segment and the boundary at its end."""
     return terms.segment_steps * terms.step_work + boundary_work(terms)
 
 
 def share_segments(terms: JobTerms) -> int:
-    """Return the number of segments n of a share: those of one slot in one round."""
+    """Return the number n of segments of a share, which is the work of one slot in one round."""
     return terms.round_steps // terms.segment_steps
 
 
@@ -71,13 +71,13 @@ def total_work(terms: JobTerms) -> int:
 
 
 def round_seconds(terms: JobTerms, slot_speed: int, slots: int) -> int:
-    """Return the seconds of a round, rounded up, where ``slots`` slots train at once at ``slot_speed`` FLOP/s."""
+    """Return the seconds of a round, rounded up, if ``slots`` slots train at once at ``slot_speed`` FLOP/s."""
     work = critical_work(terms.slots, slots, share_work(terms), terms.outer_work)
     return ceil_div(work, slot_speed)
 
 
 def progress_seconds(terms: JobTerms, base: int, slot_speed: int, slots: int) -> int:
-    """Return the seconds in which a round has to be closed: ``base``, and thrice what it takes at the bid's speed."""
+    """Return the seconds within which a round must close: ``base``, plus three times its time at the bid's speed."""
     return base + PROGRESS_SLACK * round_seconds(terms, slot_speed, slots)
 
 
@@ -87,7 +87,7 @@ def trial_work(terms: JobTerms) -> int:
 
 
 def is_handover(terms: JobTerms, every: int, round: int) -> bool:
-    """Tell whether a round is one after which the consumer can have the states: each ``every``-th one, and the last."""
+    """Return whether the consumer can fetch the states after a round: after each ``every``-th round and the last."""
     return (round + 1) % every == 0 or round + 1 == terms.rounds
 
 
@@ -97,16 +97,16 @@ def first_step(terms: JobTerms, round: int) -> int:
 
 
 def batch_number(slots: int, step: int, slot: int) -> int:
-    """Return the number of the batch that a slot takes at an inner step of the job, in the stream of samples."""
+    """Return the number of the batch that a slot takes from the stream of samples at an inner step of the job."""
     return step * slots + slot
 
 
 def check_terms(terms: JobTerms) -> None:
-    """Check an order's terms by themselves; Refusal(BAD_FIELD) names the field.
+    """Check an order's terms on their own; Refusal(BAD_FIELD) names the field.
 
-    Each field is within its bounds, segments divide the steps of a round, a share has at most SHARE_SEGMENTS_MAX of
-    them, and all samples of the job together stay within SAMPLES_MAX. Whether this chain runs the executor version,
-    and whether auditors could keep up, is the state machine's to say.
+    Every field must be within its bounds, and segments must divide the steps of a round. A share may have at most
+    SHARE_SEGMENTS_MAX segments, and all samples together may not exceed SAMPLES_MAX. Two conditions are checked
+    elsewhere: that the chain runs the executor version, and that auditors can audit the job in time.
     """
     try:
         check(terms)
@@ -121,26 +121,26 @@ def check_terms(terms: JobTerms) -> None:
     _check(
         share_segments(terms) <= SHARE_SEGMENTS_MAX,
         "segment_steps",
-        f"makes more than {SHARE_SEGMENTS_MAX} segments a share",
-        "make segments longer, or rounds shorter",
+        f"gives more than {SHARE_SEGMENTS_MAX} segments per share",
+        "use more steps per segment, or fewer steps per round",
     )
     _check(
         terms.rounds * terms.round_steps * terms.slots * terms.batch <= SAMPLES_MAX,
         "rounds",
-        f"makes more than {SAMPLES_MAX} samples in all rounds together",
+        f"gives more than {SAMPLES_MAX} samples in all rounds together",
     )
     _check(
         terms.result_chunks <= RESULT_CHUNKS_MAX,
         "local_chunks",
-        f"makes more than {RESULT_CHUNKS_MAX} chunks of the states of all slots together",
+        f"gives more than {RESULT_CHUNKS_MAX} chunks for the states of all slots together",
     )
     _check(
         terms.update_bytes <= terms.global_bytes,
         "update_bytes",
         f"is more than the {terms.global_bytes} bytes of the global state, whose tensors an update holds",
-        "give the bytes of the tensors that a step changes",
+        "use the number of bytes of the global tensors that a step changes",
     )
-    _check(total_work(terms) <= WORK_MAX, "step_work", f"makes more than {WORK_MAX} FLOPs")
+    _check(total_work(terms) <= WORK_MAX, "step_work", f"gives more than {WORK_MAX} FLOPs")
 
 
 def _check(holds: bool, field: str, reason: str, remedy: str = "") -> None:

@@ -1,1 +1,1 @@
-"""States of a job: canonical bytes, their Merkle tree, and strict safetensors files."""
+"""States of a job: their canonical bytes, their Merkle trees, and a strict reader of safetensors files."""

@@ -1,4 +1,4 @@
-"""Dtypes of a job as NumPy sees them, and the one canonical form of an array."""
+"""The dtypes of a job in NumPy, and the canonical form of an array."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from pol.values import Shape
 
 Array = NDArray[Any]
 State = Mapping[str, Array]
-"""Name to array; treated as immutable once it is made."""
+"""A mapping of names to arrays, which is not changed after it is made."""
 
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("<f4"),
@@ -24,7 +24,7 @@ _F32, _ZERO = NUMPY_DTYPES["f32"], np.float32(0.0)
 
 def dtype_name(array: Array, where: str) -> str:
     """Return ``f32``, ``i64`` or ``bool``; StateError for any other dtype."""
-    # that of nearly all tensors, of which a state may have thousands
+    # A fast path, since a state may have thousands of tensors, nearly all of them f32.
     if array.dtype is _F32:
         return "f32"
     name = _NAMES.get(array.dtype.newbyteorder("<"))
@@ -36,7 +36,7 @@ def dtype_name(array: Array, where: str) -> str:
 def canonical_array(array: Array, where: str) -> Array:
     """Return ``array`` in C order, little-endian, with -0.0 replaced by +0.0.
 
-    Raises NotFinite when it holds NaN or infinity, and StateError when its dtype is not one of a job's.
+    Raises NotFinite if it holds NaN or infinity, and StateError if its dtype is not one that a job may use.
     """
     dtype = NUMPY_DTYPES[dtype_name(array, where)]
     plain = np.asarray(array, dtype=dtype, order="C")
@@ -44,12 +44,12 @@ def canonical_array(array: Array, where: str) -> Array:
         return plain
     if not np.logical_and.reduce(np.isfinite(plain), axis=None):
         raise NotFinite(where)
-    # -0.0 + 0.0 is +0.0; every other number stays itself.
+    # -0.0 + 0.0 is +0.0; every other number stays the same.
     return np.asarray(plain + _ZERO)
 
 
 def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: str) -> Array:
-    """Return the array of little-endian ``data``, whose size is known to fit; bool bytes must be 0 or 1."""
+    """Return the array in little-endian ``data``, whose size fits; StateError if a byte of a bool is not 0 or 1."""
     if dtype == "bool" and data and np.frombuffer(data, np.uint8).max() > 1:
         raise StateError(where, "an element of bool is neither 0 nor 1")
     return np.frombuffer(data, NUMPY_DTYPES[dtype]).reshape(shape)

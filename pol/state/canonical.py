@@ -1,10 +1,9 @@
-"""Canonical bytes of a state and the Merkle tree over their chunks.
+"""The canonical bytes of a state, and the Merkle tree over their chunks.
 
-Chunk 0 is the header (``layout.py``). Then come the tensors in name order, little-endian in C
-order, each starting a new chunk of 64 KiB; a tensor's last chunk may be short and nothing is
-padded, so the canonical bytes are the chunks one after another. The tree is RFC 6962 over
-``merkle_leaf("assay/state/chunk", chunk)``: one root serves replay, dispute and hand-over, and a
-tensor that did not change is not hashed again.
+Chunk 0 is the header (``layout.py``). The tensors follow in name order, little-endian and in C order, each starting a
+new chunk of 64 KiB. A tensor's last chunk may be short. There is no padding, so the canonical bytes are the chunks one
+after another. The tree is that of RFC 6962 over ``merkle_leaf("assay/state/chunk", chunk)``. The same root is used for
+replay, dispute and hand-over, and tensors that did not change are not hashed again.
 """
 
 import os
@@ -41,8 +40,8 @@ NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
 chunk_leaf = large_leaf("assay/state/chunk")
 """Return the leaf hash of a chunk."""
 CHUNKS_AT_ONCE = 2**8
-"""Chunks of a tensor that are hashed or copied at once."""
-_OTHER_TENSORS = "the tensors are not the ones that the job names"
+"""Number of chunks of a tensor that are hashed or copied at once."""
+OTHER_TENSORS = "its tensors are not those of the job"
 
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:
@@ -53,13 +52,13 @@ def state_specs(state: State) -> tuple[TensorSpec, ...]:
 def encode_state(state: State) -> bytes:
     """Return the canonical bytes of a state (-0.0 is written as +0.0).
 
-    Raises NotFinite when a tensor holds NaN or infinity, and StateError when its dtype is not one of a job's.
+    Raises NotFinite if a tensor holds NaN or infinity, and StateError if its dtype is not one that a job may use.
     """
     return b"".join(state_pieces(state))
 
 
 def state_pieces(state: State) -> Iterator[bytes | memoryview]:
-    """Yield the canonical bytes of a state, header and tensors one after another; raises as :func:`encode_state`."""
+    """Yield the canonical bytes of a state in pieces; raises the same errors as :func:`encode_state`."""
     yield header_chunk(state_specs(state))
     for name in sorted(state):
         for part in parts_of(state[name], name):
@@ -67,16 +66,16 @@ def state_pieces(state: State) -> Iterator[bytes | memoryview]:
 
 
 def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the state that canonical bytes hold; arrays are read-only views of ``data``.
+    """Return the state in canonical bytes; its arrays are read-only views of ``data``.
 
-    ``specs`` are exactly the tensors that it must have, in any order. Raises StateError for anything but the one
-    encoding of a state with these tensors, and NotFinite when a tensor holds NaN or infinity.
+    ``specs`` are the tensors that the state must have, in any order. Raises StateError if ``data`` is not the canonical
+    encoding of a state with exactly these tensors, and NotFinite if a tensor holds NaN or infinity.
     """
     expected = header_chunk(specs)
     if data[: len(expected)] != expected:
-        # a better reason, where the header itself is at fault
+        # If the header itself is not valid, this raises a more precise error.
         parse_header(data)
-        raise StateError("header", _OTHER_TENSORS)
+        raise StateError("header", OTHER_TENSORS)
     if len(data) != encoded_size(specs):
         raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
     view, position = memoryview(data), len(expected)
@@ -91,24 +90,24 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
 
 
 def read_state(path: Path, specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the state in a file of canonical bytes, as :func:`decode_state`, in arrays of its own: it is there once.
+    """Return the state in a file of canonical bytes, in arrays of its own, so that memory holds the state only once.
 
-    Raises OSError where the file cannot be read, too.
+    Raises the same errors as :func:`decode_state`, and OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != encoded_size(specs):
-            # what is wrong is said in one place
+            # This raises the error that describes the fault.
             return decode_state(file.read(), specs)
         return read_next_state(file, specs)
 
 
 def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the state whose canonical bytes come next in a file, as :func:`read_state`."""
+    """Return the state whose canonical bytes come next in an open file; raises errors as :func:`read_state` does."""
     expected = header_chunk(specs)
     start = file.read(len(expected))
     if start != expected:
         parse_header(start)
-        raise StateError("header", _OTHER_TENSORS)
+        raise StateError("header", OTHER_TENSORS)
     result: dict[str, Array] = {}
     for spec in sorted(specs, key=lambda spec: spec.name.encode()):
         array = np.empty(spec.shape, NUMPY_DTYPES[spec.dtype])
@@ -123,16 +122,16 @@ def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[s
 
 
 def check_values(array: Array, spec: TensorSpec) -> None:
-    """Refuse numbers that no canonical state has; StateError, NotFinite."""
+    """Raise NotFinite for NaN or infinity, and StateError for -0.0, which a canonical state cannot have."""
     if spec.dtype == "f32":
         if not np.isfinite(array).all():
             raise NotFinite(spec.name)
         if (array.view(np.uint32) == 0x80000000).any():
-            raise StateError(spec.name, "holds -0.0, which has no place in canonical bytes")
+            raise StateError(spec.name, "holds -0.0, which canonical bytes may not contain")
 
 
 def chunks_of(data: bytes) -> list[bytes]:
-    """Return the chunks of canonical bytes, found from the header; StateError if the sizes do not fit."""
+    """Return the chunks of canonical bytes, whose sizes follow from the header; StateError if the total differs."""
     chunks, position = [], 0
     for length in chunk_lengths(data, len(data)):
         chunks.append(data[position : position + length])
@@ -141,9 +140,9 @@ def chunks_of(data: bytes) -> list[bytes]:
 
 
 def chunk_lengths(start: bytes, size: int) -> list[int]:
-    """Return the bytes of each chunk of canonical bytes that begin with ``start``, which has the whole header.
+    """Return the sizes of the chunks of canonical bytes whose beginning ``start`` holds the whole header.
 
-    Raises StateError if they do not make ``size`` bytes.
+    Raises StateError if their sum is not ``size``.
     """
     position, specs = parse_header(start)
     if size != encoded_size(specs):
@@ -152,7 +151,7 @@ def chunk_lengths(start: bytes, size: int) -> list[int]:
 
 
 class StateTree:
-    """The Merkle tree of a state's chunks: the leaf hash of its header, then those of each tensor in name order."""
+    """The Merkle tree of a state's chunks; its leaves are the hashes of the header and of each tensor's chunks."""
 
     def __init__(self, header: bytes, tensors: Mapping[str, Sequence[bytes]]) -> None:
         self.tensors = tensors
@@ -169,7 +168,7 @@ class StateTree:
         return merkle_root(self.leaves)
 
     def path(self, index: int) -> tuple[bytes, ...]:
-        """Return the audit path of chunk ``index``; ValueError outside the tree."""
+        """Return the audit path of chunk ``index``; ValueError if the tree has no such chunk."""
         return merkle_path(self.leaves, index)
 
 
@@ -180,7 +179,7 @@ def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
 
 
 def parts_of(array: Array, name: str) -> Iterator[Array]:
-    """Yield a tensor in parts of whole chunks, because the canonical form of each is a copy."""
+    """Yield a tensor in parts of whole chunks, so that only one part at a time is copied into canonical form."""
     dtype_name(array, name)
     flat = array.reshape(-1)
     step = CHUNKS_AT_ONCE * CHUNK_SIZE // array.itemsize
@@ -195,9 +194,9 @@ def _leaves_of_part(part: Array, name: str) -> Iterator[bytes]:
 def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:
     """Return the tree of a state's canonical chunks.
 
-    ``known`` has the leaves of some of its tensors, which are not hashed again: whoever gives them knows that these
-    are the very arrays that were hashed, and that nobody writes to them. Raises NotFinite when another tensor holds
-    NaN or infinity.
+    ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that these are the
+    arrays that were hashed, and that they were not changed since. Raises NotFinite if another tensor holds NaN or
+    infinity.
     """
     specs = state_specs(state)
     tensors = {spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name) for spec in specs}
@@ -205,7 +204,7 @@ def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOW
 
 
 def freeze(state: State) -> dict[str, Array]:
-    """Return the state in canonical form with arrays that refuse writing (trees rely on that)."""
+    """Return a copy of the state in canonical form with read-only arrays, on which hash trees rely."""
     result = {}
     for name in sorted(state):
         array = canonical_array(state[name], name)

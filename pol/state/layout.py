@@ -1,8 +1,8 @@
-"""Layout of the canonical bytes of a state, from names and types alone (nothing is allocated).
+"""The layout of the canonical bytes of a state, computed from names and types alone, without allocation.
 
-Chunk 0 is the header: the canonical JSON of ``[[name, dtype, shape], …]`` in the order of the
-names' bytes, after its length in four big-endian bytes. Then come the tensors in the same order,
-each starting a new chunk of 64 KiB.
+Chunk 0 is the header: four big-endian bytes with the length of the rest, then the canonical JSON of
+``[[name, dtype, shape], …]``, sorted by the bytes of the names. The tensors follow in the same order, each starting a
+new chunk of 64 KiB.
 """
 
 import json
@@ -13,9 +13,9 @@ from pol.limits import MAX_DIMENSION, MAX_RANK
 from pol.values import ITEM_SIZE, TensorSpec
 
 CHUNK_SIZE = 65_536
-"""Bytes of a full chunk."""
+"""Size of a full chunk in bytes."""
 MAX_HEADER = 2**20
-"""Bytes of the header's JSON at most."""
+"""Largest size of the header's JSON in bytes."""
 
 
 def _sorted(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
@@ -23,7 +23,7 @@ def _sorted(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
 
 
 def header_chunk(specs: Sequence[TensorSpec]) -> bytes:
-    """Return chunk 0 of a state with these tensors (in any order); StateError if it is too long."""
+    """Return chunk 0 of a state with these tensors (in any order); StateError if the chunk is too long."""
     entries = [[spec.name, spec.dtype, list(spec.shape)] for spec in _sorted(specs)]
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     if len(text) > MAX_HEADER:
@@ -42,7 +42,7 @@ def tensor_chunks(spec: TensorSpec) -> int:
 
 
 def chunk_count(specs: Sequence[TensorSpec]) -> int:
-    """Return the number of chunks of a state with these tensors, header included."""
+    """Return the number of chunks of a state with these tensors, including the header."""
     return 1 + sum(tensor_chunks(spec) for spec in specs)
 
 
@@ -62,13 +62,13 @@ def _parse_entry(entry: object) -> TensorSpec:
 
 
 def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
-    """Return the size of the header chunk and the tensors that it names, in order.
+    """Return the size of the header chunk and its tensors, in order.
 
-    Raises StateError when the header is cut off, too long, not canonical, or its names do not ascend.
+    Raises StateError if the header is incomplete, too long or not canonical, or if its names are not ascending.
     """
     length = int.from_bytes(data[:4], "big")
     if len(data) < 4 or length > MAX_HEADER or len(data) < 4 + length:
-        raise StateError("header", "is cut off or too long")
+        raise StateError("header", "is incomplete or too long")
     chunk = bytes(data[: 4 + length])
     try:
         entries = json.loads(chunk[4:].decode("ascii"))
@@ -81,7 +81,7 @@ def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
         raise StateError("header", "a name occurs twice")
     if any("\ud800" <= character <= "\udfff" for spec in specs for character in spec.name):
         raise StateError("header", "a name is not text")
-    # an order that does not ascend ends here too
+    # This comparison also refuses names that are not in ascending order.
     if header_chunk(specs) != chunk:
         raise StateError("header", "is not in canonical form")
     return len(chunk), specs

@@ -1,4 +1,4 @@
-"""A state that stays in its file of canonical bytes, for whoever hands on more than fits into memory."""
+"""A state that stays in its file of canonical bytes, for states that may not fit into memory."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,24 +10,24 @@ import numpy as np
 from domain.hashing import merkle_root
 from pol.errors import StateError
 from pol.state.arrays import NUMPY_DTYPES, Array, array_from_bytes
-from pol.state.canonical import CHUNKS_AT_ONCE, check_values, chunk_leaf
+from pol.state.canonical import CHUNKS_AT_ONCE, OTHER_TENSORS, check_values, chunk_leaf
 from pol.state.layout import CHUNK_SIZE, encoded_size, header_chunk
 from pol.values import TensorSpec
 
 
 class StoredState(Mapping[str, Array]):
-    """Name to read-only array; each is mapped into memory when it is asked for, and leaves it with its last use.
+    """A state whose read-only arrays are mapped into memory when they are used.
 
-    The file is the state's own, which closes it: nobody else has it, or writes to it.
+    The object owns the file and closes it; nothing else may read or write it.
     """
 
     def __init__(self, file: BinaryIO, specs: Sequence[TensorSpec]) -> None:
-        """Look at the header and the size only; StateError where they are not those of these tensors."""
+        """Check only the header and the size; StateError if they are not those of a state with these tensors."""
         finalize(self, file.close)
         self._header = header_chunk(specs)
         file.seek(0)
         if file.read(len(self._header)) != self._header:
-            raise StateError("header", "the tensors are not the ones that the job names")
+            raise StateError("header", OTHER_TENSORS)
         size = os.fstat(file.fileno()).st_size
         if size != encoded_size(specs):
             raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
@@ -42,7 +42,7 @@ class StoredState(Mapping[str, Array]):
         dtype = NUMPY_DTYPES[spec.dtype]
         if not spec.type.size:
             return np.zeros(spec.shape, dtype)
-        # mapped by a second descriptor, which lives as long as the map
+        # The map has a descriptor of its own, which is closed with the map.
         return np.memmap(self._file, dtype, "r", position, spec.shape)
 
     def __iter__(self) -> Iterator[str]:
@@ -52,7 +52,10 @@ class StoredState(Mapping[str, Array]):
         return len(self._places)
 
     def checked_root(self) -> bytes:
-        """Read all of it once, and return its root; StateError where its bytes are not canonical, NotFinite for NaN."""
+        """Read the whole file once, and return the state's root.
+
+        Raises StateError if the bytes are not canonical, and NotFinite if a tensor holds NaN or infinity.
+        """
         self._file.seek(len(self._header))
         leaves = [chunk_leaf(self._header)]
         for spec, _ in self._places.values():
@@ -60,12 +63,12 @@ class StoredState(Mapping[str, Array]):
         return merkle_root(leaves)
 
     def _checked_leaves(self, spec: TensorSpec) -> Iterator[bytes]:
-        left = spec.type.size
-        while left:
-            data = memoryview(self._file.read(min(left, CHUNKS_AT_ONCE * CHUNK_SIZE)))
+        remaining = spec.type.size
+        while remaining:
+            data = memoryview(self._file.read(min(remaining, CHUNKS_AT_ONCE * CHUNK_SIZE)))
             if not data:
                 raise StateError("state", "changed while it was read")
-            left -= len(data)
+            remaining -= len(data)
             items = (len(data) // NUMPY_DTYPES[spec.dtype].itemsize,)
             check_values(array_from_bytes(data, spec.dtype, items, spec.name), spec)
             yield from (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))

@@ -1,10 +1,9 @@
 """Strict reader and deterministic writer of safetensors files.
 
-The format: the header's length in eight little-endian bytes, a JSON header (name to dtype, shape
-and byte range), then the elements. The reader is our own, because the usual library allows a header
-of 100 MB and any number of tensors: here the header has a cap that is checked before it is parsed,
-dtypes are a short list, and the ranges must cover the data one after another without holes. Nothing
-is ever unpickled.
+A file consists of the header's length in eight little-endian bytes, a JSON header (name to dtype, shape and byte
+range), and the elements. The usual library allows a header of 100 MB and any number of tensors, so this module has its
+own reader. It limits the header's size before it parses it, accepts only a few dtypes, and requires that the ranges
+cover the data one after another without holes. Nothing is ever unpickled.
 """
 
 import json
@@ -27,12 +26,12 @@ _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
 _FILE_NAMES = {name: code for code, name in _FILE_DTYPES.items()}
 _PREFIX = 8
 _TOKEN_LIMIT = 4
-"""Nesting of a header: object, tensor, list."""
+"""Largest nesting depth of a header: object, tensor, list."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """A tensor of a file: its bytes are ``start`` to ``stop``, counted from the end of the header."""
+    """A tensor of a file; its bytes are ``start`` to ``stop``, counted from the end of the header."""
 
     name: str
     type: TensorType
@@ -68,7 +67,7 @@ def _parse_entry(name: str, value: object, limits: Limits) -> TensorEntry:
     if len(name) > 256:
         raise StateError("header", "a name has more than 256 characters")
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise StateError(name, "its entry is not dtype, shape and data_offsets")
+        raise StateError(name, "its entry does not consist of dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _FILE_DTYPES:
         raise StateError(name, f"its dtype is not one of {', '.join(_FILE_DTYPES)}")
@@ -76,14 +75,14 @@ def _parse_entry(name: str, value: object, limits: Limits) -> TensorEntry:
         raise StateError(name, f"its shape is not a list of at most {MAX_RANK} sizes")
     if not all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in shape):
         raise StateError(name, f"a size of its shape is outside 0..{MAX_DIMENSION}")
-    found = TensorType(_FILE_DTYPES[dtype], tuple(shape))
-    if found.elements > limits.value_elements:
-        raise StateError(name, f"has {found.elements} elements, more than {limits.value_elements}")
+    tensor = TensorType(_FILE_DTYPES[dtype], tuple(shape))
+    if tensor.elements > limits.value_elements:
+        raise StateError(name, f"has {tensor.elements} elements, more than {limits.value_elements}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
         raise StateError(name, "its data_offsets are not two integers")
-    if offsets[0] < 0 or offsets[1] - offsets[0] != found.size:
-        raise StateError(name, f"its data_offsets do not hold {found}")
-    return TensorEntry(name=name, type=found, start=offsets[0], stop=offsets[1])
+    if offsets[0] < 0 or offsets[1] - offsets[0] != tensor.size:
+        raise StateError(name, f"its data_offsets do not have the size of {tensor}")
+    return TensorEntry(name=name, type=tensor, start=offsets[0], stop=offsets[1])
 
 
 def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[TensorEntry]:
@@ -97,7 +96,7 @@ def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[TensorE
     position = 0
     for entry in entries:
         if entry.start != position:
-            raise StateError(entry.name, "its data overlap others or leave a hole")
+            raise StateError(entry.name, "its data overlap those of another tensor, or leave a hole")
         position = entry.stop
     if position != data_size:
         raise StateError("data", f"the header describes {position} bytes, the file has {data_size}")
@@ -114,7 +113,10 @@ def _header_size(prefix: bytes, limits: Limits) -> int:
 
 
 def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[TensorEntry]:
-    """Return the tensors of a file in the order of their bytes, which begin where it stands then; StateError."""
+    """Read the header and return the tensors in the order of their bytes, which begin at the file's new position.
+
+    Raises StateError if the header is not valid.
+    """
     prefix = file.read(_PREFIX)
     size = _header_size(prefix, limits)
     header = file.read(size)
@@ -127,26 +129,26 @@ def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[TensorEntry]:
 
 
 def check_entries(entries: Sequence[TensorEntry], specs: Sequence[TensorSpec]) -> None:
-    """Refuse a file that has not exactly these tensors, with a StateError."""
-    found = {entry.name: entry.type for entry in entries}
+    """Raise StateError if a file does not have exactly these tensors."""
+    actual = {entry.name: entry.type for entry in entries}
     expected = {spec.name: spec.type for spec in specs}
-    for name in sorted(found.keys() ^ expected.keys()):
+    for name in sorted(actual.keys() ^ expected.keys()):
         raise StateError(name, "is missing" if name in expected else "is not expected")
     for name, value in expected.items():
-        if found[name] != value:
-            raise StateError(name, f"is {found[name]}, not {value}")
+        if actual[name] != value:
+            raise StateError(name, f"is {actual[name]}, not {value}")
 
 
 def load_safetensors(
     source: bytes | Path, specs: Sequence[TensorSpec] | None = None, limits: Limits = LIMITS
 ) -> dict[str, Array]:
-    """Read a safetensors file and return name to read-only array, in name order; -0.0 becomes +0.0.
+    """Read a safetensors file and return its read-only arrays by name, in name order; -0.0 becomes +0.0.
 
-    ``source`` is the bytes, or a file, whose header is checked before its data are read. ``specs`` are exactly the
-    tensors that it must hold; None accepts any within ``limits``.
+    ``source`` is the bytes, or a file, whose header is checked before its data are read. ``specs`` are the tensors that
+    the file must hold; None accepts any tensors within ``limits``.
 
-    Raises StateError when the file is not strictly what is described above, and NotFinite when a tensor holds NaN or
-    infinity.
+    Raises StateError if the file does not have the form described in this module, and NotFinite if a tensor holds NaN
+    or infinity.
     """
     with source.open("rb") if isinstance(source, Path) else BytesIO(source) as file:
         entries = read_entries(file, limits)
@@ -177,20 +179,20 @@ def safetensors_header(state: State) -> bytes:
         }
         position += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the format aligns the data to eight bytes
+    text += b" " * (-len(text) % 8)  # The format aligns the data to eight bytes.
     return len(text).to_bytes(_PREFIX, "little") + text
 
 
 def dump_safetensors(state: State) -> bytes:
-    """Return the file of a state: tensors in name order, no metadata, equal states give equal bytes.
+    """Return the bytes of a state's safetensors file, with tensors in name order and without metadata.
 
-    Raises NotFinite when a tensor holds NaN or infinity (-0.0 is written as +0.0).
+    Equal states give equal bytes; -0.0 is written as +0.0. Raises NotFinite if a tensor holds NaN or infinity.
     """
     return b"".join(safetensors_pieces(state))
 
 
 def safetensors_pieces(state: State) -> Iterator[memoryview]:
-    """Yield that file in pieces of some MiB; raises as :func:`dump_safetensors`."""
+    """Yield the bytes of :func:`dump_safetensors` in pieces of some MiB; raises the same errors."""
     yield memoryview(safetensors_header(state))
     for name in sorted(state):
         for part in parts_of(np.asarray(state[name]), name):

@@ -1,1 +1,1 @@
-"""What a provider does in a round, and how a round's updates become the next state."""
+"""Training a share, replaying a segment, and aggregating the updates of a round into the next state."""

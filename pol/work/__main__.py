@@ -1,4 +1,4 @@
-"""``python -m pol.work SOCKET PARENT FOLDER MEMORY``: how a pool starts a worker; tasks import it by its name."""
+"""The command ``python -m pol.work SOCKET PARENT FOLDER MEMORY``, with which a pool starts a worker."""
 
 import sys
 from pathlib import Path

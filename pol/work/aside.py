@@ -1,4 +1,4 @@
-"""Work that is done beside a step: a boundary is hashed and written while the next step only reads its states."""
+"""Work beside a training step: a boundary is hashed and written while the next step only reads its states."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -6,44 +6,47 @@ from typing import Protocol
 
 
 class Aside(Protocol):
-    """Does one thing after another; whoever begins one asks for its end before what it reads is overwritten."""
+    """A runner of one piece of work at a time.
+
+    The caller calls ``finish`` before it overwrites anything that the work reads.
+    """
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Let this be done. What came before is at its end by then, and raises here what it raised."""
+        """Begin ``work`` after the previous work has ended; raises the error of the previous work."""
 
     def finish(self) -> None:
-        """Return when nothing is being done any more; raises what it raised, once."""
+        """Wait until the work has ended; raises its error, once."""
 
 
 class AtOnce:
-    """Does everything where it is begun."""
+    """A runner that does the work in ``begin``, in the caller's thread."""
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Do it."""
+        """Do the work."""
         work()
 
     def finish(self) -> None:
-        """Return: everything is done."""
+        """Return at once, since all work has ended."""
 
 
 class Beside:
-    """Does it in a thread of its own, which is there from the beginning: a sandbox may forbid to start one later.
+    """A runner with a thread of its own, which it starts at once, since a sandbox may forbid new threads later.
 
-    There is no deadline: the work is hashing and writing, which end or fail, and whoever cancels ends the process.
+    There is no deadline, since the work only hashes and writes. A caller that cancels training ends the process.
     """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "aside")
         self._thread.submit(lambda: None).result()
-        self._doing: Future[None] | None = None
+        self._current: Future[None] | None = None
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Let the thread do it."""
+        """Begin ``work`` in the thread after the previous work has ended; raises the error of the previous work."""
         self.finish()
-        self._doing = self._thread.submit(work)
+        self._current = self._thread.submit(work)
 
     def finish(self) -> None:
-        """Wait for the thread."""
-        doing, self._doing = self._doing, None
-        if doing is not None:
-            doing.result()
+        """Wait until the work has ended; raises its error, once."""
+        current, self._current = self._current, None
+        if current is not None:
+            current.result()

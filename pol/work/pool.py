@@ -1,7 +1,7 @@
-"""A process pool for training and replay: bounded, with deadlines, and a dead worker costs its own task only.
+"""A bounded process pool for training and replay, with deadlines; a dead worker affects only its own task.
 
-What the tasks read comes from strangers. So workers run in the sandbox of :mod:`host.sandbox`, and what they say is
-read as records and errors, whatever else it claims to be.
+Tasks read untrusted files. Workers therefore run in the sandbox of :mod:`host.sandbox`, and the pool accepts only
+records and errors from them.
 """
 
 import os
@@ -33,27 +33,27 @@ from host import sandbox
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-"""How soon it is noticed that the pool is closed, or that a task's time is over."""
+"""Interval at which threads check whether the pool was closed or a deadline has passed, in seconds."""
 
 
 class PoolError(Expected):
-    """A task has no result for a reason that is not its own."""
+    """A task has no result because of the pool or its worker."""
 
 
 class PoolFull(PoolError):
-    """The queue is full: try again when a task has ended."""
+    """The queue is full; try again after a task has ended."""
 
 
 class TaskTimeout(PoolError):
-    """The task's deadline passed; its worker was killed and replaced."""
+    """The task's deadline passed; its worker was killed and will be replaced."""
 
 
 class WorkerDied(PoolError):
-    """The task's worker died; it is replaced."""
+    """The task's worker died and will be replaced."""
 
 
 class OutOfMemory(PoolError):
-    """The task needed more memory than a worker may have; the worker is replaced."""
+    """The task needed more memory than a worker may use; its worker will be replaced."""
 
 
 class PoolClosed(PoolError):
@@ -62,7 +62,8 @@ class PoolClosed(PoolError):
 
 @dataclass(order=True)
 class _Task:
-    # What has to end first comes first, and what came first of those that end together.
+    """A queued task; tasks are ordered by deadline, then by the order in which they were submitted."""
+
     ends: float
     number: int
     data: bytes = field(compare=False)
@@ -70,88 +71,89 @@ class _Task:
 
     @property
     def deadline(self) -> float | None:
-        """When it has to end (monotonic), None where it may take as long as it does."""
+        """Deadline on the monotonic clock, in seconds; None if there is none."""
         return None if self.ends == inf else self.ends
 
 
 class _Worker:
-    """One child process and its end of the pipe."""
+    """A child process and the pool's end of the pipe to it."""
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
-        ours, theirs = Pipe()
-        self.connection: Connection[Any, Any] = ours
+        own_end, worker_end = Pipe()
+        self.connection: Connection[Any, Any] = own_end
         self._memory_bytes = memory_bytes
-        rest = (theirs.fileno(), os.getpid(), folder, memory_bytes)
+        arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pol.work", *map(str, rest)],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-m", "pol.work", *map(str, arguments)],
+            pass_fds=[worker_end.fileno()],
             stdin=subprocess.DEVNULL,
-            # One thread each: the pool itself is what runs in parallel.
+            # One thread per process, since the processes themselves run in parallel.
             env=sandbox.environment(folder, threads=1),
         )
-        theirs.close()
+        worker_end.close()
 
     def receive(self) -> Any:
-        """Return what the worker says next; it may not be larger than what it may hold."""
+        """Return the worker's next message, which may have at most as many bytes as the worker's memory."""
         return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
 
     def stop(self) -> None:
-        """End the process, and whatever a thread waits for at this end of the pipe; any thread may call."""
+        """Kill the process and end any wait at this end of the pipe; any thread may call this."""
         self._process.kill()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
+        """Kill the process, wait for its end, and close the pipe; only the thread that owns the worker may call."""
         self.connection.close()
         self._process.kill()
         self._process.wait()
 
 
 class _Reader(pickle.Unpickler):
-    """Makes nothing but records, errors and members of enumerations, of modules that are here already.
+    """An unpickler that makes only records, errors and members of enumerations, from modules already loaded.
 
-    A pickle may name any function to call, and the worker that wrote it has met a stranger's bytes.
+    A pickle may name any function to call, and the worker that wrote the pickle has read untrusted bytes.
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        found = getattr(sys.modules.get(module), name, None)
-        if found is rebuilt:
-            return found
-        # How Python before 3.11.4, Debian 12's among them, writes a member of an enumeration.
-        if found is getattr:
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is rebuilt:
+            return kind
+        # Python before 3.11.4, as in Debian 12, pickles a member of an enumeration with getattr.
+        if kind is getattr:
             return _member
-        if isinstance(found, type) and issubclass(found, Enum):
-            return partial(found)
-        # A pickle may also set attributes, even of a class, unless the class says itself how that is done.
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return partial(kind)
+        # A pickle can set any attribute, even of a class, unless the class defines __setstate__.
         if (
-            isinstance(found, type)
-            and hasattr(found, "__setstate__")
-            and (is_dataclass(found) or issubclass(found, Exception))
+            isinstance(kind, type)
+            and hasattr(kind, "__setstate__")
+            and (is_dataclass(kind) or issubclass(kind, Exception))
         ):
-            return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no record")
+            return kind
+        raise pickle.UnpicklingError(f"{module}.{name} is not a record")
 
 
-def _member(made: Any, name: Any) -> Enum:
-    """Return a member of the enumeration that the reader has found."""
-    kind: Any = made.func if isinstance(made, partial) else None
+def _member(maker: Any, name: Any) -> Enum:
+    """Return the member ``name`` of the enumeration that ``find_class`` wrapped in ``maker``."""
+    kind: Any = maker.func if isinstance(maker, partial) else None
     if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
         return kind[name]
-    raise pickle.UnpicklingError(f"{name} is no member of an enumeration, and no record")
+    raise pickle.UnpicklingError(f"{name} is neither a member of an enumeration nor a record")
 
 
 Ended = Callable[[float, BaseException | None], None]
-"""Hears how many seconds a task took that has ended, and its error where it has no result."""
+"""A function that is called with a finished task's duration in seconds, and with its error or None."""
 
 
 class ReplayPool:
-    """Runs tasks in child processes, which start when they are first needed.
+    """A pool that runs tasks in child processes, which start when they are first needed.
 
-    A task is a function of an importable module with arguments that pickle; big arrays travel as canonical bytes or
-    as paths. There are ``workers`` processes at most, and ``queued`` tasks may wait beside those that run. ``folder``
-    is the only place where a task may write (else a temporary one), and ``memory_bytes`` is what each process may hold
-    (else three quarters of the machine's memory). Where they are ``fresh``, each task has a process of its own, which
-    ends with it: nothing that one of them leaves behind meets the next. ``ended`` hears of every task that was begun.
+    A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
+    canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
+    only into ``folder`` (a temporary folder by default). Each process may use ``memory_bytes`` of memory (three
+    quarters of the machine's by default). With ``fresh``, each task has its own process, so nothing that a task leaves
+    behind can affect another task. ``ended`` is called after every task that was begun.
     """
 
     def __init__(
@@ -174,8 +176,8 @@ class ReplayPool:
         self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
         self._numbers = count()
         self._closed = threading.Event()
-        # Threads live as long as the pool, because the kernel takes the end of the thread that started
-        # a child for the end of its parent.
+        # Threads live as long as the pool. The kernel would take the end of the thread that started a child for the
+        # end of the child's parent.
         self._threads = [
             threading.Thread(target=self._serve, name=f"replay-{index}", daemon=True)
             for index in range(workers or os.cpu_count() or 1)
@@ -189,12 +191,10 @@ class ReplayPool:
         *args: Any,
         timeout: float | None = None,
     ) -> "Future[T]":
-        """Queue ``function(*args)``, a function that is importable by name, and return its future.
+        """Queue ``function(*args)`` and return its future; the function must be importable by name.
 
-        What has to end first begins first.
-
-        It ends in TaskTimeout ``timeout`` seconds from now. Raises PoolFull when as many tasks as the pool was made
-        for are waiting, and PoolClosed when the pool is closed.
+        The task with the earliest deadline begins first. A task that has not ended after ``timeout`` seconds fails
+        with TaskTimeout. Raises PoolFull if the queue is full, and PoolClosed if the pool is closed.
         """
         if self._closed.is_set():
             raise PoolClosed("the pool is closed")
@@ -209,21 +209,21 @@ class ReplayPool:
             )
             self._tasks.put_nowait(task)
         except queue.Full:
-            raise PoolFull(f"{self._tasks.maxsize} tasks are waiting already") from None
+            raise PoolFull(f"{self._tasks.maxsize} tasks are already waiting") from None
         return future
 
     @property
     def running(self) -> int:
-        """How many tasks are under way."""
+        """Number of tasks that are running."""
         return self._running
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait for a worker."""
+        """Number of tasks that wait for a worker."""
         return self._tasks.qsize()
 
     def close(self) -> None:
-        """Kill the workers and end every task that has not ended in :class:`PoolClosed`."""
+        """Kill the workers; every unfinished task fails with :class:`PoolClosed`."""
         self._closed.set()
         for thread in self._threads:
             thread.join()
@@ -255,12 +255,12 @@ class ReplayPool:
             try:
                 worker = worker or _Worker(self._folder, self._memory_bytes)
                 self._run(worker, task)
-            except Exception as error:  # noqa: BLE001  (a task must end, whatever happened)
+            except Exception as error:  # noqa: BLE001  (a task must end after any error)
                 if worker is not None:
                     worker.kill()
                     worker = None
-                known = error if isinstance(error, PoolError) else WorkerDied(f"the worker died ({error!r})")
-                _fail(task.future, known)
+                failure = error if isinstance(error, PoolError) else WorkerDied(f"the worker died ({error!r})")
+                _fail(task.future, failure)
             self._count_running(-1)
             self._ended(time.monotonic() - began, task.future.exception())
             if worker is not None and self._fresh:
@@ -269,19 +269,19 @@ class ReplayPool:
         if worker is not None:
             worker.kill()
 
-    def _count_running(self, more: int) -> None:
+    def _count_running(self, change: int) -> None:
         with self._count:
-            self._running += more
+            self._running += change
 
     def _run(self, worker: _Worker, task: _Task) -> None:
-        """Give a task to a worker and wait for its end; raises PoolError where the worker has to go."""
+        """Send a task to a worker and wait for its end; raises PoolError if the worker must be replaced."""
         if task.deadline is not None and time.monotonic() >= task.deadline:
             _fail(task.future, TaskTimeout("the deadline passed while the task was waiting"))
             return
         with self._watched(worker, task):
             worker.connection.send_bytes(task.data)
-            done, value = worker.receive()
-        if done:
+            succeeded, value = worker.receive()
+        if succeeded:
             task.future.set_result(value)
         elif isinstance(value, MemoryError):
             raise OutOfMemory(f"the task needs more than {self._memory_bytes} bytes of memory")
@@ -292,16 +292,17 @@ class ReplayPool:
 
     @contextmanager
     def _watched(self, worker: _Worker, task: _Task) -> Iterator[None]:
-        """Stop the worker when the task's time is over: it may take nothing, or fall silent in mid-message."""
-        ended, over = threading.Event(), list[PoolError]()
+        """Stop the worker at the task's deadline, even if it reads nothing or stops in the middle of a message."""
+        ended = threading.Event()
+        errors: list[PoolError] = []
 
         def watch() -> None:
             while not ended.wait(_POLL_SECONDS):
                 if self._closed.is_set():
-                    over.append(PoolClosed("the pool was closed"))
+                    errors.append(PoolClosed("the pool was closed"))
                 elif task.deadline is not None and time.monotonic() >= task.deadline:
-                    over.append(TaskTimeout("the deadline passed while the task was running"))
-                if over:
+                    errors.append(TaskTimeout("the deadline passed while the task was running"))
+                if errors:
                     worker.stop()
                     return
 
@@ -310,14 +311,14 @@ class ReplayPool:
         try:
             yield
         except (OSError, EOFError):
-            # The end of the pipe says less than why it was ended.
-            if not over:
+            # If the watcher closed the pipe, its error explains more than this one.
+            if not errors:
                 raise
         finally:
             ended.set()
             watcher.join()
-        if over:
-            raise over[0]
+        if errors:
+            raise errors[0]
 
 
 def _fail(future: "Future[Any]", error: Exception) -> None:

@@ -1,11 +1,11 @@
-"""The program by which a machine's speed of exact work is measured: so many pieces, each with inputs of its own.
+"""The program that measures a machine's speed of exact work, in pieces that each have their own inputs.
 
-A seed names the inputs of all pieces, and every back end gives the same bits. So whoever drew the seed finds out by a
-few pieces whether all were worked out, however fast the other machine is; and nothing of one seed serves another, or
-one piece another.
+The seed determines the inputs of all pieces, and every back end gives the same bits. The machine that drew the seed can
+therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed or piece are useless
+for another.
 
-A piece is a part of a large model and steps of a tiny one: what is promised must be kept with either. An executor whose
-every call takes long, as torch's do, reaches the speed of its large products with no small model.
+A piece consists of a part of a large model and of steps of a tiny model, since the measured speed must hold for both. A
+back end with slow calls, such as torch, does not reach the speed of its large products with a small model.
 """
 
 from collections.abc import Iterable
@@ -22,14 +22,14 @@ from pol.state.arrays import Array
 
 _ROWS, _WIDTH = 64, 256
 _FEW, _INNER, _OUTER, _STEPS = 8, 16, 4, 4
-"""Rows of a step of the tiny model, its widths, and how many steps there are."""
+"""Rows of a step of the tiny model, its inner and outer width, and its number of steps."""
 _BATCH, _WEIGHTS, _SCALE = 1, 2, 3
 """Streams of random numbers."""
 
 
 @cache
 def program() -> Program:
-    """Return what is run for each piece."""
+    """Return the program that is run for each piece."""
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (_ROWS, _WIDTH))
     w = builder.input("global.w", "f32", (_WIDTH, _WIDTH))
@@ -45,19 +45,19 @@ def program() -> Program:
 
 
 def _layer(builder: ProgramBuilder, x: int, w: int) -> int:
-    """Two products with a function between them, as a layer of a large network has."""
+    """Add two products with a function between them, as in a layer of a large network."""
     hidden = builder.node("tanh", builder.node("matmul", x, w, bits=15))
     return builder.node("matmul", hidden, w, bits=15)
 
 
 def _corner(builder: ProgramBuilder, value: int, at: int, width: int, rows: int = _INNER) -> int:
-    """Return the first rows of some columns."""
+    """Return the first ``rows`` rows of ``width`` columns, from column ``at`` x 16 on."""
     starts, stops = [0, at * _INNER], [rows, at * _INNER + width]
     return builder.node("slice", value, starts=starts, stops=stops, steps=[1, 1])
 
 
 def _step(builder: ProgramBuilder, x: int, wanted: int, weights: tuple[int, int], rate: int) -> tuple[int, int]:
-    """Return the weights of two layers with tanh between them after one step towards what is wanted."""
+    """Return the weights of two layers with tanh between them, after one training step towards ``wanted``."""
 
     def product(left: int, right: int) -> int:
         return builder.node("matmul", left, right, bits=15)
@@ -83,17 +83,17 @@ def work_pieces(seed: bytes, pieces: Iterable[int], backend: Backend) -> tuple[b
     key = int.from_bytes(hash_fields("assay/probe/inputs", seed)[:8])
     batch = _signed(key, _BATCH, _ROWS * _WIDTH).reshape(_ROWS, _WIDTH)
     weights = _signed(key, _WEIGHTS, _WIDTH * _WIDTH).reshape(_WIDTH, _WIDTH) / np.float32(16)
-    found = []
+    digests = []
     for piece in pieces:
-        # A factor for each column is cheap to draw, and nothing that is known of the product without it helps.
+        # A factor per column is cheap to draw, and a product computed without the factors is of no use.
         scale = uniform(key, _SCALE, piece, _WIDTH) + np.float32(0.5)
         inputs = {"batch.x": batch * scale, "global.w": weights}
         outputs = run(program(), inputs, 0, backend)
         digest = sha256()
         for output in outputs.values():
             digest.update(np.ascontiguousarray(output).astype("<f4", copy=False).tobytes())
-        found.append(hash_fields("assay/probe/piece", seed, u32(piece), digest.digest()))
-    return tuple(found)
+        digests.append(hash_fields("assay/probe/piece", seed, u32(piece), digest.digest()))
+    return tuple(digests)
 
 
 def _signed(key: int, stream: int, count: int) -> Array:

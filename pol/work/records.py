@@ -1,4 +1,4 @@
-"""What training and replay take and return."""
+"""Records that training and replay take and return."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -7,13 +7,13 @@ from domain import bounds
 from domain.bounds import Bits, Count, Hash, Length
 from domain.proof.records import TraceLeaf
 
-# A daemon reads these records, and does without NumPy.
+# The daemons import these records, but not NumPy.
 if TYPE_CHECKING:
     from pol.state.arrays import State
 
 
 _LIST_MAX = 1024
-"""In a list of metrics that is read back: more than a job has."""
+"""Largest number of metrics in a record that is read; no job has more."""
 
 Step = Annotated[int, bounds.Range(0, 2**63 - 1)]
 """The number of an inner step of the job."""
@@ -21,7 +21,7 @@ Step = Annotated[int, bounds.Range(0, 2**63 - 1)]
 
 @dataclass(frozen=True, slots=True)
 class RoundSlot:
-    """What a share trains: one slot of the job in one round, both numbered from 0."""
+    """The slot and the round of a share, both numbered from 0."""
 
     round: int
     slot: int
@@ -29,11 +29,11 @@ class RoundSlot:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A boundary state as training or replay computed it, by its roots.
+    """The roots and metrics of the state at a boundary, as training or replay computed them.
 
-    ``index`` is 0 for the opening state and n for the closing one; ``step`` is the number of the job's first inner step
-    after it; ``root`` is ``pol.rules.commitment.boundary_root`` of the two states' roots and ``metrics``: FP32 bit
-    patterns of each metric's mean over the segment before it, in name order; none at 0.
+    ``index`` is 0 at the beginning of a share and n at its end. ``step`` is the number of the job's first inner step
+    after the boundary. ``metrics`` are FP32 bit patterns of each metric's mean over the segment before it, in name
+    order; boundary 0 has none. ``root`` is ``pol.rules.commitment.boundary_root`` of the two roots and the metrics.
     """
 
     index: Count
@@ -45,13 +45,13 @@ class Boundary:
 
     @property
     def leaf(self) -> TraceLeaf:
-        """What the trace states of it, unless it is boundary 0."""
+        """The leaf of the trace for this boundary; boundary 0 is not a leaf."""
         return TraceLeaf(self.index, self.step, self.root)
 
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What follows from a share's first and last boundary: the update, and both roots."""
+    """The update of a share with its root, and the root of the slot's local state at the end of the share."""
 
     update: "State"
     update_root: bytes
@@ -72,7 +72,7 @@ class TrainedShare:
 
 @dataclass(frozen=True)
 class ReplayedSegment:
-    """A replayed segment: the boundary that it ends in, and the states there."""
+    """A replayed segment: the boundary at its end, and the states there."""
 
     boundary: Boundary
     global_state: "State"
@@ -81,9 +81,9 @@ class ReplayedSegment:
 
 @dataclass(frozen=True)
 class AggregateResult:
-    """The end of a round: the next global state, its root and its number of chunks.
+    """The result of an aggregation: the next global state, its root, and its number of chunks (``count``).
 
-    ``tensor_roots`` has name and Merkle root of the chunks of each tensor that has elements, in name order.
+    ``tensor_roots`` holds the name and the Merkle root of the chunks of each tensor that has elements, in name order.
     """
 
     state: "State"

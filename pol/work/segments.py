@@ -1,4 +1,4 @@
-"""One segment of steps, the same for whoever trains and whoever checks."""
+"""Running the steps of one segment; training and replay both use this code."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,11 +25,11 @@ from pol.values import TensorSpec, f32_bits
 from pol.work.records import Boundary, RoundSlot
 
 Leaves = Mapping[str, Sequence[bytes]]
-"""Leaf hashes of the chunks of a tensor, by its name."""
+"""Hashes of the chunks of each tensor, by the tensor's name."""
 
 
 class SlotState:
-    """What a slot is trained from: its global and its local state at a step. Hashed when a root is asked for."""
+    """The global and the local state of a slot at a step; their hashes are computed when first needed."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class SlotState:
         local_state: State,
         known: tuple[Leaves, Leaves] = (NOTHING_KNOWN, NOTHING_KNOWN),
     ) -> None:
-        """Take over two states in canonical form, and the leaves of those of their tensors that were hashed before."""
+        """Take over two states in canonical form; ``known`` holds chunk hashes of tensors that were hashed before."""
         self.global_state, self.local_state = global_state, local_state
         self._known = known
         self._trees: tuple[StateTree, StateTree] | None = None
 
     @property
     def trees(self) -> tuple[StateTree, StateTree]:
-        """The trees of the global and of the local state."""
+        """The hash trees of the global and of the local state."""
         if self._trees is None:
             self._trees = (
                 state_tree(self.global_state, self._known[0]),
@@ -76,12 +76,12 @@ class SlotState:
         )
 
     def with_local(self, local: State) -> "SlotState":
-        """Return the same global state beside another local one, which is canonical and read by nobody else."""
+        """Return the same global state with another local state, which is canonical and becomes this object's own."""
         known = self._known[0] if self._trees is None else self._trees[0].tensors
         return SlotState(self.global_state, local, (known, NOTHING_KNOWN))
 
     def after(self, outputs: Mapping[str, Array]) -> "SlotState":
-        """Return the states with the outputs of a step put in. What the step leaves alone is not hashed again."""
+        """Return the states updated with the outputs of a step; unchanged tensors are not hashed again."""
         known = self._known
         if self._trees is not None:
             known = self._trees[0].tensors, self._trees[1].tensors
@@ -97,7 +97,7 @@ def _without(known: Leaves, outputs: Mapping[str, Array], prefix: str) -> Leaves
 
 
 def check_part(document: JobDocument, part: RoundSlot) -> None:
-    """Refuse a round or a slot that the job does not have, with a RangeError."""
+    """Raise RangeError if the job does not have this round or slot."""
     if not 0 <= part.round < document.rounds:
         raise RangeError(f"round {part.round} is outside the job's {document.rounds} rounds")
     if not 0 <= part.slot < document.slots:
@@ -110,21 +110,21 @@ def boundary_step(document: JobDocument, round: int, index: int) -> int:
 
 
 def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
-    """Refuse a state with other tensors than these, with a StateError."""
-    ordered = tuple(sorted(specs, key=lambda spec: spec.name.encode()))
-    found = tuple(sorted(state_specs(state), key=lambda spec: spec.name.encode()))
-    if found != ordered:
-        raise StateError(what, "the tensors are not the ones that the job names")
+    """Raise StateError if a state does not have exactly these tensors."""
+    expected = tuple(sorted(specs, key=lambda spec: spec.name.encode()))
+    actual = tuple(sorted(state_specs(state), key=lambda spec: spec.name.encode()))
+    if actual != expected:
+        raise StateError(what, "its tensors are not those of the job")
 
 
 def check_state(state: State, specs: Sequence[TensorSpec], what: str) -> dict[str, Array]:
-    """Return a state in canonical, read-only form; StateError unless it has exactly these tensors."""
+    """Return a state in canonical, read-only form; StateError if it does not have exactly these tensors."""
     check_specs(state, specs, what)
     return freeze(state)
 
 
 def slot_state(loaded: LoadedJob, opening: State, local: State) -> SlotState:
-    """Return what two states make of a slot; StateError unless they are states of the job."""
+    """Return a slot's state from copies of a global and a local state; StateError if they are not states of the job."""
     document = loaded.job.document
     first = check_state(opening, document.global_tensors, "global state")
     second = check_state(local, document.local_tensors, "local state")
@@ -140,15 +140,15 @@ def advance(
     donate: bool = False,
     release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, dict[str, Array]]:
-    """Take an inner step of the job in a slot and return the state after it and the metrics.
+    """Run one inner step of a slot and return the state after it and the metrics.
 
-    Steps are numbered from 0 in every job; its program counts from where the job goes on.
+    ``step`` counts from 0 in every job; the program gets the number that counts from ``Start.step``.
 
-    With ``donate`` nobody may use ``before`` any more: the state after it may lie where it was. Who still reads it when
-    the step begins is waited for by ``release``, before the first tensor is overwritten; at the end of the step nobody
-    does.
+    With ``donate``, the step may overwrite ``before``, so the caller may not use it afterwards. Another thread may
+    still read ``before`` when the step begins. ``release`` waits for it; it is called before the first tensor is
+    overwritten, and again at the end of the step.
 
-    Raises NotFiniteStep when a result is not finite, and StepFailed when the step reads a row that does not exist.
+    Raises NotFiniteStep if a result is not finite, and StepFailed if the step uses a row number that does not exist.
     """
     document = loaded.job.document
     at = document.start.step + step
@@ -164,13 +164,13 @@ def advance(
         raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
         raise StepFailed(step, error.field, error.reason) from None
-    # what was hashed meanwhile is known from here on
+    # From here on, the hashes that the other thread computed are known.
     release()
     return before.after(outputs), {name: outputs[f"metric.{name}"] for name in document.metrics}
 
 
 def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return a state with the outputs of a program put in; tensors without an output stay the same objects."""
+    """Return a state updated with the outputs of a program; tensors without an output stay the same objects."""
     state = dict(before)
     for name, array in outputs.items():
         if name.startswith(prefix):
@@ -189,10 +189,7 @@ def run_segment(
     cancelled: Callable[[], bool] | None = None,
     donate: bool = False,
 ) -> tuple[SlotState, Boundary]:
-    """Take the steps of segment ``index`` of a slot in a round and return where they end, hashed.
-
-    As :func:`run_steps`.
-    """
+    """Run a segment as :func:`run_steps` does, and return the states at its end and the boundary with their roots."""
     state, metrics = run_steps(loaded, part, index, state, backend, on_step, cancelled, donate)
     end = boundary_step(loaded.job.document, part.round, index + 1)
     return state, state.boundary(index + 1, end, metrics)
@@ -209,12 +206,14 @@ def run_steps(
     donate: bool = False,
     release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, tuple[int, ...]]:
-    """Take the steps of segment ``index`` of a slot in a round and return where they end, and the bits of the metrics.
+    """Run the steps of segment ``index`` of a slot in a round; return the states and metrics at its end.
 
-    The caller has checked that the job has them. The first step of a slot begins with the local state that the job has
-    for it (:meth:`LoadedJob.slot_local`), whatever ``state`` holds. ``on_step`` gets the step's number, its first
-    metric and the state after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that
-    has returned: so there is one state in memory, and not two. ``release`` as for :func:`advance`.
+    The metrics are FP32 bit patterns. The caller has checked that the job has this segment. If the job has an initial
+    local state for the slot (:meth:`LoadedJob.slot_local`), the slot's first step uses that one instead of the local
+    state in ``state``. ``on_step`` receives the step's number, its first metric and the state after it. With
+    ``donate``, the steps overwrite ``state``, which saves memory. The caller may not use ``state``
+    afterwards then, and the state passed to ``on_step`` is valid only during that call. ``release`` is as in
+    :func:`advance`.
     """
     document = loaded.job.document
     if (part.round, index) == (0, 0) and (own := loaded.slot_local(part.slot)) is not None:

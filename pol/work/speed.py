@@ -1,4 +1,4 @@
-"""How fast this machine does exact work: a fixed program, which a layer of a network could be."""
+"""Measurement of this machine's speed of exact work, with a fixed program that resembles a layer of a network."""
 
 import time
 from collections.abc import Callable
@@ -14,16 +14,17 @@ _CORE_SECONDS = 0.1
 
 
 def core_speed(backend: Backend) -> int:
-    """Return the FLOP/s of one core, on a clock of its own: whatever else runs here does not count."""
+    """Return the FLOP/s of one core, measured in CPU time, so that other processes do not affect the result."""
     return measured_speed(backend, _CORE_SECONDS, time.process_time)
 
 
 def measured_speed(backend: Backend, seconds: float, clock: Callable[[], float]) -> int:
     """Return the FLOP/s of this machine, measured for ``seconds`` of a clock."""
     program, inputs = _program(), _inputs()
-    # Compiles, and starts threads.
+    # The first run compiles the program and starts threads.
     run(program, inputs, 1, backend)
-    runs, start = 0, clock()
+    runs = 0
+    start = clock()
     while (passed := clock() - start) < seconds:
         run(program, inputs, 1, backend)
         runs += 1
@@ -32,7 +33,7 @@ def measured_speed(backend: Backend, seconds: float, clock: Callable[[], float])
 
 @lru_cache(maxsize=1)
 def _program() -> Program:
-    """Return two products with a function between them."""
+    """Return a program of two products with a function between them."""
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (64, 256))
     w = builder.input("global.w", "f32", (256, 256))

@@ -1,6 +1,6 @@
-"""Training a share: the steps of a slot in a round, with a boundary after each segment, and the update they make.
+"""Training a share: running the steps of a slot in a round, with a boundary after each segment and an update.
 
-At the end of a round the accepted updates, in slot order, make the next global state.
+At the end of a round, the next global state is computed from the accepted updates, in slot order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,14 +48,15 @@ def train_share(
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TrainedShare:
-    """Train a slot's steps of a round from the global state of the last round and the slot's local state.
+    """Train a share from the global state at the end of the last round and the slot's local state.
 
-    ``on_boundary`` gets every boundary as it is reached, with the global and local state there, which are overwritten
-    when it has returned; ``on_step`` the number of each step and its loss; ``cancelled`` is asked before each step, and
-    True ends in Cancelled.
+    ``on_boundary`` receives every boundary with its global and local state, which are valid only during the call.
+    ``on_step`` receives the number and the loss of each step. ``cancelled`` is called before each step; if it returns
+    True, the training ends with Cancelled.
 
-    Raises RangeError when the job has no such round or slot, StateError when an opening state does not have the job's
-    tensors, and Stopped when a step or the update has no result: boundaries up to there were reached.
+    Raises RangeError if the job has no such round or slot, and StateError if an initial state does not have the job's
+    tensors. Raises Stopped if a step or the update has no result, after ``on_boundary`` was called for all boundaries
+    before it.
     """
     check_part(loaded.job.document, part)
     start = slot_state(loaded, opening, local)
@@ -82,7 +83,7 @@ def train_share(
 
 
 def opening_boundary(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
-    """Return boundary 0 of a share; raises as :func:`train_share`."""
+    """Return boundary 0 of a share; raises the same errors as :func:`train_share`."""
     check_part(loaded.job.document, part)
     return _at_opening(loaded, part, start)
 
@@ -98,21 +99,22 @@ def train_segments(
     on_step: Callable[[int, float], None] | None = None,
     aside: Aside | None = None,
 ) -> SlotState:
-    """Train some segments of a share, one after another, from the states at which the first of them begins.
+    """Train some segments of a share, one after another, and return the states at the end of the last one.
 
-    So training goes on from the last boundary of an earlier try. Nobody may use ``start`` any more. ``on_boundary``
-    gets the end of each segment, with states that are overwritten when it has returned. Returns the states at the end
-    of the last one; raises as :func:`train_share`.
+    ``start`` holds the states at the start of the first of these segments, so training can go on from the last boundary
+    of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary`` receives
+    the boundary after each segment, with states that are valid only during the call. Raises the same errors as
+    :func:`train_share`.
 
-    Each boundary is hashed, and ``on_boundary`` called, ``aside``: beside the next step, as far as that only reads the
-    states. What was begun there before reads ``start``, and is waited for alike. Nothing is being done there any more
-    when this returns or raises; ``on_step`` is called while nothing is.
+    The hashing of each boundary and the call of ``on_boundary`` run in ``aside``, while the next step only reads the
+    states. Work that the caller began there earlier may read ``start``, and is waited for in the same way. All work in
+    ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):
         raise RangeError(f"{segments} is outside a share's segments")
-    doing = aside or AtOnce()
-    return _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None, doing)
+    runner = aside or AtOnce()
+    return _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None, runner)
 
 
 def _at_opening(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
@@ -148,11 +150,11 @@ def _go_on(
 
 
 def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateResult:
-    """Return what follows from the first and the last boundary of a share: its update and its next local state.
+    """Return the update of a share, with its root, and the root of the local state at its end.
 
-    The update holds the tensors that a step changes: those of the closing state, which it shares, or opening less
-    closing, as the job says (:func:`is_difference`: nothing else is read of ``opening``). What is hashed of ``end`` is
-    not hashed again. Raises StateError when a state does not have the job's tensors, and UpdateFailed when a difference
+    The update holds the tensors that a step changes. Depending on the job's ``aggregation``, they are the tensors of
+    ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known hashes of
+    ``end`` are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if a difference
     overflows.
     """
     document = loaded.job.document
@@ -169,7 +171,7 @@ def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateRes
 
 
 def is_difference(loaded: LoadedJob) -> bool:
-    """Tell whether an update is what training took from the opening state, and not the state that it came to."""
+    """Return whether an update holds differences, rather than the tensors at the end of the share."""
     return loaded.job.document.aggregation == DIFFERENCE
 
 
@@ -188,10 +190,11 @@ def _difference(opening: Array, closing: Array, name: str) -> Array:
 
 
 def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> dict[str, Array]:
-    """Return the aggregate: each tensor's FP64 sum in the order of the updates, / their number, to FP32.
+    """Return the mean of the updates: each tensor's FP64 sum in the order of the updates, divided, rounded to FP32.
 
-    The updates are taken one by one, and none is kept: with many slots of a large model they do not fit together.
-    Raises ReplayError unless there are ``slots`` of them, and StateError when one has other tensors than ``specs``.
+    The updates are read one by one and none is kept, since those of many slots might not fit into memory together.
+    Raises ReplayError if there are not exactly ``slots`` updates, and StateError if one has other tensors than
+    ``specs``.
     """
     sums = {spec.name: np.zeros(spec.shape, np.float64) for spec in specs}
     count = 0
@@ -200,7 +203,7 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
         for name, total in sums.items():
             np.add(total, canonical_array(update[name], name), out=total)
         count += 1
-        # else it lives on while the next one is read
+        # Otherwise it would stay in memory while the next update is read.
         del update
     if count != slots:
         raise ReplayError(f"a round needs one update for each of {slots} slots, not {count}")
@@ -213,24 +216,24 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
 
 
 def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
-    """Return name and Merkle root of the chunks of each tensor that has elements."""
+    """Return the name and the Merkle root of the chunks of each tensor that has elements."""
     return tuple((name, merkle_root(leaves)) for name, leaves in tree.tensors.items() if leaves)
 
 
 def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
-    """Return the global state that a round ends in, from the one that it began with.
+    """Return the global state at the end of a round, computed from the state at its beginning and the updates.
 
-    ``updates`` are those of the accepted shares, one for each slot of the job, in slot order; the order is part of the
-    rule. Each may be made or read when it is asked for: see :func:`mean`. The job's ``outer`` runs on ``backend``.
+    ``updates`` are those of the accepted shares, one per slot of the job, in slot order; the order affects the result.
+    The iterable may compute or read each update on demand (see :func:`mean`). The job's ``outer`` runs on ``backend``.
 
-    Raises ReplayError when there is not one update for each slot, StateError when a state does not have the
-    job's tensors, and AggregationFailed when there is no next state: not finite, or a row that is not there.
+    Raises ReplayError if there is not one update per slot, StateError if a state does not have the job's tensors, and
+    AggregationFailed if there is no next state: a number is not finite, or a row number does not exist.
     """
     document = loaded.job.document
-    # a copy, which is nobody's but ours
+    # A private copy, which the program may overwrite.
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    # an infinite mean has no next state
+    # A mean that overflows to infinity is refused below.
     with np.errstate(over="ignore"):
         averaged = mean(updates, loaded.job.updated, document.slots)
     inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})

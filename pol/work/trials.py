@@ -1,4 +1,4 @@
-"""What came of a trial of a job: values, which a daemon judges without running anything."""
+"""The result of a trial of a job, which a daemon evaluates without running anything."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from domain.market.records import JobTerms
 
 @dataclass(frozen=True, slots=True)
 class TrialTimes:
-    """What a trial of a job took: microseconds of one core for a segment and for an aggregation.
+    """The times of a trial of a job: microseconds of one core for a segment and for an aggregation.
 
-    ``speed`` is what the machine does otherwise, in FLOP/s.
+    ``speed`` is the measured speed of one core of the machine, in FLOP/s.
     """
 
     segment: int
@@ -19,9 +19,9 @@ class TrialTimes:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of a trial: the terms of the job, if it loads; how long it took, or why nobody should run it.
+    """The result of a trial: the terms of the job, if it loads, and its times or the reason to decline it.
 
-    ``decline`` is an LegEnd, 0 where there is nothing against the job.
+    ``decline`` is a LegEnd, or 0 if there is no reason to decline the job. ``text`` explains the reason.
     """
 
     terms: JobTerms | None = None

@@ -1,7 +1,7 @@
-"""The process at the other end of a :class:`pol.work.pool.ReplayPool`: runs one task after another.
+"""The worker process of a :class:`pol.work.pool.ReplayPool`, which runs one task after another.
 
-It enters the sandbox before its first task. It dies with its parent, whatever kills that: the kernel is asked to
-(Linux), and the end of the pipe is noticed even while a task runs. Tasks come from our own parent, as pickles.
+It enters the sandbox before its first task. It ends when its parent ends: on Linux the kernel kills it, and a thread
+detects the end of the pipe even while a task runs. Tasks are pickles from the parent, which is trusted.
 """
 
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger("assay.pool")
 
 
 def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Pass tasks on; the end of the pipe is the end of the parent."""
+    """Put received tasks into the queue; end the process if the pipe ends, since the parent has ended then."""
     while True:
         try:
             tasks.put(connection.recv_bytes())
@@ -31,26 +31,26 @@ def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]")
 def _run(data: bytes) -> tuple[bool, Any]:
     """Run a task and return whether it succeeded, with its result or its error."""
     try:
-        function, args = pickle.loads(data)  # noqa: S301  (from our own parent)
+        function, args = pickle.loads(data)  # noqa: S301  (from the trusted parent)
         return True, function(*args)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it belongs to the task)
+    except Exception as error:  # noqa: BLE001  (every error is the result of the task)
         return False, error
 
 
-def _pack(done: bool, value: Any) -> bytes:
+def _pack(succeeded: bool, value: Any) -> bytes:
     try:
-        data = pickle.dumps((done, value))
+        data = pickle.dumps((succeeded, value))
         pickle.loads(data)  # noqa: S301  (an error that cannot be read must not reach the parent)
     except Exception as error:  # noqa: BLE001
-        return pickle.dumps((False, RuntimeError(f"{value!r} cannot travel: {error}")))
+        return pickle.dumps((False, RuntimeError(f"{value!r} cannot be sent to the parent: {error}")))
     return data
 
 
 def main(descriptor: int, parent: int, folder: Path, memory_bytes: int) -> None:
-    """Serve tasks from the socket ``descriptor`` until the parent closes it, writing nowhere but in ``folder``."""
+    """Run tasks from the socket ``descriptor`` until the parent closes it; tasks may write only into ``folder``."""
     for open_end in sandbox.enter(parent, folder, memory_bytes):
         _log.warning("sandbox: %s", open_end)
-    # Ctrl-C is the parent's to handle.
+    # The parent handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(descriptor)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()

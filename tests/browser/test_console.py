@@ -84,7 +84,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     market.wait_drawn(order_id)
     tell()
     page.wait("document.querySelector('#cheats')")
-    assert "Whether that is so is known when strangers have recomputed" in page.text()
+    assert "Auditors will check the rejection when they recompute" in page.text()
     # What was trained is seen before its round is closed.
     page.wait("document.querySelector('#loss canvas')")
     market.chain.ok(market.close_message(order_id))
@@ -102,8 +102,8 @@ def test_an_order_from_start_to_end_with_a_cheat(
     text = page.text()
     assert "so it was wrong, and its bond of 0.04 ASSAY is burnt" in text
     assert "It first differs in segment 4 (steps 16 to 19)" in text
-    assert "every coin has its place" in text
-    assert "some coins have no place" not in text
+    assert "every coin is accounted for" in text
+    assert "some coins are not accounted for" not in text
     assert page.ask("window.here") is True
     page.ask("document.querySelector('.grid details').open = true")
     assert "aggregation" in page.text()
@@ -272,7 +272,7 @@ def test_a_node_that_goes_away_and_comes_back(market: ToldMarket, console: Conso
     old = replace(status, time_ns=status.time_ns - 3_600 * 10**9)
     console.known.show(status=old, catching_up=True)
     page.wait("!document.getElementById('away').hidden")
-    assert "the node is behind, and fetches those that came since" in page.text()
+    assert "the node is behind, and fetches newer blocks" in page.text()
     # So does a console that ends, and one that is there again at the same address.
     page.expected = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
     console.close()

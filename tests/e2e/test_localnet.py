@@ -48,7 +48,7 @@ def supervisor(directory: Path, *options: str) -> Iterator["subprocess.Popen[byt
 
         def up() -> bool:
             assert process.poll() is None, said.read_text()
-            return "up; consumer home" in said.read_text()
+            return "the network runs; consumer home" in said.read_text()
 
         wait_until(up, "the network to be up", START_SECONDS)
         yield process

@@ -211,7 +211,7 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 def test_a_device_that_computes_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No device is at hand that does: another answer is what it has to give."""
     monkeypatch.setattr(backends, "KNOWN", "0" * 64)
-    with pytest.raises(ExecutionError, match="computes wrongly on cpu:0"):
+    with pytest.raises(ExecutionError, match="computes wrong results on cpu:0"):
         backend(TORCH, "cpu:0")
 
 

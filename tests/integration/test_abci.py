@@ -348,7 +348,7 @@ def test_an_answer_for_a_height_is_of_that_height_or_none(app: App) -> None:
     queries = AbciQueries(app.app, commit_a_block_meanwhile)
     answer = queries("/any/path", b"", 1, False)
     assert (answer.code, answer.value) == (18, b"")
-    assert "1 is not kept" in answer.log
+    assert "1 is not available" in answer.log
 
 
 def test_a_tool_may_ask_for_info_without_stopping_the_node(app: App) -> None:
@@ -390,7 +390,7 @@ def test_snapshots_are_not_offered_and_not_taken(app: App) -> None:
 @pytest.mark.parametrize(
     ("name", "request_", "reason"),
     [
-        ("info", abci.RequestInfo(abci_version="1.0.0"), "speaks ABCI 1.0.0"),
+        ("info", abci.RequestInfo(abci_version="1.0.0"), "uses ABCI 1.0.0"),
         ("commit", script.commit(), "without a finalized block"),
         ("finalize_block", script.finalize(block(7)), "block 7 cannot follow 1"),
         ("init_chain", script.init_chain(GENESIS), "InitChain on a store at height 1"),
@@ -429,7 +429,7 @@ def test_a_restart_of_consensus_replays_what_its_dead_predecessor_did_not_see_th
     ("changes", "reason"),
     [
         ({"chain_id": "x" * 51}, "chain_id: is too long"),
-        ({"denom": "u assay"}, "denom: not a denomination"),
+        ({"denom": "u assay"}, "denom: is not a denomination"),
         ({"accounts": (GenesisAccount("assay1rich", ()),)}, "accounts[0].address"),
         ({"accounts": GENESIS.accounts[:2] + GENESIS.accounts[1:]}, "accounts[2].address"),
         ({"validators": (replace(GENESIS.validators[0], operator="op"),)}, "validators[0]"),
@@ -466,4 +466,4 @@ def test_a_genesis_of_another_chain_stops_the_node(app: App) -> None:
     consensus.send("init_chain", request)
     with pytest.raises(AssertionError, match="internal error"):
         consensus.receive("init_chain")
-    assert f"app_state is for chain {CHAIN_ID}" in str(app.fatal[0])
+    assert f"but its app_state for {CHAIN_ID}" in str(app.fatal[0])

@@ -220,7 +220,7 @@ def test_the_same_transaction_counts_once(tmp_path: Path) -> None:
     raw = transfer(SENDER, 0, RECIPIENT, AMOUNT)
     with running(tmp_path, chain=genesis()) as node, ChainClient(node.address) as client:
         assert client.broadcast(raw).code == 0
-        expect(client.broadcast(raw), TX_IN_CACHE, "the mempool has it already")
+        expect(client.broadcast(raw), TX_IN_CACHE, "the mempool already has it")
         node.engine.make_block()
         expect(client.broadcast(raw), WRONG_SEQUENCE, "expected 1, got 0")
         head = node.app.head.block

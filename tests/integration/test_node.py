@@ -187,9 +187,9 @@ def test_a_home_in_use_is_one_sentence(home: Path) -> None:
 @pytest.mark.parametrize(
     ("maker", "consensus", "remedy"),
     [
-        (Maker.SOLO, "managed", "start it with --solo"),
-        (Maker.SOLO, "external", "start it with --solo"),
-        (Maker.COMETBFT, "solo", "start it without --solo"),
+        (Maker.SOLO, "managed", "start the node with --solo"),
+        (Maker.SOLO, "external", "start the node with --solo"),
+        (Maker.COMETBFT, "solo", "start the node without --solo"),
     ],
 )
 def test_blocks_of_solo_and_of_cometbft_do_not_mix(home: Path, maker: Maker, consensus: str, remedy: str) -> None:
@@ -251,14 +251,14 @@ def test_a_home_without_what_it_votes_with_is_one_sentence(home: Path, name: str
 def test_a_genesis_that_starts_no_chain_is_one_sentence(home: Path) -> None:
     change_genesis(home, lambda state: state["accounts"][0].update(address="assay1nobody"))
     assert "HomeError: no chain can start from" in (said := refused_start(home, "solo"))
-    assert "accounts[0].address: not a valid address" in said
+    assert "accounts[0].address: is not a valid address" in said
 
 
 def test_a_genesis_of_another_chain_than_the_store_is_one_sentence(home: Path) -> None:
     make_a_block(home, Maker.SOLO)
     change_genesis(home, lambda state: state.update(chain_id="another"))
     said = refused_start(home, "solo")
-    assert f"is of chain another and the node's store of {CHAIN_ID}" in said
+    assert f"is of chain another, but the node's store is of {CHAIN_ID}" in said
 
 
 def make_a_block(home: Path, maker: Maker) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from consumer.errors import ConsumerError
-from consumer.panels import tell_stop
+from consumer.panels import describe_stop
 from consumer.result import fetch_result
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
@@ -85,7 +85,7 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     assert wrong
     assert all(share.state is ShareState.WRONG for share in wrong)
 
-    told = tell_stop(on_chain)
+    told = describe_stop(on_chain)
     assert f"round 1, because the segment {WHOLE} of slot {SLOT} has no result (step {STEP})" in told
     scratch = market.layout.path / "scratch"
     with pytest.raises(ConsumerError) as refused:

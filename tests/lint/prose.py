@@ -21,7 +21,7 @@ LONGEST = 30
 _WORD = re.compile(r"[A-Za-z']+")
 _BANNED = re.compile(r"\b(nobody|somebody|whoever|any more)\b", re.IGNORECASE)
 _COMMENT = re.compile(rf"#:?\s*({'|'.join(HEADLESS)})\b")
-_BREAK = re.compile(r"(?<=[.:;?!])\s+|\n\s*\n|\n\s*(?=[-*|>]|\d+\.)")
+_BREAK = re.compile(r"(?<=[.:;?!])\s+|\n\s*\n|\n\s*(?=[-*|>│├└]|\d+\.)")
 
 
 class Finding(NamedTuple):

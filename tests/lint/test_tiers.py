@@ -40,7 +40,7 @@ OPENINGS = {
     # A hash of what was shown, which has to be the one that was committed to: the same in every tier.
     ("chain/state_machine/proof/handlers/close_round.py", "commitment != claim.commitment"),
     ("chain/state_machine/proof/handlers/seats.py", "commitment != seat.commitment"),
-    ("validator/decide/traces.py", "made != claim.commitment"),
+    ("validator/decide/traces.py", "commitment != claim.commitment"),
     ("validator/decide/seats.py", "duty.commitment != sealed.commitment"),
     (
         "validator/decide/traces.py",

@@ -259,7 +259,7 @@ HUGE = {
     "5,000 digits": "9" * 5_000,  # more than Python's int() takes
 }
 PLAIN = "not a plain decimal number"
-LARGE = "the number is too large"
+LARGE = "is too large"
 
 
 def _amounts() -> dict[str, Bad]:
@@ -293,7 +293,7 @@ _KNOWN_PLACES = {
 SEQUENCE = "auth.signer_infos.0.sequence"
 TYPE_URL = "body.messages.0.type_url"
 NO_SUCH = "is not a message of this chain"
-NOT_CANONICAL = "not the canonical encoding"
+NOT_CANONICAL = "is not the canonical encoding"
 
 BAD: dict[str, Bad] = {
     # who and for which chain
@@ -370,8 +370,8 @@ BAD: dict[str, Bad] = {
     "text that is not UTF-8": Bad(text_that_is_not_utf8, errors.TX_DECODE, "body.messages[0]"),
     # nesting
     "10 modes deep": Bad(modes(10), errors.UNAUTHORIZED, "auth_info.signer_infos.mode_info"),
-    "1,000 modes deep": Bad(modes(1_000), errors.TX_DECODE, "auth_info", "not a cosmos.tx"),
-    "10,000 modes deep": Bad(modes(10_000), errors.TX_DECODE, "auth_info", "not a cosmos.tx"),
+    "1,000 modes deep": Bad(modes(1_000), errors.TX_DECODE, "auth_info", "is not a cosmos.tx"),
+    "10,000 modes deep": Bad(modes(10_000), errors.TX_DECODE, "auth_info", "is not a cosmos.tx"),
     "10 groups deep": Bad(put("tail", groups(10)), errors.TX_DECODE, "tx", "unknown field 31"),
     "10,000 groups deep": Bad(put("tail", groups(10_000)), errors.TX_DECODE, "tx"),
     "10,000 groups deep in the body": Bad(put("body_tail", groups(10_000)), errors.TX_DECODE, "body"),

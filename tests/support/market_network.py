@@ -134,7 +134,8 @@ class MarketOrder:
             f"{self._market.moniker_of(a.validator)} {a.state.name} in round {a.round}, end {a.end_reason}"
             for a in self.on_chain.legs
         )
-        return f"it is {order.state.name}, end {order.close_reason}; {legs or 'no leg'}; {self._market.network.told()}"
+        logs = self._market.network.last_log_lines()
+        return f"it is {order.state.name}, end {order.close_reason}; {legs or 'no leg'}; {logs}"
 
 
 class MarketNetwork:

@@ -1,1 +1,1 @@
-"""Reference pages of the documentation, written from the code that they are about."""
+"""The reference pages of the documentation, written from the code that they describe."""

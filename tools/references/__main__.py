@@ -1,4 +1,4 @@
-"""Write the reference pages of the documentation again.
+"""The program that writes the reference pages of the documentation.
 
 python -m tools.references
 """

@@ -1,4 +1,4 @@
-"""Pages of what is on chain: parameters, messages, events, reason codes, codes of refusals."""
+"""Reference pages about the chain: parameters, tiers, messages, events, reason codes."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -13,7 +13,7 @@ from tools.references.source import ROOT, Described, class_of, classes
 def parameters_page() -> str:
     """Return the page of the chain's parameters, with the defaults of public and local networks."""
     local, public = local_params(), Params()
-    kept = ", ".join(code(field.name) for field in fields(public.for_order()))
+    order_names = ", ".join(code(field.name) for field in fields(public.for_order()))
     parts: list[str] = []
     for name, cls in RECORDS.items():
         rows = []
@@ -28,16 +28,18 @@ def parameters_page() -> str:
                     line.comment,
                 )
             )
-        columns = ("parameter", "public networks", "local networks, where different", "meaning")
+        columns = ("parameter", "public networks", "local networks, if different", "meaning")
         parts += [f"## {name}", table(columns, rows)]
     return page(
         "Parameters",
-        "Each component of the chain has its own, under its name in the genesis file; `assay query params` shows those"
-        " of a chain. Durations are seconds on the chain clock, `bps` are hundredths of a per cent, money is in uassay"
-        " (1 ASSAY is 1,000,000 of them).",
+        "Each component of the chain has its own parameters, under its name in the genesis file. `assay query params`"
+        " shows the parameters of a chain. Durations are seconds on the chain clock, `bps` are hundredths of a per"
+        " cent, money is in uassay (1 ASSAY is 1,000,000 uassay).",
         *parts,
-        "## What an order keeps",
-        "An order keeps these for life, as they were when it was submitted: " + kept + ".",
+        "## Parameters that an order keeps",
+        "For its whole life an order keeps the values that these parameters had when it was submitted: "
+        + order_names
+        + ".",
         source="domain/*/params.py",
     )
 
@@ -59,7 +61,7 @@ def tiers_page() -> str:
         "arithmetic",
         "recomputed",
         "two findings agree",
-        "a seat that is silent or differs loses",
+        "loss of a seat without an answer or with another one",
     )
     return page(
         "Tiers",
@@ -68,22 +70,22 @@ def tiers_page() -> str:
         " tier of a leg: the first of the order's list that the bid offers. If the order names none, it is the first of"
         " the bid.",
         table(columns, rows),
-        "[To add a tier](../architecture.md#to-add-a-tier) says what makes one.",
+        "[To add a tier](../architecture.md#to-add-a-tier) explains how a tier is made.",
         source="pol/rules/tiers/",
     )
 
 
 def messages_page() -> str:
     """Return the page of the messages that change the state."""
-    parts = ["Each is part of an ordinary Cosmos transaction. The account in the field named first must sign."]
-    for found in _words("messages"):
-        if "Message" not in found.bases:
+    parts = ["Each message is part of an ordinary Cosmos transaction. The account in the first field must sign."]
+    for cls in _words("messages"):
+        if "Message" not in cls.bases:
             continue
-        values = {line.name: line.value.strip("\"'") for line in found.lines}
-        rows = [(code(line.name), code(line.hint), line.comment) for line in found.lines if "ClassVar" not in line.hint]
+        values = {line.name: line.value.strip("\"'") for line in cls.lines}
+        rows = [(code(line.name), code(line.hint), line.comment) for line in cls.lines if "ClassVar" not in line.hint]
         parts += [
-            f"## {found.name}",
-            first_sentence(found.doc),
+            f"## {cls.name}",
+            first_sentence(cls.doc),
             f"Type url {code(values['URL'])}, signed by {code(values['SIGNER'])}.",
             table(("field", "type", "meaning"), rows) if rows else "",
         ]
@@ -96,37 +98,37 @@ def events_page() -> str:
         "Events are numbered without gaps; `assay events --since N --follow` shows them. Bytes are hexadecimal text,"
         " integers decimal."
     ]
-    for found in _words("events"):
-        kinds = [line.value.strip('"') for line in found.lines if line.name == "KIND"]
+    for cls in _words("events"):
+        kinds = [line.value.strip('"') for line in cls.lines if line.name == "KIND"]
         if not kinds or not kinds[0]:
             continue
-        names = [code(line.name) for line in found.lines if "ClassVar" not in line.hint]
+        names = [code(line.name) for line in cls.lines if "ClassVar" not in line.hint]
         parts += [
             f"## {kinds[0]}",
-            first_sentence(found.doc),
+            first_sentence(cls.doc),
             "Attributes: " + ", ".join(names) + ".",
         ]
     return page("Events", *parts, source="domain/*/events.py")
 
 
 def reasons_page() -> str:
-    """Return the page of the reasons why things end."""
+    """Return the page of the reason codes."""
     parts = [
-        "1 to 9,999 are the consumer's, 10,000 to 19,999 a validator's or provider's, from 20,000 on nobody's or"
-        " the network's."
+        "A code shows the cause: 1 to 9,999 the consumer, 10,000 to 19,999 a validator or provider, from 20,000 on the"
+        " network or no one."
     ]
-    for found in _words("reasons"):
-        rows = [(line.value.replace("_", ""), code(line.name.lower()), line.comment) for line in found.lines]
+    for cls in _words("reasons"):
+        rows = [(line.value.replace("_", ""), code(line.name.lower()), line.comment) for line in cls.lines]
         parts += [
-            f"## {found.name}",
-            first_sentence(found.doc),
+            f"## {cls.name}",
+            first_sentence(cls.doc),
             table(("code", "name", "meaning"), rows),
         ]
     return page("Reason codes", *parts, source="domain/*/reasons.py")
 
 
 def _words(kind: str) -> Iterator[Described]:
-    """Yield the classes of one kind of all components, in the components' order."""
+    """Yield the classes in the files ``domain/<component>/<kind>.py``, in the order of the components."""
     for words in COMPONENTS:
         path = f"domain/{words.name}/{kind}.py"
         if (ROOT / path).exists():

@@ -1,4 +1,4 @@
-"""The page of all commands, from the command line itself."""
+"""The reference page of all commands, written from the command line's own help."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,26 +9,26 @@ import click
 from assay.cli.main import assay
 from tools.references.markdown import code, page, table
 
-_COMMON_IN = 0.6  # of all commands: an option that more of them have is said once, at the top
+_COMMON_IN = 0.6  # An option of more than this fraction of the commands is listed once, at the top.
 
 
 def commands_page() -> str:
     """Return the page."""
-    found = list(_leaves(assay, ("assay",)))
-    counts = Counter(name for _, command in found for name in _common_names(command))
-    common = {name for name, count in counts.items() if count > _COMMON_IN * len(found)}
+    commands = list(_leaves(assay, ("assay",)))
+    counts = Counter(name for _, command in commands for name in _common_names(command))
+    common = {name for name, count in counts.items() if count > _COMMON_IN * len(commands)}
     shown: dict[str, Any] = {}
-    for _, command in found:
+    for _, command in commands:
         for option in command.params:
             if option.opts[0] in common:
                 shown.setdefault(option.opts[0], option)
     parts = [
-        "Exit codes: 0 done, 1 refused (the reason is on stderr), 2 wrong usage, 3 timed out (stderr says how"
-        " to go on), 4 where `assay status` shows trouble.",
+        "Exit codes: 0 done, 1 refused (the reason is on stderr), 2 wrong usage, 3 timed out (stderr says how to"
+        " continue), 4 `assay status` found a problem.",
         "Most commands share these options:\n\n" + _options(shown.values()),
     ]
     group = ""
-    for names, command in found:
+    for names, command in commands:
         if names[1] != group:
             group = names[1]
             parts.append(f"## assay {group}")
@@ -67,7 +67,7 @@ def _command(names: tuple[str, ...], command: click.Command, common: set[str]) -
 
 
 def _help(text: str) -> str:
-    """Return help as markdown, with its example as code."""
+    """Return a command's help as markdown, with its example as code."""
     lines = []
     for line in text.strip().splitlines():
         head, colon, example = line.strip().partition("Example: ")

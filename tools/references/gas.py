@@ -1,4 +1,4 @@
-"""The page on gas: the weights, the items of messages, and the division of a block's gas for due work."""
+"""The reference page on gas: the weights, the items of messages, and the division of gas for due work."""
 
 from collections.abc import Iterator
 
@@ -24,19 +24,20 @@ def gas_page() -> str:
     checks = ", ".join(f"{code(name)} {weight:,}" for name, weight in WEIGHTS.items())
     return page(
         "Gas",
-        "A unit of gas is about 5 ns of one core. `python -m benchmarks blocks` compares what blocks weigh with the"
+        "A unit of gas is about 5 ns of one core. `python -m benchmarks blocks` compares the gas of blocks with the"
         " time that they take. [The protocol](../protocol.md#gas) says when gas is charged.",
-        f"A transaction has at most {GAS_MAX:,}. One check of a key weighs: {checks}.",
+        f"A transaction has at most {GAS_MAX:,} gas. One check of a key costs: {checks}.",
         "## Weights",
         table(("name", "gas", "component", "meaning"), _weights()),
         "## Messages",
         f"A message needs `MESSAGE_GAS`, which is {gas.MESSAGE_GAS:,}, beside the bytes of its transaction. These"
         f" messages need more, because they declare items of `ITEM_GAS`, which is {gas.ITEM_GAS:,}:",
         table(("message", "gas", "gas per entry of a field"), _messages()),
-        "Handlers that depend on the state add weights of the first table: `MsgStopOrder` adds `REJECT_GAS` per share"
-        " that it drops, and `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it pays back.",
+        "Handlers whose work depends on the state add weights of the first table: `MsgStopOrder` adds `REJECT_GAS` per"
+        " share that it drops, and `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it"
+        " refunds.",
         "## Due work",
-        "Work that is due in a block has the parameter `due_gas`, apart from the gas of transactions:",
+        "Work that is due in a block has its own gas, the parameter `due_gas`. It uses no gas of transactions:",
         table(("part", "of `due_gas`"), [(name, f"{percent} %") for name, percent in parts]),
         source="the gas.py of chain/state_machine/ and of its components",
     )

@@ -1,4 +1,4 @@
-"""The page of the library's public names."""
+"""The reference page of the library's public names."""
 
 import re
 
@@ -7,8 +7,8 @@ from tools.references.source import definition, methods
 
 
 def library_page(origins: dict[str, str]) -> str:
-    """Return the page of the library's public names; ``origins`` is the table of them."""
-    parts = ["`import assay` is all that a program needs; what is not here may change without a word."]
+    """Return the page of the library's public names; ``origins`` maps them to ``module:attribute``."""
+    parts = ["A program needs only `import assay`. Names that are not on this page may change without notice."]
     for name, origin in sorted(origins.items(), key=lambda item: item[0].lower()):
         module, _, attribute = origin.partition(":")
         path = module.replace(".", "/") + ".py"
@@ -24,7 +24,7 @@ def library_page(origins: dict[str, str]) -> str:
 
 
 def _wrapped(call: str) -> str:
-    """Return a call with a line for each parameter where it is long."""
+    """Return a call; a long one has a line per parameter."""
     head, bracket, rest = call.partition("(")
     if len(call) <= 88 or not bracket:
         return call

@@ -1,4 +1,4 @@
-"""The little markdown that reference pages are made of."""
+"""The parts of markdown that the reference pages use."""
 
 import inspect
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def page(title: str, *parts: str, source: str) -> str:
-    """Return a page; ``source`` says what it was written from."""
+    """Return a page; ``source`` names the code that it was written from."""
     head = f"# {title}\n\n<!-- Written by python -m tools.references from {source}. -->"
     return "\n\n".join([head, *(part.strip("\n") for part in parts if part.strip())]) + "\n"
 
@@ -18,19 +18,19 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Return inline code, or nothing for nothing."""
+    """Return a text as inline code, or an empty text unchanged."""
     return f"`{text}`" if text else ""
 
 
 def prose(docstring: str) -> str:
-    """Return a docstring as markdown: double backticks single, references their last name, examples as they are."""
+    """Return a docstring as markdown: with single backticks, and with the last name of each reference."""
     text = inspect.cleandoc(docstring)
-    text = re.sub(r":\w+:`~?([^`]+)`", lambda found: f"`{found.group(1).split('.')[-1]}`", text)
+    text = re.sub(r":\w+:`~?([^`]+)`", lambda reference: f"`{reference.group(1).split('.')[-1]}`", text)
     return text.replace("``", "`").replace("::\n", ":\n")
 
 
 def first_sentence(docstring: str) -> str:
-    """Return what a docstring begins with."""
+    """Return the first paragraph of a docstring on one line."""
     return prose(docstring).split("\n\n")[0].replace("\n", " ")
 
 

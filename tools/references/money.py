@@ -1,4 +1,4 @@
-"""The page on money, whose examples are computed by the functions that the chain pays with."""
+"""The page on money; the chain's own functions compute its examples."""
 
 from domain.params import Params
 from escrow.settle import job_bond_cut, settle_round, share_bond
@@ -11,7 +11,7 @@ _PRICE, _LIMIT, _PROVIDERS_BPS = 900_000, 1_000_000, 7_000
 
 
 def money_page() -> str:
-    """Return the page on who pays."""
+    """Return the page on payments."""
     params = Params().for_order()
     earned = settle_round(
         _WORK,
@@ -31,29 +31,29 @@ def money_page() -> str:
         ("the validator, withheld until the order settles", _assay(earned.validator)),
         ("the round's panel, for the places that it recomputed", _assay(fee)),
         ("the protocol (community pool)", _assay(earned.protocol)),
-        ("**together**", f"**{_assay(paid)}**"),
+        ("**total**", f"**{_assay(paid)}**"),
     ]
     bond = share_bond(_WORK * _ROUNDS, max(_PRICE, _LIMIT // 2)) * params.job_bond_bps // 10_000
     cut = job_bond_cut(bond, _ROUNDS, 4)
     share_price = share_bond(_SHARES[0][1], _PRICE)
     return page(
         "Who pays, with examples",
-        "An order pays for verified rounds. The rules are in [The protocol](protocol.md); `assay order show ID` lists"
-        " every payment of an order, which add up to the deposit.",
-        "Money is integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Prices are per PFLOP (10^15 FLOPs) of work. A"
-        " network has its coins in its genesis file, and nothing here fixes their value in other money. On a local"
-        " network they are play money.",
+        "An order pays for verified rounds. The rules are in [The protocol](protocol.md). `assay order show ID` lists"
+        " all payments of an order; together with the refund they equal the deposit.",
+        "Amounts of money are integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Prices are per PFLOP (10^15 FLOPs)"
+        " of work. The coins of a network are created in its genesis file; Assay does not fix their value in other"
+        " money. The coins of a local network are worth nothing.",
         "## Before anything runs",
         f"Your job has {_ROUNDS} rounds of {_WORK // 10**12} TFLOP each: {_ROUNDS * _WORK // 10**15} PFLOP. You order"
         f" it with a limit of {_LIMIT:,} uassay per PFLOP.",
         f"- You lock the price of all work at your limit, {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, and the part of"
-        " the least audit fees that this price does not cover.\n"
-        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price, and the difference returns at the end.\n"
+        " the lowest audit fees that this price does not cover.\n"
+        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price; the difference is refunded at the end.\n"
         f"- The validator of the bid locks a job bond of {_assay(bond)}.\n"
-        f"- Each provider locks the price of its share while it is checked: {_assay(share_price)}.",
+        f"- Each provider locks the price of its share while the share is checked: {_assay(share_price)}.",
         "## A verified round",
-        "The round has four slots, and Ada serves two of them. It is paid when its window is over and a panel of"
-        " strangers has confirmed every place that it recomputed:",
+        "The round has four slots, and Ada serves two of them. The round is paid when its window is over and a panel of"
+        " other validators has confirmed every place that it recomputed:",
         table(("party", "receives"), rows),
         "Each share is 49 TFLOP; the other 4 TFLOP are the aggregation, which the validator computes. Amounts are"
         " rounded down, and the validator gets the remainder.",
@@ -67,21 +67,22 @@ def money_page() -> str:
                 ),
                 (
                     f"The validator stops after 4 of {_ROUNDS} rounds.",
-                    f"The validator loses {_assay(cut)} of its job bond. You get what the leg cost you, and the rest is"
-                    " burnt. Verified rounds stay paid, except for the validator's own part, which returns to you.",
+                    f"The validator loses {_assay(cut)} of its job bond. Of that you get what the leg cost you, and"
+                    " the rest is burnt. Verified rounds stay paid, except for the validator's own part, which you get"
+                    " back.",
                 ),
                 (
                     "A panel finds a closed round wrong.",
-                    "The validator loses the job bond, or the provider its bond if it alone was wrong. It pays the"
-                    " panel, then you, and the rest is burnt. The round is not paid.",
+                    "The validator loses the job bond; if only the provider was wrong, the provider loses its bond. The"
+                    " bond pays the panel, then you, and the rest is burnt. The round is not paid.",
                 ),
                 (
-                    "An auditor is silent or differs from the ruling.",
+                    "An auditor gives no answer, or another one than the ruling.",
                     "The auditor loses three times the price of the place from its stake.",
                 ),
                 (
                     "No bid takes your order in time.",
-                    "The deposit returns. You pay the fee of the transaction.",
+                    "You get the deposit back. You pay only the fee of the transaction.",
                 ),
             ),
         ),

@@ -21,12 +21,12 @@ PARTS: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
 def metrics_page() -> str:
     """Return the page of all metrics."""
     parts = [
-        "Each process tells its metrics at `/metrics` of its own port on 127.0.0.1, and at `/healthz` and `/readyz`"
-        " whether it lives and whether it does what it is for (200, or 503 with the reason). Off by default:"
-        " `--metrics-port`, or `metrics_port` in [config.toml](configuration.md).",
-        "Seconds, bytes and uassay are whole units. A gauge that nothing is known of is not a number (NaN). Every"
-        " process has the `process_` metrics of Prometheus (memory, CPU time, files) as well, and CometBFT its own:"
-        " `assay node start --comet-metrics-port 26660`. A [dashboard](../operate/grafana.json) shows the most of it.",
+        "Each process serves its metrics at `/metrics` of its own port on 127.0.0.1. `/healthz` reports whether the"
+        " process is alive, and `/readyz` whether it is ready for work: 200, or 503 with the reason. The port is off by"
+        " default; set it with `--metrics-port`, or with `metrics_port` in [config.toml](configuration.md).",
+        "Units are whole seconds, bytes and uassay. A gauge with an unknown value is NaN. Every process also has the"
+        " `process_` metrics of Prometheus (memory, CPU time, files), and CometBFT has its own metrics:"
+        " `assay node start --comet-metrics-port 26660`. A [dashboard](../operate/grafana.json) shows most of them.",
     ]
     for title, command, metrics in PARTS:
         rows = [
@@ -56,14 +56,14 @@ def configuration_page() -> str:
     ]
     return page(
         "Configuration",
-        "`config.toml` lies in the home (`~/.assay`, `ASSAY_HOME`, `--home`), and is checked whenever a command reads"
-        " it: a key that there is not is refused, with the nearest one there is. An option wins over a variable of"
-        " the environment, that over the file, and the file over the default; `assay config show` tells which it was.",
+        "`config.toml` is in the home (`~/.assay`, `ASSAY_HOME`, `--home`). Each command that reads it checks it: an"
+        " unknown key is refused, with the most similar known key. An option overrides an environment variable, which"
+        " overrides the file, which overrides the default. `assay config show` shows the source of each value.",
         table(("key", "value", "default", "option", "variable", "meaning"), rows),
-        "What stands in front of the dot is a table:",
+        "The part before the dot is a table:",
         '```toml\nnode_address = "127.0.0.1:9090"\n\n[validator]\nendpoint = "validator.example:9191"\n'
         "metrics_port = 9465\n```",
-        "`ASSAY_HOME` names the home, and `ASSAY_PASSPHRASE` the passphrase of keys, for programs. CometBFT has a file"
-        " of its own in `node/config/config.toml`.",
+        "The variable `ASSAY_HOME` sets the home, and `ASSAY_PASSPHRASE` the passphrase of keys, for programs. CometBFT"
+        " has its own file, `node/config/config.toml`.",
         source="assay/settings/configuration.py",
     )

@@ -37,4 +37,4 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "reference/tiers.md": tiers_page,
     }
 )
-"""File name under docs/ to what makes its text."""
+"""Functions that make the pages, by file name in docs/."""

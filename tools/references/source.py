@@ -1,4 +1,4 @@
-"""What classes say of themselves in their source: docstrings, and comments beside fields and members."""
+"""Descriptions of classes from their source: docstrings, and comments beside fields and members."""
 
 import ast
 import io
@@ -31,7 +31,7 @@ class Described:
 
 
 def classes(path: str) -> Iterator[Described]:
-    """Yield the classes at the top of a file of the project, in their order."""
+    """Yield the top-level classes of a file of the project, in their order."""
     text = (ROOT / path).read_text()
     comments = _comments(text)
     rows = text.splitlines()
@@ -43,21 +43,21 @@ def classes(path: str) -> Iterator[Described]:
 
 
 def constants(path: str) -> Iterator[Line]:
-    """Yield the legs at the top of a file of the project, in their order."""
+    """Yield the top-level constants of a file of the project, in their order."""
     text = (ROOT / path).read_text()
     yield from _lines(ast.parse(text).body, _comments(text), text.splitlines())
 
 
 def class_of(path: str, name: str) -> Described:
-    """Return one class of a file; LookupError where it is not there."""
-    for found in classes(path):
-        if found.name == name:
-            return found
+    """Return a class of a file by its name; raise LookupError if there is none."""
+    for cls in classes(path):
+        if cls.name == name:
+            return cls
     raise LookupError(f"{path} has no class {name}")
 
 
 def definition(path: str, name: str) -> tuple[str, str]:
-    """Return the call of a function or class at the top of a file, and its docstring; LookupError where it is none."""
+    """Return the call of a top-level function or class of a file, and its docstring; raise LookupError without one."""
     for node in ast.parse((ROOT / path).read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
@@ -115,7 +115,7 @@ def _lines(body: Iterable[ast.stmt], comments: dict[int, str], rows: list[str]) 
 
 
 def _comment_of(line: ast.stmt, comments: dict[int, str], rows: list[str]) -> str:
-    """Return the comment within the lines of a field, or else the one that stands right above it."""
+    """Return the comment on the lines of a field, or else the one directly above it."""
     last = line.end_lineno or line.lineno
     within = [comments[number] for number in range(line.lineno, last + 1) if number in comments]
     if within:
@@ -129,7 +129,7 @@ def _comment_of(line: ast.stmt, comments: dict[int, str], rows: list[str]) -> st
 
 
 def _comments(text: str) -> dict[int, str]:
-    """Return the comments of a file by the number of their line."""
+    """Return the comments of a file by line number."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {
         token.start[0]: token.string.lstrip("# ").split("  # ")[0].strip()

@@ -1,4 +1,4 @@
-"""The words of the project, each with its one meaning: the glossary is written from this list."""
+"""The terms of the project, each with one meaning; the glossary is written from this list."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from tools.references.markdown import page, table
 
 
 class Word(NamedTuple):
-    """A term, its meaning, and the words that would be second names for the same thing."""
+    """A term, its meaning, and synonyms that the project does not use."""
 
     term: str
     meaning: str

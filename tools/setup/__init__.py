@@ -1,1 +1,1 @@
-"""Puts the development environment together; standard library only."""
+"""The set-up of the development environment; it uses only the standard library."""

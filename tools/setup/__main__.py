@@ -1,4 +1,4 @@
-"""`python -m tools.setup`: parseable by any Python 3, so that it can refuse an old one."""
+"""`python -m tools.setup`. Any Python 3 can parse this file, so that it can refuse an old version."""
 
 import sys
 

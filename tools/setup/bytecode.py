@@ -1,7 +1,7 @@
-"""What Python makes of the modules that the programs import, kept beside them.
+"""The bytecode of the modules that the programs import, stored beside the modules.
 
-uv installs sources alone, and where the environment has PYTHONDONTWRITEBYTECODE, every process compiles anew what it
-imports: a second for a daemon, ten for tracing a job. A network on one machine starts some forty processes.
+uv installs only sources. With PYTHONDONTWRITEBYTECODE in the environment, every process would compile its imports
+again: one second for a daemon, ten for building a job. A network on one machine starts about forty processes.
 """
 
 import os
@@ -33,7 +33,7 @@ PROGRAMS = (
     "localnet.demo",
     "validator.daemon",
 )
-TRACING = (
+CAPTURE = (
     "pol.capture.build",
     "sklearn.datasets",
     "mlxtend.data",
@@ -41,7 +41,7 @@ TRACING = (
     "transformers.models.gpt2.modeling_gpt2",
     "peft",
 )
-"""What comes with torch, and what the examples take of others' models."""
+"""Modules that need torch, and packages whose models or data the examples use."""
 
 
 def sources() -> list[Path]:
@@ -50,12 +50,12 @@ def sources() -> list[Path]:
 
 
 def compile_packages(modules: Sequence[str]) -> None:
-    """Import these modules once: what is compiled for them stays."""
+    """Import these modules once, which stores their bytecode."""
     _run(["-c", f"import {', '.join(modules)}"])
 
 
 def compile_project() -> None:
-    """Compile what has changed of the project."""
+    """Compile the project's modules that have changed."""
     _run(["-m", "compileall", "-q", *PACKAGES])
 
 

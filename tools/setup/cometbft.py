@@ -18,12 +18,12 @@ GO_LOCK = Path(__file__).parent / "requirements-go.lock"
 
 
 def is_installed() -> bool:
-    """Whether the environment has the binary; its version was checked when it was put there."""
+    """Return whether the environment has the binary; its version was checked at installation."""
     return BINARY.is_file()
 
 
 def install(uv: Path) -> None:
-    """Put the binary into the environment: from the cache, or built."""
+    """Put the binary into the environment, from the cache or built."""
     cached = cache_path()
     if version_of(cached) != VERSION:
         build(uv, cached)
@@ -31,13 +31,13 @@ def install(uv: Path) -> None:
 
 
 def cache_path() -> Path:
-    """Where other checkouts of this user find the binary."""
+    """Return the path of the binary in the user's cache, which all checkouts share."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "assay" / f"cometbft-v{VERSION}-{platform.machine()}"
 
 
 def version_of(binary: Path) -> str | None:
-    """What the binary calls itself, or None where it does not run."""
+    """Return the version that the binary prints, or None if it does not run."""
     try:
         answer = subprocess.run([binary, "version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -46,7 +46,7 @@ def version_of(binary: Path) -> str | None:
 
 
 def place(source: Path, target: Path) -> None:
-    """Copy in one step, so that nobody sees half a binary."""
+    """Copy a file atomically, so that no process sees a part of it."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as scratch:
@@ -54,11 +54,11 @@ def place(source: Path, target: Path) -> None:
         Path(scratch.name).chmod(0o755)
         Path(scratch.name).replace(target)
     except OSError as error:
-        raise Stop(f"{target} cannot be written ({error.strerror}): make it writable.") from None
+        raise Stop(f"{target} cannot be written ({error.strerror}): set write permission for you there.") from None
 
 
 def build(uv: Path, target: Path) -> None:
-    """Build with the Go on PATH where it is new enough, else with one that is thrown away."""
+    """Build with the Go on PATH if it is new enough, otherwise with a fetched one that is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="assay-cometbft-") as scratch:
         out = Path(scratch)
         env = {
@@ -77,20 +77,23 @@ def build(uv: Path, target: Path) -> None:
         run([go, "install", MODULE], f"building CometBFT {VERSION}", env)
         built = version_of(out / "bin" / "cometbft")
         if built != VERSION:
-            raise Stop(f"the built CometBFT is {built}, not {VERSION}: check `go env`, then again.")
+            raise Stop(
+                f"the built CometBFT has version {built}, not {VERSION}: see whether `go env` sets GOFLAGS, GOPROXY or "
+                "GOTOOLCHAIN, unset them and run it again."
+            )
         place(out / "bin" / "cometbft", target)
 
 
 def go_version(go: str) -> tuple[int, ...]:
-    """The version of a Go tool; (0,) where it does not say."""
+    """Return the version of a Go tool; (0,) if it is not known."""
     env = {**os.environ, "GOTOOLCHAIN": "local"}
     answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=env, check=False)
-    found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
-    return tuple(int(part or 0) for part in found.groups()) if found else (0,)
+    version = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    return tuple(int(part or 0) for part in version.groups()) if version else (0,)
 
 
 def fetch_go(uv: Path, target: Path) -> str:
-    """A Go tool chain from the lock, in a folder that does not stay."""
+    """Install the locked Go tool chain into the folder ``target``, and return the path of its command."""
     install: Command = [
         uv,
         "pip",

@@ -1,4 +1,4 @@
-"""The environment of a checkout: packages, protobuf modules, the project, CometBFT."""
+"""The environment of a checkout: packages, protobuf modules, the project, native kernels, CometBFT."""
 
 import argparse
 import fcntl
@@ -26,9 +26,9 @@ UV = BIN / "uv"
 
 
 def main() -> None:
-    """Bring the environment up to date, or stop with one sentence."""
+    """Bring the environment up to date, or end with one sentence."""
     parser = argparse.ArgumentParser(prog="python -m tools.setup", description=__doc__)
-    parser.add_argument("--node", action="store_true", help="what a node needs, without torch and the tests")
+    parser.add_argument("--node", action="store_true", help="install only what a node needs: no torch, no tests")
     lock = NODE_LOCK if parser.parse_args().node else FULL_LOCK
     os.environ.setdefault("UV_SYSTEM_CERTS", "true")  # as pip and Go: also behind a company's proxy
     try:
@@ -37,11 +37,11 @@ def main() -> None:
     except Stop as reason:
         sys.exit(f"assay setup: {reason}")
     except KeyboardInterrupt:
-        sys.exit("assay setup: interrupted; run it again to go on.")
+        sys.exit("assay setup: interrupted; run it again to continue.")
 
 
 def set_up(lock: Path) -> None:
-    """Every step in order; a step whose inputs have not changed does nothing."""
+    """Run all steps in order; skip a step whose inputs have not changed."""
     packages = digest([lock])
     step("virtual environment", str(ROOT), is_venv, lambda: make_venv(lock))
     step("packages", packages, PYTHON.is_file, lambda: install_packages(lock))
@@ -51,7 +51,7 @@ def set_up(lock: Path) -> None:
         step("protobuf modules", key, protos.are_there, protos.generate)
     project = digest([packages, str(ROOT), ROOT / "pyproject.toml"])
     step("project", project, (BIN / "assay").is_file, install_project)
-    programs = bytecode.PROGRAMS + (bytecode.TRACING if lock == FULL_LOCK else ())
+    programs = bytecode.PROGRAMS + (bytecode.CAPTURE if lock == FULL_LOCK else ())
     done = project + "".join(programs)
     step("modules of packages", done, is_venv, lambda: bytecode.compile_packages(programs))
     step("modules", digest([done, *bytecode.sources()]), is_venv, bytecode.compile_project)
@@ -61,7 +61,7 @@ def set_up(lock: Path) -> None:
 
 @contextmanager
 def only_one_at_a_time() -> Iterator[None]:
-    """Two set-ups of one checkout at the same time wait for each other."""
+    """Hold the lock of this checkout; wait if another set-up holds it."""
     descriptor = os.open(ROOT, os.O_RDONLY)
     try:
         try:
@@ -75,12 +75,12 @@ def only_one_at_a_time() -> Iterator[None]:
 
 
 def is_venv() -> bool:
-    """Whether `.venv` has its Python (which somebody may have removed) and uv."""
+    """Return whether `.venv` has Python and uv."""
     return PYTHON.is_file() and UV.is_file()
 
 
 def make_venv(lock: Path) -> None:
-    """A fresh `.venv` with the locked uv, which installs everything else."""
+    """Create a new `.venv` with the locked uv, which installs everything else."""
     check_disk(lock)
     if subprocess.run([sys.executable, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode:
         name = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
@@ -97,7 +97,7 @@ def make_venv(lock: Path) -> None:
 
 
 def check_disk(lock: Path) -> None:
-    """A full disk half-way leaves a mess, so look first."""
+    """Raise Stop if the disk has too little space, which would end the set-up half-way."""
     has_torch = any(VENV.glob("lib/python*/site-packages/torch"))
     needed = FREE_GB_WHEN_TORCH_IS_THERE if has_torch else FREE_GB[lock]
     free = shutil.disk_usage(ROOT).free // 10**9
@@ -108,15 +108,15 @@ def check_disk(lock: Path) -> None:
 
 
 def locked(name: str, lock: Path) -> str:
-    """The lines of one package in the lock: its version and its hashes."""
-    found = re.search(rf"^{re.escape(name)}==.*(?:\n[ ]+--hash=.*)+", lock.read_text(), re.M)
-    if found is None:
+    """Return the lines of a package in the lock: its version and its hashes."""
+    lines = re.search(rf"^{re.escape(name)}==.*(?:\n[ ]+--hash=.*)+", lock.read_text(), re.M)
+    if lines is None:
         raise Stop(f"{lock.name} does not name {name}: run `make lock`.")
-    return found.group() + "\n"
+    return lines.group() + "\n"
 
 
 def install_packages(lock: Path) -> None:
-    """Exactly what the lock names, from wheels only, so that no compiler is needed."""
+    """Install exactly the packages in the lock, from wheels only, so that no compiler is needed."""
     check_disk(lock)
     sync: Command = [
         UV,
@@ -132,7 +132,7 @@ def install_packages(lock: Path) -> None:
 
 
 def install_project() -> None:
-    """The checkout itself, editable, with the locked build backend."""
+    """Install the checkout itself as an editable package, with the locked build backend."""
     install: Command = [
         UV,
         "pip",

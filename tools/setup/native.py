@@ -1,6 +1,7 @@
-"""The native kernels, built from ``pol/native`` with the C compiler that is there, and kept in the user's cache.
+"""The native kernels, built from ``pol/native`` with the machine's C compiler, and kept in the user's cache.
 
-Without a compiler the one inside PyPI's ``ziglang`` is fetched, used and thrown away. Without either, NumPy computes.
+Without a C compiler the set-up fetches the one in PyPI's ``ziglang``, and deletes it afterwards. If that fails too,
+NumPy computes.
 """
 
 import os
@@ -18,10 +19,10 @@ from tools.setup.steps import BIN, ROOT, Command, Stop, digest, run, run_all, sa
 SOURCES = ROOT / "pol" / "native"
 BUILT = SOURCES / "built"
 LEFT_OUT = ".left-out"
-"""Ends the name of a file that says: the compiler does not know this instruction set."""
+"""Suffix of an empty file that records that the compiler does not support an instruction set."""
 LOCK = Path(__file__).parent / "requirements-native.lock"
 
-# Contraction would fuse a product and a sum into one rounding; what else is off keeps no bit, only time.
+# Contraction would compute a product and a sum with one rounding, which changes bits. The other switches save time.
 FLAGS = (
     "-O3",
     "-std=c11",
@@ -35,22 +36,22 @@ FLAGS = (
 LINKED = ("-shared", "-pthread")
 PORTABLE = "portable"
 PRODUCTS = ("narrow_product.c", "wide_product.c", "windows.c")
-"""The files that have loops of their own for instruction sets."""
+"""The source files with loops for single instruction sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the compiler has to be told of an instruction set: for all files, and more for products."""
+    """The compiler's flags for an instruction set: those for all files, and more for files of products."""
 
     all: tuple[str, ...] = ()
     products: tuple[str, ...] = ()
 
     def of(self, source: Path) -> tuple[str, ...]:
-        """Return those of one file."""
+        """Return the flags for a file."""
         return self.all + self.products if source.name in PRODUCTS else self.all
 
 
-# As single features, for compilers name x86-64-v3 in different ways.
+# Single features, because compilers have different names for x86-64-v3.
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt", "-mmovbe")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
 MACHINES = {
@@ -62,11 +63,11 @@ MACHINES = {
     },
     "aarch64": {PORTABLE: Flags(), "dotprod": Flags((), ("-march=armv8.2-a+dotprod",))},
 }
-"""The instruction sets of a machine. Files with the same flags are compiled once, for all that want them."""
+"""The instruction sets by machine. A file is compiled once for all instruction sets with the same flags."""
 
 
 def sources() -> list[Path]:
-    """Return all that the kernels are made of."""
+    """Return the source files of the kernels."""
     return [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("*.c"))]
 
 
@@ -76,25 +77,25 @@ def instruction_sets() -> dict[str, Flags]:
 
 
 def are_built() -> bool:
-    """Whether every library is there, or was left out."""
+    """Return whether each library is in place, or was left out."""
     return are_in(BUILT)
 
 
 def are_in(folder: Path) -> bool:
-    """Whether a build is complete."""
+    """Return whether a folder has each library, or a record that it was left out."""
     return all(
         (folder / f"{name}.so").is_file() or (folder / f"{name}{LEFT_OUT}").is_file() for name in instruction_sets()
     )
 
 
 def key() -> str:
-    """Return what the libraries depend on."""
+    """Return a hash of everything that the libraries depend on."""
     flags = [f"{name} {' '.join(flags.all)}: {' '.join(flags.products)}" for name, flags in instruction_sets().items()]
     return digest([platform.machine(), *FLAGS, *flags, *[path.name for path in sources()], *sources()])
 
 
 def install(uv: Path) -> None:
-    """Put the libraries beside their sources: from the cache, or built; say so where neither is possible."""
+    """Put the libraries beside their sources, from the cache or built; print a message if neither is possible."""
     cache = cache_path()
     try:
         if not are_in(cache):
@@ -105,26 +106,28 @@ def install(uv: Path) -> None:
                 if (cache / f"{name}{suffix}").is_file():
                     place(cache / f"{name}{suffix}", BUILT / f"{name}{suffix}")
     except Stop as reason:
-        say(f"no native kernels, so NumPy computes, some times slower: {reason}", last=True)
+        say(f"no native kernels, so NumPy computes, which is several times slower: {reason}", last=True)
 
 
 def cache_path() -> Path:
-    """Where other checkouts of this user find the libraries."""
+    """Return the folder in the user's cache for the libraries, which all checkouts share."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "assay" / f"native-{key()[:16]}-{platform.machine()}"
 
 
 def build(uv: Path, target: Path) -> None:
-    """Compile the libraries with the compiler that is there, else with one that is thrown away.
+    """Compile the libraries with the machine's compiler, or with a fetched one that is deleted afterwards.
 
-    All that the machine may have, not only this processor: a home directory may serve several.
+    Compile for all instruction sets, not only this processor's, because several machines may share a home directory.
     """
     with tempfile.TemporaryDirectory(prefix="assay-native-") as scratch:
         out = Path(scratch)
-        compiler, sets = find_compiler(), instruction_sets()
+        compiler = find_compiler()
+        sets = instruction_sets()
         if compiler is None:
-            compiler, sets = fetch_compiler(uv, out / "zig"), for_zig(sets)
-            say("there is no C compiler: ziglang from PyPI makes the native kernels", last=True)
+            compiler = fetch_compiler(uv, out / "zig")
+            sets = for_zig(sets)
+            say("this machine has no C compiler: ziglang from PyPI compiles the native kernels", last=True)
         env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(out), "ZIG_LOCAL_CACHE_DIR": str(out)}
         known: dict[str, Flags] = {}
         for name, flags in sets.items():
@@ -135,7 +138,7 @@ def build(uv: Path, target: Path) -> None:
             except Stop:
                 if name == PORTABLE:
                     raise
-                say(f"no native kernels for {name}, which {compiler[0]} does not know", last=True)
+                say(f"no native kernels for {name}, which {compiler[0]} does not support", last=True)
                 (out / f"{name}{LEFT_OUT}").touch()
                 place(out / f"{name}{LEFT_OUT}", target / f"{name}{LEFT_OUT}")
         what = "compiling native kernels"
@@ -146,7 +149,7 @@ def build(uv: Path, target: Path) -> None:
 
 
 def compiling(compiler: Command, sets: Mapping[str, Flags], out: Path, *, products: bool) -> list[Command]:
-    """Return what compiles the files of products for some instruction sets, or all others."""
+    """Return the commands that compile the files of products (``products``), or all other files."""
     return [
         [*compiler, *FLAGS, *flags, "-c", "-o", compiled, source]
         for compiled, (source, flags) in _objects(sets, out).items()
@@ -155,7 +158,7 @@ def compiling(compiler: Command, sets: Mapping[str, Flags], out: Path, *, produc
 
 
 def linking(compiler: Command, sets: Mapping[str, Flags], out: Path) -> list[Command]:
-    """Return what makes the library of each instruction set, once its files are compiled."""
+    """Return the commands that link the library of each instruction set from its compiled files."""
     return [
         [*compiler, *LINKED, "-o", out / f"{name}.so", *_objects({name: flags}, out), "-lm"]
         for name, flags in sets.items()
@@ -163,18 +166,18 @@ def linking(compiler: Command, sets: Mapping[str, Flags], out: Path) -> list[Com
 
 
 def _objects(sets: Mapping[str, Flags], out: Path) -> dict[Path, tuple[Path, tuple[str, ...]]]:
-    """Return source and flags of each object: one for all that tell the compiler the same."""
-    found = {}
+    """Return source and flags of each object file; instruction sets with the same flags share an object file."""
+    objects = {}
     for source in sources():
         if source.suffix == ".c":
             for flags in sets.values():
-                told = flags.of(source)
-                found[out / f"{source.stem}-{digest(told)[:16]}.o"] = source, told
-    return found
+                options = flags.of(source)
+                objects[out / f"{source.stem}-{digest(options)[:16]}.o"] = source, options
+    return objects
 
 
 def find_compiler() -> list[str | Path] | None:
-    """Return the command of a C compiler that makes programs, or None."""
+    """Return the command of a working C compiler, or None."""
     named = os.environ.get("CC")
     for candidate in (named, "cc", "gcc", "clang"):
         path = shutil.which(candidate) if candidate else None
@@ -184,7 +187,7 @@ def find_compiler() -> list[str | Path] | None:
 
 
 def compiles(compiler: Command, env: Mapping[str, str] | None = None) -> bool:
-    """Whether a compiler can make a library with headers of its system."""
+    """Return whether a compiler can build a small library with the system's headers."""
     with tempfile.TemporaryDirectory(prefix="assay-cc-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text("#include <math.h>\n#include <stdint.h>\nint probe(void) { return 1; }\n")
@@ -197,7 +200,7 @@ def compiles(compiler: Command, env: Mapping[str, str] | None = None) -> bool:
 
 
 def fetch_compiler(uv: Path, target: Path, machine: str = platform.machine()) -> list[str | Path]:
-    """Return the command of the C compiler inside ``ziglang``, from the lock, in a folder that does not stay."""
+    """Install the locked ``ziglang`` into the folder ``target``, and return the command of its C compiler."""
     install_: Command = [
         uv,
         "pip",
@@ -209,14 +212,14 @@ def fetch_compiler(uv: Path, target: Path, machine: str = platform.machine()) ->
         "--no-deps",
     ]
     run([*install_, "--require-hashes", "-r", LOCK], "fetching a C compiler")
-    # it would else compile for this very processor; refuse wide vectors, or take their instructions apart
+    # By default zig compiles for this processor only. These features are named so that it accepts AVX-512 code.
     features = "+evex512+fast_dpwssd" if machine == "x86_64" else ""
     return [target / "ziglang" / "zig", "cc", f"-mcpu=baseline{features}"]
 
 
 def for_zig(sets: Mapping[str, Flags]) -> dict[str, Flags]:
-    """Return what that compiler has to be told, which has names of its own for processors."""
-    said = {"-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod"}
+    """Return the flags for zig, which has its own names for processors."""
+    names = {"-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod"}
     return {
-        name: Flags(flags.all, tuple(said.get(flag, flag) for flag in flags.products)) for name, flags in sets.items()
+        name: Flags(flags.all, tuple(names.get(flag, flag) for flag in flags.products)) for name, flags in sets.items()
     }

@@ -1,4 +1,4 @@
-"""Turns `proto/assay/<part>/v1/*.proto` into modules and stubs in `assay/<part>/v1/`."""
+"""Generation of modules and stubs in `assay/<part>/v1/` from `proto/assay/<part>/v1/*.proto`."""
 
 import shutil
 import tempfile
@@ -11,23 +11,23 @@ SUFFIXES = ("_pb2.py", "_pb2.pyi")
 
 
 def sources() -> list[Path]:
-    """Every proto file of ours, in a fixed order."""
+    """Return the project's proto files in a fixed order."""
     return sorted(PROTO.glob("assay/*/v1/*.proto"))
 
 
 def parts() -> list[Path]:
-    """The folders, relative to the checkout, that hold generated modules only."""
+    """Return the folders, relative to the checkout, that hold only generated modules."""
     return sorted({source.relative_to(PROTO).parent.parent for source in sources()})
 
 
 def are_there() -> bool:
-    """Whether each proto file has its modules."""
+    """Return whether each proto file has its generated modules."""
     stems = (source.relative_to(PROTO).with_suffix("") for source in sources())
     return all((ROOT / f"{stem}{suffix}").is_file() for stem in stems for suffix in SUFFIXES)
 
 
 def generate() -> None:
-    """Generate all modules beside the checkout's tree, then put them in place."""
+    """Generate all modules in a temporary folder, then move them into place."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".venv") as scratch:
         out = Path(scratch)
         run(
@@ -49,7 +49,7 @@ def generate() -> None:
 
 
 def finish(part: Path) -> None:
-    """Make a generated folder a package that git does not see."""
+    """Make a generated folder a package that git ignores."""
     (part / ".gitignore").write_text("*\n")
     for package in (part, part / "v1"):
         (package / "__init__.py").write_text('"""Generated from proto/; never edited."""\n')

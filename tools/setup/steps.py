@@ -1,4 +1,4 @@
-"""What every set-up step uses: a reason to stop, a stamp, a clock, a quiet child process."""
+"""The parts that all set-up steps share: errors, stamps, progress output and child processes."""
 
 import hashlib
 import os
@@ -35,11 +35,11 @@ DISK_SIGNS = ("no space left on device",)
 
 
 class Stop(Exception):
-    """Something is missing; the message names it and the remedy in one sentence."""
+    """The set-up cannot continue; the message has the reason and the remedy."""
 
 
 def digest(parts: Iterable[Path | str]) -> str:
-    """The SHA-256 over files (by content) and strings, which keys a stamp."""
+    """Return the SHA-256 of the contents of files and of strings; it is the key of a stamp."""
     total = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part.encode()
@@ -48,7 +48,7 @@ def digest(parts: Iterable[Path | str]) -> str:
 
 
 def step(name: str, key: str, done: Callable[[], bool], action: Callable[[], None]) -> None:
-    """Run `action`, with its duration, unless its stamp carries `key` and `done()` holds."""
+    """Run `action` and print its duration, unless its stamp has `key` and `done()` is true."""
     stamp = STAMPS / name.replace(" ", "-")
     if stamp.is_file() and stamp.read_text() == key and done():
         return
@@ -61,12 +61,12 @@ def step(name: str, key: str, done: Callable[[], bool], action: Callable[[], Non
 
 
 def run(command: Command, what: str, env: Mapping[str, str] | None = None) -> None:
-    """Run a child quietly; its failure becomes one sentence, its output goes to a log file."""
+    """Run a child process with its output in a log file; raise Stop with one sentence if it fails."""
     run_all([command], what, env)
 
 
 def run_all(commands: Sequence[Command], what: str, env: Mapping[str, str] | None = None) -> None:
-    """Run children as :func:`run` does, as many at once as there are processors."""
+    """Run children like :func:`run`, as many at once as there are processors."""
     log = ROOT / ".assay-setup.log"
     start = time.monotonic()
     waiting = list(reversed(commands))
@@ -94,14 +94,14 @@ def run_all(commands: Sequence[Command], what: str, env: Mapping[str, str] | Non
 
 
 def explain(what: str, output: str, log: Path) -> str:
-    """One sentence for a child's failure, with the remedy where its output shows the cause."""
+    """Return a sentence about a child's failure, with a remedy if the child's output shows the cause."""
     lower = output.lower()
     if any(sign in lower for sign in DISK_SIGNS):
         return f"{what} failed because the disk is full: free some space and run it again."
     if any(sign in lower for sign in CERTIFICATE_SIGNS):
         return (
             f"{what} failed because this machine does not trust the network's certificate: install "
-            f"the package ca-certificates, or name your own with SSL_CERT_FILE, and run it again."
+            f"the package ca-certificates, or set SSL_CERT_FILE to your own certificates, and run it again."
         )
     if any(sign in lower for sign in NETWORK_SIGNS):
         return (
@@ -109,12 +109,12 @@ def explain(what: str, output: str, log: Path) -> str:
             f"(or the proxy settings) and run it again; the details are in {log.name}."
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last = lines[-1].rstrip(".") if lines else "it said nothing"
+    last = lines[-1].rstrip(".") if lines else "it printed nothing"
     return f"{what} failed ({last}): see {log.name} for the whole output."
 
 
 def say(text: str, *, last: bool = False) -> None:
-    """Print a line; on a terminal, a line that is not the last is overwritten by the next one."""
+    """Print a line; on a terminal, the next line overwrites it unless it is the ``last`` one."""
     if sys.stdout.isatty():
         print(f"\r\033[K{text}", end="\n" if last else "", flush=True)
     elif last:

@@ -1,1 +1,1 @@
-"""What a validator's daemon decides: pure functions of its records, what it sees, and the chain's clock."""
+"""A validator's decisions, as pure functions of its records, its look at the chain, and the chain's clock."""

@@ -1,4 +1,7 @@
-"""What :mod:`validator.decide` may ask for. Every action has a key and a lane, and may be carried out twice."""
+"""The actions that :mod:`validator.decide` may ask for.
+
+Every action has a key and a lane, and it is safe to carry it out twice.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,27 +19,27 @@ from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
 
 
 class Lane(StrEnum):
-    """Where an action waits for others, so that it holds up no action of another lane."""
+    """The group of threads that carries out an action: an action waits only for others of its lane."""
 
-    # Done at once: it waits for nobody.
+    # On the loop's own thread: these actions wait for nothing.
     HERE = "here"
-    # Transactions, in which everything goes together that is due (validator.decide.outgoing).
+    # Transactions. All that is due goes out together (validator.decide.outgoing).
     TX = "tx"
-    # Replays and all else that the pool does.
+    # Replays and other computations in the pool.
     WORK = "work"
-    # Trials of jobs that nobody has run yet, one after another: each takes what it may.
+    # Trials of new jobs, one at a time: a trial may use all the time and memory that it is allowed.
     TRIAL = "trial"
-    # What seats fetch from others, and replay: a winner may be silent.
+    # Downloads and replays for seats. Many threads, because a winner may not answer.
     AUDIT = "audit"
 
 
 NEVER = 2**62
-"""When what has no deadline has to be in a block."""
+"""Deadline (chain seconds) of an action that has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTx:
-    """Send these messages in one transaction, which has to be in a block before ``by`` on the chain's clock."""
+    """Send these messages in one transaction, which must be in a block before ``by`` on the chain's clock."""
 
     lane: ClassVar = Lane.TX
     key: str
@@ -46,9 +49,9 @@ class SendTx:
 
 @dataclass(frozen=True, slots=True)
 class SendNotice:
-    """Send what no duty waits for; it is found at whole looks, and stands from one of them to the next.
+    """Send messages that no duty waits for. A whole look asks for them, and the wish stays until the next whole look.
 
-    It goes alone: a stranger can make it fail at any moment, and all that would be with it.
+    They go in a transaction of their own: anyone can make it fail at any moment, and with it all other messages in it.
     """
 
     lane: ClassVar = Lane.TX
@@ -62,9 +65,9 @@ class SendNotice:
 
 @dataclass(frozen=True, slots=True)
 class TryJob:
-    """Load the payload in a process of its own, compare it with the order, and try it.
+    """Load the payload in a separate process, compare it with the order, and run a trial of the job.
 
-    It has to be over at ``ends`` on the chain's clock.
+    The trial must end before ``ends`` on the chain's clock.
     """
 
     lane: ClassVar = Lane.TRIAL
@@ -77,7 +80,7 @@ class TryJob:
 
 @dataclass(frozen=True, slots=True)
 class TakeOpenings:
-    """Hold states of another leg of the order that this one starts from: the global one, and those of slots."""
+    """Hold the states of an earlier leg that this leg starts from: the global state and the slots' local states."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -88,7 +91,7 @@ class TakeOpenings:
 
 @dataclass(frozen=True, slots=True)
 class CheckSegment:
-    """Replay a segment of a share in the pool, or the update where ``segment`` is n."""
+    """Replay a segment of a share in the pool, or the update if ``segment`` is the number of segments."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -99,7 +102,7 @@ class CheckSegment:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOpening:
-    """Hash states that a provider brought for a panel, before anybody gets them."""
+    """Check the hashes of states that a provider sent for a panel, before a seat gets them."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -109,7 +112,7 @@ class VerifyOpening:
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Recompute the states at a boundary that a panel needs, because no provider brought them."""
+    """Recompute the states at a boundary that a panel needs, because the provider did not send them."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -128,7 +131,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Encrypt the states that a hand-over round leaves to the order's key."""
+    """Encrypt the final states of a hand-over round with the order's public key."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -138,7 +141,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class NoteVerdicts:
-    """Write down what became of the shares of a leg, for people."""
+    """Record the verdicts on the shares of a leg, for the operator."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -148,7 +151,7 @@ class NoteVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class Tidy:
-    """Release all blobs of a leg but those that it needs."""
+    """Release the blobs of a leg, except those that it needs."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -158,31 +161,31 @@ class Tidy:
 
 @dataclass(frozen=True, slots=True)
 class ForgetLeg:
-    """Forget a leg and all its blobs."""
+    """Delete the record of a leg and release its blobs."""
 
     lane: ClassVar = Lane.HERE
     key: str
     leg: LegKey
 
 
-# Seats in panels about rounds of others
+# Seats in panels about others' rounds
 
 
 @dataclass(frozen=True, slots=True)
 class AskOpening:
-    """Ask the winner of a round what the replay of a place needs, by where it stands among those of the duty."""
+    """Ask the winner of a round for the opening of a place; ``index`` is the place's position in the duty."""
 
     lane: ClassVar = Lane.AUDIT
     key: str
     seat: SeatKey
     index: int
-    number: int  # of the place in its panel
+    number: int  # the place's number in its panel
     winner: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAudited:
-    """Fetch the payload of the order from the winner and load it, ``until`` the answer goes out (chain clock)."""
+    """Fetch the order's payload from the winner and load it; ``until`` is when the answer goes out (chain seconds)."""
 
     lane: ClassVar = Lane.AUDIT
     key: str
@@ -195,9 +198,10 @@ class LoadAudited:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlace:
-    """Fetch what an accepted opening names, and replay the place, ``until`` the answer goes out (chain clock).
+    """Fetch the blobs of an accepted opening and recompute the place.
 
-    ``shares`` are the place's share, or all that were aggregated; ``global_in`` is the round's opening root.
+    ``until`` is when the answer goes out (chain seconds). ``shares`` are the place's share, or all aggregated shares.
+    ``global_in`` is the root of the round's initial global state.
     """
 
     lane: ClassVar = Lane.AUDIT
@@ -205,19 +209,19 @@ class ReplayPlace:
     seat: SeatKey
     index: int
     place: Place
-    seed: bytes  # of the stage
+    seed: bytes  # seed of the panel's stage
     winner: str
     shares: tuple[Share, ...]
     global_in: bytes
     until: int
-    tier: str  # of the leg
+    tier: str  # the leg's tier
 
 
 @dataclass(frozen=True, slots=True)
 class SendAnswer:
-    """Commit to the answers of a seat, or show them, in a block before ``by`` on the chain's clock.
+    """Commit to the answers of a seat, or reveal them, in a block before ``by`` on the chain's clock.
 
-    ``agreed`` if everything was found as the chain has it.
+    ``agreed`` is True if all results agree with the chain.
     """
 
     lane: ClassVar = Lane.TX
@@ -228,25 +232,25 @@ class SendAnswer:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the transaction gets."""
+        """The messages of the transaction."""
         return (self.message,)
 
 
 @dataclass(frozen=True, slots=True)
 class EndSeat:
-    """Forget a seat that has shown its answers or whose stage is over, and what was fetched for it."""
+    """Delete the record and the blobs of a seat that has revealed its answers or whose stage is over."""
 
     lane: ClassVar = Lane.HERE
     key: str
     seat: SeatKey
 
 
-# Whatever the orders are
+# Duties that do not depend on orders
 
 
 @dataclass(frozen=True, slots=True)
 class CheckProbe:
-    """Work out the pieces of a probe that were drawn, and compare."""
+    """Recompute the drawn pieces of a probe, and compare the digests."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -255,7 +259,7 @@ class CheckProbe:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Delete blobs that nobody claimed, job directories that nobody uses, and what is known of other ``providers``."""
+    """Delete unclaimed blobs, unused job directories, and what is known of providers other than ``providers``."""
 
     lane: ClassVar = Lane.HERE
     key: str

@@ -1,4 +1,4 @@
-"""Whom a validator admits to its cluster."""
+"""The rules by which a validator admits providers to its cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,26 +6,26 @@ from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """Who is admitted when it passes a probe."""
+    """The providers that are admitted when they pass a probe."""
 
-    OPEN = "open"  # whoever asks
-    LISTED = "listed"  # who was named with ``assay validator admit``
-    CLOSED = "closed"  # nobody else
+    OPEN = "open"  # any provider that applies
+    LISTED = "listed"  # only those named with ``assay validator admit``
+    CLOSED = "closed"  # no further provider
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The policy, and what was said of single providers: true to admit, false to dismiss."""
+    """The policy, and the operator's decisions about single providers: True to admit, False to dismiss."""
 
     policy: Policy = Policy.OPEN
     named: Mapping[str, bool] = field(default_factory=dict)
 
     def problem(self, address: str) -> str:
-        """Return why a provider that asks is not admitted, or an empty string."""
+        """Return why a provider that applies is not admitted; empty if it may be."""
         if self.named.get(address) is False:
-            return "this validator has dismissed you"
+            return "this validator has dismissed this provider"
         if self.policy is Policy.CLOSED:
-            return "this validator admits nobody now"
+            return "this validator does not admit providers now"
         if self.policy is Policy.LISTED and address not in self.named:
-            return "this validator admits whom it has listed: ask its operator to list you"
+            return "this validator admits only listed providers: ask its operator to list this provider's address"
         return ""

@@ -1,4 +1,4 @@
-"""Who trains which slot: the plan of a round, the time that is given, and who takes over what failed."""
+"""The assignment of slots to providers: the plan of a round, the time for a share, and new issues after a failure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,16 +15,16 @@ from validator.decide.records import LocalOrder, LocalRound, SlotWork
 from validator.decide.view import View
 
 OWN_PICKS = 1
-"""Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""
+"""Segments of a share that the validator replays by its own choice; a provider cannot tell which will be replayed."""
 PATIENCE = 20
-"""Chain seconds that any share may take, however small it is: a process has to start, perhaps with torch."""
+"""Chain seconds that any share may take, however small: a process has to start, perhaps with torch."""
 PATIENCES = 20
-"""How many times a chain whose progress deadlines are long waits for small shares in one of them."""
+"""The base of the progress deadline (``progress_base``) divided by this is the least time for any share, too."""
 DOUBLINGS_MAX = 10
 
 
 def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
-    """Begin the open round when its opening state is held and somebody is there to train; nobody has a slot yet."""
+    """Record the open round, if its initial global state is held and a provider is there. No slot is assigned yet."""
     round = leg.round
     if any(known.round == round for known in local.rounds):
         return local
@@ -44,21 +44,22 @@ def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
 
 
 def _usable(local: LocalOrder, view: View) -> list[FreeProvider]:
-    """Return who is there and may have work of this order."""
+    """Return the present providers that may have work of this order."""
     return [worker for worker in view.workers if worker.address not in local.excluded]
 
 
 def note_presence(work: SlotWork, view: View) -> SlotWork:
-    """Write down since when the provider is not there that has a share to train, or that it is again."""
+    """Record when the provider of this share disappeared; clear it when the provider is back."""
     there = any(worker.address == work.provider for worker in view.workers)
     missed_at = 0 if there else work.missed_at or view.clock
     return work if missed_at == work.missed_at else replace(work, missed_at=missed_at)
 
 
 def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
-    """Tell whether a share's provider was away for a quarter of the time that it had left, and somebody else is there.
+    """Return whether a share's provider is given up, because another one is there and it was away for too long.
 
-    It may be back in a moment with what it has trained, so it is waited for as long as for any share.
+    Too long is a quarter of the time that the share had left, and at least the least time of any share: the provider
+    may come back in a moment with what it has trained.
     """
     if not work.missed_at or all(w.address == work.provider for w in _usable(local, view)):
         return False
@@ -67,12 +68,13 @@ def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
 
 
 def _least_failed(workers: Sequence[FreeProvider], failures: Mapping[str, int]) -> list[FreeProvider]:
-    """Return those that failed least often in this order: the others are tried when these are not there."""
+    """Return the workers that failed least often in this order; the others get work only if these are away."""
     least = min((failures.get(worker.address, 0) for worker in workers), default=0)
     return [worker for worker in workers if failures.get(worker.address, 0) == least]
 
 
 def _failures(local: LocalOrder) -> dict[str, int]:
+    """Return how often each provider failed in this order."""
     counts = {item.provider: item.count for item in local.failures}
     for known in local.rounds:
         for work in known.works:
@@ -99,7 +101,7 @@ def new_work(
     before: int,
     issue: int = 1,
 ) -> SlotWork:
-    """Assign a slot to a provider that has ``before`` shares to train first."""
+    """Return a new issue of a slot for a provider that has ``before`` shares to train first."""
     initial = local.payload.initial_local
     local_in = next((s.state for s in local.locals if s.slot == slot), initial)
     if local_in is None:
@@ -125,10 +127,11 @@ def new_work(
 
 
 def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int) -> int:
-    """Return the chain seconds in which a share has to be here.
+    """Return the chain seconds in which the commitment of a share has to arrive.
 
-    They follow its place in its provider's queue, what that has to fetch and its speed, and double with each issue, in
-    case all machines are slower than they say; but they leave a third of the progress deadline for others.
+    They depend on the share's position in its provider's queue, on the bytes to fetch, and on the provider's speed.
+    They double with each issue, in case all machines are slower than certified. At most two thirds of the time to the
+    progress deadline are used, so that other providers can still take over.
     """
     terms = view.on_chain.order.terms
     speed = next((w.speed for w in view.workers if w.address == provider), 0)
@@ -147,14 +150,14 @@ def _least_patience(view: View) -> int:
 
 
 def transfer_seconds(view: View, states: int, more: int = 0) -> int:
-    """Return the seconds that so many pairs of states take at the rate at which payloads are accepted."""
+    """Return the seconds to transfer ``states`` pairs of states and ``more`` bytes at the chain's ``accept_rate``."""
     terms = view.on_chain.order.terms
     pair = terms.global_bytes + terms.local_bytes
     return (states * pair + more) // view.on_chain.order.params.accept_rate
 
 
 def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
-    """Draw further segments with the validator's secret, away from first and last, which are always replayed."""
+    """Draw the validator's own segments with its secret, without the first and the last, which are always replayed."""
     numbers = (leg.number, leg.round, slot, issue)
     seed = hash_fields("assay/own-picks", view.secret, leg.order_id, *(u32(n) for n in numbers))
     segments = share_segments(view.on_chain.order.terms)
@@ -168,24 +171,25 @@ def give_out(
     works: Sequence[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> list[SlotWork]:
-    """Give every slot that nobody serves to somebody, and one whose latest issue failed to somebody else if possible.
+    """Return new issues for the slots that have no provider, and for those whose latest issue failed.
 
-    Newcomers have few slots at once: a slot and issue counts until it failed or is ``proven``. Where nobody else
-    is there, slots wait for that.
+    A failed slot goes to another provider if possible. A newcomer may have only a few slots at once: a slot and issue
+    counts until it has failed or is ``proven``. If only newcomers without room are there, slots wait.
     """
-    latest = {work.slot: work for work in works}  # issues of a slot stand in ascending order
+    latest = {work.slot: work for work in works}  # the issues of a slot are in ascending order
     usable = paced(_usable(local, view), local, view.on_chain.order.terms)
-    failures, waiting = _failures(local), _waiting(latest.values())
+    failures = _failures(local)
+    waiting = _waiting(latest.values())
     least = _least_failed(usable, failures)
     room = _room(view, usable, latest.values(), proven)
-    given: list[SlotWork] = []
+    issued: list[SlotWork] = []
 
     def give(slot: int, provider: str, issue: int) -> None:
         before = waiting.get(provider, 0)
         waiting[provider] = before + 1
         if provider in room:
             room[provider] -= 1
-        given.append(new_work(local, view, leg, slot, provider, before, issue))
+        issued.append(new_work(local, view, leg, slot, provider, before, issue))
 
     for slot in sorted(latest):
         failed = latest[slot]
@@ -198,7 +202,7 @@ def give_out(
     plan = plan_slots(unserved, least, waiting, last, room)
     for slot, provider in spread_slots(plan, least, waiting, unshown(least, local), room).items():
         give(slot, provider, 1)
-    return given
+    return issued
 
 
 def _room(
@@ -207,10 +211,10 @@ def _room(
     works: Iterable[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> dict[str, int]:
-    """Return how many slots more each newcomer may have."""
-    held: dict[str, int] = {}
+    """Return how many further slots each newcomer may have, by address."""
+    counts: dict[str, int] = {}
     for work in works:
         if not work.verdict and (work.slot, work.issue) not in proven:
-            held[work.provider] = held.get(work.provider, 0) + 1
+            counts[work.provider] = counts.get(work.provider, 0) + 1
     most = view.on_chain.order.params.newcomer_slots
-    return {w.address: max(0, most - held.get(w.address, 0)) for w in workers if w.newcomer}
+    return {w.address: max(0, most - counts.get(w.address, 0)) for w in workers if w.newcomer}

@@ -1,4 +1,4 @@
-"""What a validator owes now, and by when: for its operator, who sees it by kind."""
+"""A validator's open duties and their deadlines, by kind, for its operator."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from domain.proof.queries import PanelDuty
 
 
 class DutyKind(StrEnum):
-    """Kinds of duties in the order in which they come up: the first three of an order that it won."""
+    """The kinds of duties. The first three belong to an order that the validator won, the others to a seat."""
 
-    ACCEPT = "accept"  # a match
-    TRAIN = "train"
-    WINDOW = "window"  # its rounds, which others recompute
-    COMMIT = "commit"  # a seat in a panel about another's round
-    REVEAL = "reveal"
+    ACCEPT = "accept"  # to accept a match
+    TRAIN = "train"  # to train a running order
+    WINDOW = "window"  # to answer panels about own rounds, until their windows end
+    COMMIT = "commit"  # to commit the answers of a seat
+    REVEAL = "reveal"  # to reveal them
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDuty:
-    """A duty and the chain seconds left for it: negative where its deadline has passed, None where it has none."""
+    """A duty, and the chain seconds left for it: negative if its deadline has passed, None if it has no deadline."""
 
     kind: DutyKind
     order_id: bytes
@@ -28,7 +28,7 @@ class OpenDuty:
 
 
 def open_duties(legs: Iterable[Leg], seats: Iterable[PanelDuty], clock: int, me: str) -> Iterator[OpenDuty]:
-    """Yield what ``me`` owes at second ``clock`` of the chain's clock; legs of others are nothing to it."""
+    """Yield the open duties of ``me`` at second ``clock`` of the chain's clock; skip other validators' legs."""
     for leg in legs:
         if leg.validator != me or not leg.is_live:
             continue

@@ -1,9 +1,9 @@
-"""Everything that a validator's daemon has to do, as values, and what it does about each of them now.
+"""The duties of a validator's daemon, as values, and the decision about each of them.
 
-A duty has a record, which is all that the daemon remembers of it. ``decide`` is asked about it again and again, with
-whatever has arrived since, and returns the record as it is now and every action whose outcome is still missing; actions
-have keys, and the shell (:mod:`host.lanes`) does not start one twice while it is under way. So a restart needs nothing
-but the records: what was under way is simply asked for again.
+A duty has a record, which is all that the daemon remembers of it. The daemon calls ``decide`` for each duty again and
+again, with all that has arrived since. ``decide`` returns the updated record and every action whose outcome is missing.
+Actions have keys, and the daemon (:mod:`host.lanes`) does not start an action that is under way. So a restart needs
+only the records: ``decide`` asks again for every action that was under way.
 """
 
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ from validator.decide.view import Look
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """To see to the endpoint on chain, the speeds of providers, and the disk."""
+    """The duty that does not depend on orders: the endpoint on the chain, the providers' speeds, and the disk."""
 
 
 Duty = LegKey | SeatKey | Upkeep
-"""A leg that this validator won; a seat in a panel about another's round; what there is to do without either."""
+"""A leg that this validator won, a seat in a panel about another validator's round, or the upkeep."""
 Record = LocalOrder | LocalSeat | LocalUpkeep
 
 
 def duties(look: Look) -> Iterator[Duty]:
-    """Yield what there is to do: seats first, the most urgent before the others, because silence on them is cut.
+    """Yield all duties: the upkeep, then the seats by deadline, because a missed seat costs stake, then the legs.
 
-    Orders that are closed follow at whole looks only.
+    Legs of closed orders are included only in a whole look.
     """
     yield Upkeep()
     ends = {key: duty.commits_end for key, duty in look.chain.duties.items()}
@@ -44,7 +44,7 @@ def duties(look: Look) -> Iterator[Duty]:
 
 
 def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None, tuple[Action, ...]]:
-    """Return the record of a duty as it is now, and every action whose outcome is missing."""
+    """Return the updated record of a duty, and every action whose outcome is missing."""
     match duty, record:
         case LegKey(), LocalOrder():
             return decide_leg(record, look)
@@ -52,5 +52,5 @@ def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None
             return decide_seat(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:
             return decide_upkeep(record or LocalUpkeep(), look)
-    # A leg that was forgotten.
+    # The record of the leg was deleted.
     return None, ()

@@ -1,4 +1,4 @@
-"""Why a provider has nothing to train: what that waits for, and what would help, in one sentence for its operator."""
+"""The reason why a provider has nothing to train, and what would help, in one sentence for its operator."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,13 +20,13 @@ def why_idle(
     workers: Sequence[FreeProvider],
     measuring: str,
 ) -> str:
-    """Return why ``provider`` is given no share now, given the validator's open orders and who is there to train.
+    """Return why ``provider`` gets no share now, from the validator's open orders and the providers with a speed.
 
-    ``measuring`` says what its measurement waits for, where it has no certified speed.
+    ``measuring`` is what its measurement waits for, if it has no certified speed.
     """
     if all(worker.address != provider for worker in workers):
         waits = f": {measuring}" if measuring else ""
-        return f"its speed is not certified yet{waits}; it gets work when it is measured"
+        return f"its speed is not certified yet{waits}; it gets work after its measurement"
     reasons = [reason for local, on_chain in orders if (reason := _of(provider, local, on_chain, workers))]
     if not reasons:
         return NO_ORDER
@@ -35,18 +35,18 @@ def why_idle(
 
 
 def _of(provider: str, local: LocalOrder, on_chain: OrderResponse, workers: Sequence[FreeProvider]) -> str:
-    """Return why an order has nothing for the provider; nothing where nobody trains it."""
+    """Return why an order has no share for the provider; empty if the order is not in training."""
     name = f"order {local.order_id.hex()[:ID_DIGITS]}"
     leg = on_chain.leg(local.leg)
     if leg is not None and leg.state == LegState.MATCHED:
-        return f"{name} begins when its files are here and its trial has passed"
+        return f"{name} begins when the validator has its files and its trial has passed"
     if leg is None or leg.state != LegState.RUNNING:
         return ""
     if provider in local.excluded:
-        return f"{name} goes on without this provider, since a share of it there did not hold"
+        return f"{name} goes on without this provider, because a share of this provider in it was wrong"
     current = local.find(leg.round)
     if current is None or not current.works:
-        return f"round {leg.round} of {name} begins when its opening state is here"
+        return f"round {leg.round} of {name} begins when the validator has its initial state"
     return _of_round(provider, local, on_chain, leg, current, workers)
 
 
@@ -64,20 +64,20 @@ def _of_round(
     missing = [work for work in latest.values() if _is_awaited(work)]
     if any(not work.verdict for work in own):
         if not missing:
-            return f"{where} is trained; the next one begins when it is checked and closed"
-        return f"its shares of {where} are handed in; {len(missing)} of other providers are awaited"
+            return f"{where} is trained; the next round begins when this one is checked and closed"
+        return f"its shares of {where} are submitted; {len(missing)} shares of other providers are missing"
     if own:
-        return f"a share of it in {where} failed, so that the others come first there"
+        return f"its share in {where} failed, so that other providers come first in this round"
     if not missing:
-        return f"all shares of {where} are handed in; the next round begins when it is closed"
+        return f"all shares of {where} are submitted; the next round begins when this one is closed"
     work = share_work(on_chain.order.terms)
     speeds = {worker.address: max(1, worker.speed) for worker in paced(workers, local, on_chain.order.terms)}
     mine = speeds[provider]
     others = max(work // speeds.get(each.provider, mine) for each in latest.values())
     return (
-        f"the {len(latest)} slots of {where} are with faster providers: a share takes about {duration(work // mine)} at"
-        f" its speed of {speed(mine)}, and {duration(others)} there; a faster machine, or one that was idle when it was"
-        " measured, gets slots"
+        f"faster providers have the {len(latest)} slots of {where}: a share takes about {duration(work // mine)} at its"
+        f" speed of {speed(mine)}, and {duration(others)} at theirs; a faster machine gets slots, and a machine that is"
+        " idle while it is measured gets a higher speed"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a change of a record means to the operator, in lines for the log: payload, slots, shares, verdicts, rounds."""
+"""The log lines for changes of a record: payload, slots, shares, verdicts, rounds."""
 
 from collections.abc import Iterator
 
@@ -31,18 +31,18 @@ def _of_seat(before: LocalSeat | None, after: LocalSeat) -> Iterator[str]:
     duty = after.duty
     name = f"seat for order {duty.order_id.hex()[:12]} leg {duty.leg} round {duty.round} stage {duty.stage}"
     if before is None:
-        yield f"{name}: {len(duty.places)} places, commit until {duty.commits_end} s"
+        yield f"{name}: {len(duty.places)} places, commit before chain second {duty.commits_end}"
     for index, (place, asked) in enumerate(zip(after.places, duty.places, strict=True)):
         known = before.places[index] if before else None
         if place.unavailable and not (known and known.unavailable):
-            yield f"{name}: place {asked.number} is unavailable, {place.unavailable}"
+            yield f"{name}: place {asked.number} is unavailable: {place.unavailable}"
         if place.found is not None and not (known and known.found):
-            yield f"{name}: place {asked.number} {place.found.kind.name.lower()}"
+            yield f"{name}: place {asked.number} recomputed: {place.found.kind.name.lower()}"
     if after.sealed is not None and not (before and before.sealed):
         silent = len(duty.places) - len(after.sealed.answers)
-        left = f", silent on {silent}" if silent else ""
-        found = "as on chain" if after.sealed.agreed else "not as on chain"
-        yield f"{name}: answers are ready, {found}{left}"
+        unanswered = f", {silent} places without an answer" if silent else ""
+        result = "all results agree with the chain" if after.sealed.agreed else "a result differs from the chain"
+        yield f"{name}: answers are ready; {result}{unanswered}"
 
 
 def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:
@@ -58,19 +58,19 @@ def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:
 
 def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:
     if before is None:
-        yield f"for {after.provider}, until {after.answer_by} s"
+        yield f"assigned to {after.provider}, until chain second {after.answer_by}"
     if after.signed is not None and (before is None or before.signed is None):
         yield "commitment arrived"
     if after.packet is not None and (before is None or before.packet is None):
-        end = "" if after.packet.roots.is_whole else ", where the job stops"
+        end = "" if after.packet.roots.is_whole else "; the job stopped itself there"
         yield f"trace of {len(after.packet.boundaries)} segments arrived{end}"
     done = {checked.segment for checked in before.checked} if before else set()
     for checked in after.checked:
         if checked.segment not in done:
-            yield f"segment {checked.segment} {_said(checked.reason)}"
+            yield f"segment {checked.segment}: {_outcome(checked.reason)}"
     if after.verdict and (before is None or not before.verdict):
-        yield f"rejected, {_said(after.verdict)}"
+        yield f"rejected: {_outcome(after.verdict)}"
 
 
-def _said(reason: int) -> str:
-    return ShareReason(reason).name.lower() if reason else "holds"
+def _outcome(reason: int) -> str:
+    return ShareReason(reason).name.lower() if reason else "correct"

@@ -1,4 +1,4 @@
-"""What a cluster can offer in a bid: how many slots its providers train at once, and how fast each of them."""
+"""The best offer of a cluster for a bid: how many slots its providers train at once, and the speed of a slot."""
 
 from collections.abc import Iterable
 
@@ -7,10 +7,10 @@ from domain.registry.records import Provider
 
 
 def best_offer(providers: Iterable[Provider], slots: int = 0) -> tuple[int, int]:
-    """Return (slots, slot speed in FLOP/s) of the fastest providers; (0, 0) where too few have a certified speed.
+    """Return (slots, slot speed in FLOP/s) of the fastest providers; (0, 0) if too few have a certified speed.
 
-    Each trains one slot at a time, so the slowest of them says what a slot gets. Without ``slots`` there are as many
-    as give the most work a second: somebody who would hold up the others more than he adds is left out.
+    Each provider trains one slot at a time, so the slowest one determines the slot speed. If ``slots`` is 0, take the
+    number that gives the most work per second: a provider that would slow the others more than it adds is left out.
     """
     certified = (provider.capability.speed for provider in providers if provider.capability)
     speeds = sorted((speed for speed in certified if speed), reverse=True)[:SLOTS_MAX]

@@ -1,4 +1,4 @@
-"""What a leg starts from: the payload's states, or those that another leg of the same order has left here."""
+"""The initial states of a leg: those of the payload, or those that an earlier leg of the same order left here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,14 +10,14 @@ from validator.decide.records import LocalOrder, SlotLocal
 
 
 def foreign_roots(on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
-    """Return the roots of the states that a leg starts from and that the order's payload does not hold."""
+    """Return the roots of the states that a leg starts from and that are not in the order's payload."""
     terms = on_chain.order.terms
-    slots = {found.local_root for found in on_chain.openings if found.leg == leg.number}
+    slots = {opening.local_root for opening in on_chain.openings if opening.leg == leg.number}
     return frozenset({leg.opening_root} - {terms.global_root} | slots - {terms.local_root})
 
 
 def wanting(orders: Iterable[OrderResponse], me: str) -> Iterator[tuple[Leg, frozenset[bytes]]]:
-    """Yield the matched legs of ``me`` that start from states of another leg, and the roots of these states."""
+    """Yield the matched legs of ``me`` that start from states of an earlier leg, and the roots of these states."""
     for on_chain in orders:
         for leg in on_chain.legs:
             if leg.validator == me and leg.state is LegState.MATCHED:
@@ -27,7 +27,7 @@ def wanting(orders: Iterable[OrderResponse], me: str) -> Iterator[tuple[Leg, fro
 
 
 def states_of(local: LocalOrder) -> Iterator[StateRef]:
-    """Yield the global states between the rounds of a leg, and the local states that its slots left."""
+    """Yield the global states between the rounds of a leg, and the slots' local states after each round."""
     if local.opening is not None:
         yield local.opening
     for item in local.locals:
@@ -41,32 +41,32 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
 
 
 def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]) -> str:
-    """Return why this validator cannot serve a leg, or an empty string."""
+    """Return why this validator cannot serve a leg; empty if it can. ``held`` are the states that are here, by root."""
     terms = on_chain.order.terms
     if leg.slots != terms.slots:
         return (
-            f"the leg serves {leg.slots} of {terms.slots} slots, and legs do not exchange updates:"
-            " a round cannot be aggregated without those of the other slots"
+            f"the leg serves {leg.slots} of {terms.slots} slots: a round cannot be aggregated, because the updates of"
+            " the other slots do not arrive here"
         )
     missing = lacking(local, on_chain, leg) - held.keys()
     if missing:
         names = ", ".join(root.hex()[:12] for root in sorted(missing)[:3])
         return (
-            f"the leg starts from round {leg.first_round}, and {len(missing)} of the states that it"
-            f" starts from are not held here: {names}"
+            f"the leg starts from round {leg.first_round}, and this validator lacks {len(missing)} of its initial"
+            f" states: {names}"
         )
     return ""
 
 
 def lacking(local: LocalOrder, on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
-    """Return the roots of states of another leg that the record of this one does not name yet."""
+    """Return the roots of the initial states from an earlier leg that the record of this leg does not name yet."""
     roots = foreign_roots(on_chain, leg)
-    # Mostly there are none.
+    # Usually there are none: skip the walk through the record.
     return roots - {state.root for state in states_of(local)} if roots else roots
 
 
 def opening_state(local: LocalOrder, leg: Leg) -> StateRef | None:
-    """Return the global state that the open round of a leg starts from, if it is held."""
+    """Return the initial global state of a leg's open round; None if it is not here yet."""
     if leg.round != leg.first_round:
         before = local.find(leg.round - 1)
         return before.next_global if before else None
@@ -75,15 +75,15 @@ def opening_state(local: LocalOrder, leg: Leg) -> StateRef | None:
 
 
 def openings_taken(local: LocalOrder, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> LocalOrder:
-    """Record the states of another leg that this one starts from, before it has a round of its own."""
+    """Record the initial states from an earlier leg, unless this leg has a round already."""
     return local if local.rounds else replace(local, opening=opening, locals=slots)
 
 
 def openings_from(
     on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]
 ) -> tuple[StateRef | None, tuple[SlotLocal, ...]]:
-    """Return the held global state that a leg starts from, and the local states of its slots."""
-    slots = {found.slot: found for found in on_chain.openings if found.leg == leg.number}
+    """Return the initial global state of a leg and the initial local states of its slots, as far as they are held."""
+    slots = {opening.slot: opening for opening in on_chain.openings if opening.leg == leg.number}
     locals_ = (
         SlotLocal(slot, held[slots[slot].local_root]) for slot in sorted(slots) if slots[slot].local_root in held
     )

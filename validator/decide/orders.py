@@ -1,4 +1,4 @@
-"""What a validator does about a leg of an order that it won: payload, rounds, and what it keeps of it."""
+"""The decision about a leg that this validator won: its payload, its rounds, and the records to keep."""
 
 from dataclasses import replace
 
@@ -25,20 +25,21 @@ from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
 
 DECLINE_SECONDS = 6
-"""Chain seconds before the deadline in which a decline still comes through, also over a restart of the node."""
+"""Chain seconds before the deadline at which a decline is sent at the latest, to survive a restart of the node."""
 
 
 def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
-    """Return the record as it is now, and every action whose outcome is missing.
+    """Return the updated record, and every action whose outcome is missing.
 
-    Of an order that is closed, the result is served for a while, and then the leg is forgotten.
+    After an order is closed, its result is served for ``KEEP_SECONDS``. Then the leg is deleted.
     """
-    on_chain, clock = look.chain.orders[local.order_id], look.chain.clock
+    on_chain = look.chain.orders[local.order_id]
+    clock = look.chain.clock
     name = str(local.key)
     actions: list[Action] = []
     if on_chain.order.state != OrderState.CLOSED:
-        local, found = decide_order(local, look.of(on_chain))
-        actions += found
+        local, order_actions = decide_order(local, look.of(on_chain))
+        actions += order_actions
         actions.append(NoteVerdicts(f"{name}/verdicts", local.key, verdict_rows(local, on_chain)))
     elif not local.closed_at:
         local = replace(local, closed_at=clock)
@@ -50,13 +51,13 @@ def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action,
 
 
 def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Action, ...]]:
-    """Return the record as it is now, and every action whose outcome is missing."""
+    """Return the updated record of a leg of an open order, and every action whose outcome is missing."""
     on_chain = view.on_chain
     leg = on_chain.leg(local.leg)
     if leg is None or on_chain.order.state == OrderState.CLOSED:
         return local, ()
     if any(known.round > leg.round for known in local.rounds):
-        return local, ()  # the node is behind what it said before
+        return local, ()  # the node is behind an earlier look
     prefix = str(local.key)
     if leg.state == LegState.MATCHED:
         local = refuse_foreign(local, view, leg)
@@ -64,16 +65,16 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     local = fold(local, on_chain, view.panels, view.clock)
     actions: list[Action] = []
     if leg.state == LegState.RUNNING:
-        local, found = decide_round(local, view, leg, prefix)
-        actions += found
+        local, round_actions = decide_round(local, view, leg, prefix)
+        actions += round_actions
     if leg.state != LegState.DONE:
-        local, found = decide_audited(local, view, prefix)
-        actions += found
+        local, audit_actions = decide_audited(local, view, prefix)
+        actions += audit_actions
     return local, tuple(actions)
 
 
 def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
-    """Note why a leg cannot be served that starts from states of another leg, or has some of the slots alone."""
+    """Record why a leg cannot be served, if its initial states are missing or it serves only some of the slots."""
     text = refusal(local, view.on_chain, leg, view.held)
     if not text or local.payload.stage is PayloadStage.BAD:
         return local
@@ -83,12 +84,14 @@ def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
 
 
 def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[Action, ...]:
-    """Take the payload, try it, accept or decline.
+    """Return the action for a matched leg: take its states, try its job, accept it, or decline it.
 
-    A missed deadline costs the whole job bond, a decline a fee: give up a little before. What has to be tried has to
-    be here before that, or a payload that comes late would be this validator's fault.
+    A missed deadline costs the whole job bond, and a decline costs only a fee, so the validator declines a little
+    before the deadline. The payload must be here early enough for the trial. If it is not, the decline names the
+    consumer's late delivery, which is not this validator's fault.
     """
-    order, deadline = view.on_chain.order, leg.accept_deadline
+    order = view.on_chain.order
+    deadline = leg.accept_deadline
     time_given = deadline - leg.matched_at
     margin = max(min(DECLINE_SECONDS, time_given // 2), time_given // 5)
     ends = deadline - margin - time_given // 10

@@ -1,12 +1,13 @@
-"""What goes out next: everything that is due in one transaction, what ends first before the rest.
+"""The choice of the next transaction: everything that is due goes together, sorted by deadline.
 
-A look at the chain says all that is wanted; what a later one does not want any more is dropped. One transaction is
-under way at a time, and takes as much as it may hold. So ten seats that end in one second are answered in one block.
+Each look at the chain lists all actions to send, and an action that a later look does not list is dropped. Only one
+transaction is under way at a time, and it contains as much as it may. So ten seats with the same deadline are answered
+in one block.
 
-A message that fails takes its whole transaction with it. What strangers can make fail therefore goes alone; where a
-transaction fails all the same, whatever passes without the rest goes out in the next one.
+If one message fails, its whole transaction fails. Messages that anyone can make fail are therefore sent alone. If
+another transaction fails, the messages that pass without the others go out in the next one.
 
-Times are milliseconds of a steady clock, deadlines are the chain's seconds.
+Times are milliseconds of a steady clock. Deadlines are seconds of the chain's clock.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,22 +18,22 @@ from domain.messages import Message
 from validator.decide.actions import SendAnswer, SendNotice, SendTx
 
 Outgo = SendTx | SendAnswer | SendNotice
-"""What may go out together with others."""
+"""An action that sends messages."""
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
-"""What passes together, and what failed."""
+"""The actions that pass together, and those that failed."""
 ITEMS_MAX = 256
-"""Shares, rejections, answers and leaves in a transaction of several messages: half a kilobyte each at most, so that
-it stays far below the bytes and the gas that one may have."""
+"""Most shares, rejections, answers and leaves in a transaction of several messages. Each has at most half a kilobyte,
+so that the transaction stays far below its limits of bytes and gas."""
 PAUSE_MS = 200
-"""Until something that came through may be sent again."""
+"""Pause before an action that was sent may be sent again."""
 RETRY_MS, RETRY_MS_MAX = 2_000, 8_000
-"""Until something that failed is tried again; twice as long after each further time."""
+"""Pause after a failure, and its maximum; it doubles with each further failure."""
 FORGET_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """When something was sent last, from when on it may be again, and how often in a row it failed."""
+    """The past of an action: when it was last sent, when it may be sent again, and its failures in a row."""
 
     ended: int
     again_at: int
@@ -41,7 +42,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Something to send, and when the look began that asks for it."""
+    """An action to send, and the time when the look began that asks for it."""
 
     action: Outgo
     seen: int
@@ -49,9 +50,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What is wanted, what is under way, and what went out before.
+    """The actions to send, the transaction under way, and the past of each action.
 
-    ``most`` is how many messages a transaction gets: fewer after one failed and nobody knows why.
+    ``most`` is the most messages of a transaction; it is lower after one failed for an unknown reason.
     """
 
     wanted: tuple[Wanted, ...] = ()
@@ -61,52 +62,53 @@ class Outgoing:
 
 
 def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -> Outgoing:
-    """Take note of everything that a look wants to be sent; one that is not ``whole`` knows nothing of notices."""
+    """Record all actions that a look asks for; a look that is not ``whole`` leaves the notices as they are."""
     past = {key: was for key, was in state.past.items() if seen - was.ended < FORGET_MS}
-    kept = (known for known in state.wanted if isinstance(known.action, SendNotice) and not whole)
-    wanted = (*kept, *(Wanted(action, seen) for action in actions))
+    notices = (known for known in state.wanted if isinstance(known.action, SendNotice) and not whole)
+    wanted = (*notices, *(Wanted(action, seen) for action in actions))
     return replace(state, wanted=wanted, past=past)
 
 
 def waiting(state: Outgoing, now: int) -> tuple[Outgo, ...]:
-    """Return what may go out now, in the order in which it does: by deadline, then what was sent longest ago.
+    """Return the actions that may be sent now, sorted by deadline and then by the time when they were last sent.
 
-    What was sent after the look began may well have done what that look misses.
+    An action that ended after the look began is left out: the look could not see its effect.
     """
     going = {action.key for action in state.under_way}
     free: list[tuple[int, int, str, Outgo]] = []
     for item in state.wanted:
-        action, was = item.action, state.past.get(item.action.key, Past(-1, 0, 0))
+        action = item.action
+        was = state.past.get(action.key, Past(-1, 0, 0))
         if now >= was.again_at and item.seen > was.ended and action.key not in going:
             free.append((action.by, was.ended, action.key, action))
     return tuple(action for *_, action in sorted(free, key=lambda each: each[:3]))
 
 
 def take(state: Outgoing, now: int) -> Outgoing:
-    """Put the next transaction under way, if there is something to send and nothing is."""
+    """Start the next transaction, if there is an action to send and no transaction is under way."""
     if state.under_way or not state.wanted:
         return state
     return replace(state, under_way=bundle(waiting(state, now), state.most))
 
 
 def bundle(actions: Sequence[Outgo], most: int = MESSAGES_MAX) -> tuple[Outgo, ...]:
-    """Return the first of these actions, and those behind it that may share its transaction."""
-    taken: list[Outgo] = []
+    """Return the first of these actions, and the next ones that may share its transaction."""
+    first: list[Outgo] = []
     messages = items = 0
     for action in actions:
         messages += len(action.messages)
         items += sum(map(_items, action.messages))
         alone = isinstance(action, SendNotice)
-        if taken and (alone or messages > most or items > ITEMS_MAX):
+        if first and (alone or messages > most or items > ITEMS_MAX):
             break
-        taken.append(action)
+        first.append(action)
         if alone:
             break
-    return tuple(taken)
+    return tuple(first)
 
 
 def _items(message: Message) -> int:
-    """Return how many entries the lists of a message have that weigh."""
+    """Return the number of entries in those lists of a message that cost gas per entry."""
     return sum(len(getattr(message, name)) for name in message.GAS_ITEMS)
 
 
@@ -115,18 +117,18 @@ def messages_of(actions: Iterable[Outgo]) -> tuple[Message, ...]:
     return tuple(message for action in actions for message in action.messages)
 
 
-# How a transaction ended
+# The end of a transaction
 
 
 def arrived(state: Outgoing, now: int) -> Outgoing:
-    """Take note that the transaction under way is in a block."""
+    """Record that the transaction under way is in a block."""
     past = {action.key: Past(now, now + PAUSE_MS, 0) for action in state.under_way}
     most = min(MESSAGES_MAX, 2 * state.most)
     return replace(state, under_way=(), past={**state.past, **past}, most=most)
 
 
 def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
-    """Take note that these of what was under way failed, or that nobody knows whether they did; the rest is free."""
+    """Record that these actions of the transaction under way failed, or may have; the others may be sent again."""
     past = dict(state.past)
     for key in keys:
         before = past.get(key)
@@ -136,29 +138,30 @@ def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
     return replace(state, under_way=(), past=past)
 
 
-def refused(state: Outgoing, kept: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
-    """Take note that the chain refused the transaction under way, and of what :func:`sift` found.
+def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
+    """Record that the chain refused the transaction under way, with the result (``passing``, ``bad``) of :func:`sift`.
 
-    What does not pass by itself has failed; the rest is free to go. Where all of it passes, nobody knows what it was:
-    the next transactions are smaller.
+    The ``bad`` actions have failed, and the others may be sent again. If all of them pass, the reason of the refusal is
+    unknown, and the next transactions are smaller.
     """
-    if len(kept) == len(state.under_way):
-        state = replace(state, most=max(1, len(messages_of(kept)) // 2))
+    if len(passing) == len(state.under_way):
+        state = replace(state, most=max(1, len(messages_of(passing)) // 2))
     return failed(state, (action.key for action in bad), now)
 
 
 def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> Sifted:
-    """Return what passes together, and what does not pass even by itself; the rest passes in another transaction.
+    """Return the actions that pass together, and those that do not pass even alone; the rest passes in another one.
 
-    ``passes`` tells what the chain would take now. What was refused all by itself has failed, whatever it says.
+    ``passes`` returns whether the chain would accept these actions now. An action that was refused alone has failed,
+    whatever ``passes`` returns.
     """
     if len(going) == 1:
         return (), tuple(going)
-    kept: list[Outgo] = []
+    passing: list[Outgo] = []
     bad: list[Outgo] = []
     for action in going:
-        if passes((*kept, action)):
-            kept.append(action)
-        elif not kept or not passes((action,)):
+        if passes((*passing, action)):
+            passing.append(action)
+        elif not passing or not passes((action,)):
             bad.append(action)
-    return tuple(kept), tuple(bad)
+    return tuple(passing), tuple(bad)

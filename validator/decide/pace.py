@@ -1,13 +1,13 @@
-"""How fast providers are in practice: what the shares that held took, beside what was certified.
+"""The speed of providers in practice: the time that their correct shares took, compared with their certified speed.
 
-A certificate says what a machine did in a few moments, and holds for days. The shares of an order say what it does
-beside its neighbours, with all that it has to fetch and to start. So slots are planned by the results of the order as
-soon as there are some, and a provider whose results do not fit its certificate is measured again.
+A certificate comes from a measurement of a few moments, and is valid for days. The shares of an order show the speed of
+the machine beside its neighbours, with all that it has to fetch and to start. So slots are planned by the order's own
+results as soon as there are some. A provider whose results do not fit its certificate is measured again.
 
-A provider wins nothing by a wrong figure. One that plays slow is given fewer slots. One that plays fast where it is
-measured is planned by its results from its second round on. Only shares that held count, so a share that is made up
-quickly does not. And a certificate is in doubt once in ``DOUBT_SECONDS``, so nobody makes a validator measure, and pay
-for what it puts on chain, without end.
+A provider gains nothing by a wrong speed. If it trains slowly on purpose, it gets fewer slots. If it is fast only while
+it is measured, its own results count from its second round on. Only correct shares count, so an invented share does
+not help. A certificate is doubted at most once in ``DOUBT_SECONDS``, so no one can make a validator measure, and pay
+for certificates on the chain, without end.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,28 +20,28 @@ from validator.decide.records import LocalOrder, SlotWork
 from validator.decide.view import Member, View
 
 OVERHEAD_SECONDS = 4
-"""Chain seconds of a share that say nothing of a machine's speed: looks, blocks, a process that starts."""
+"""Chain seconds of a share that do not depend on the machine's speed: looks, blocks, the start of a process."""
 FIT = 3
-"""A certificate fits as long as shares take no more than so many times as long as it says, and no less than a part."""
+"""A certificate fits as long as a share takes at most ``FIT`` times the expected time, and at least a ``FIT``-th."""
 FIT_SECONDS = 20
-"""Chain seconds by which a share may be longer beside that."""
+"""Further chain seconds by which a share may differ from the expected time."""
 DOUBT_SECONDS = 1_800
-"""Chain seconds that a certificate is left alone, whatever shares take."""
+"""Chain seconds after a measurement in which a certificate is not doubted."""
 
 
 def note_handed_in(work: SlotWork, view: View) -> SlotWork:
-    """Write down when the commitment to a share was seen first."""
+    """Record when the commitment to a share was first seen."""
     if work.signed is None or work.handed_at:
         return work
     return replace(work, handed_at=view.clock)
 
 
 def spans(local: LocalOrder) -> dict[str, int]:
-    """Return the chain seconds that the last share of each provider took, of those that held.
+    """Return the chain seconds that the last correct share of each provider took, by address.
 
-    A provider trains one share after the other: the next one begins when the one before was handed in.
+    A provider trains one share after another, so a share begins when the one before it was submitted.
     """
-    found: dict[str, int] = {}
+    seconds: dict[str, int] = {}
     ended: dict[str, int] = {}
     works = [work for known in local.rounds if known.next_global for work in known.works]
     for work in sorted(works, key=lambda work: work.handed_at):
@@ -49,15 +49,15 @@ def spans(local: LocalOrder) -> dict[str, int]:
             continue
         began = max(work.given_at, ended.get(work.provider, 0))
         ended[work.provider] = work.handed_at
-        found[work.provider] = max(0, work.handed_at - began)
-    return found
+        seconds[work.provider] = max(0, work.handed_at - began)
+    return seconds
 
 
 def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -> list[FreeProvider]:
-    """Return the workers with the speeds to plan with.
+    """Return the workers with the speeds (FLOP/s) to plan with.
 
-    A provider with results of this order has the speed that these show. The certificate of any other counts for no more
-    than the best of these.
+    A provider with results in this order has the speed that they show. Any other provider has its certified speed, but
+    at most the best speed that the results show.
     """
     work = share_work(terms)
     shown = {name: max(1, work // (span + OVERHEAD_SECONDS)) for name, span in spans(local).items()}
@@ -68,8 +68,8 @@ def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -
 
 
 def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], clock: int) -> set[str]:
-    """Return the providers whose last share does not fit what they are certified for."""
-    given = {
+    """Return the providers whose last share does not fit their certified speed."""
+    given_at = {
         work.provider: work.given_at
         for known in local.rounds
         for work in known.works
@@ -80,7 +80,7 @@ def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], c
         for name, span in spans(local).items()
         if (member := members.get(name)) is not None
         and member.speed
-        and given[name] >= member.measured_at
+        and given_at[name] >= member.measured_at
         and clock >= member.measured_at + DOUBT_SECONDS
         and not _fits(share_work(terms) // member.speed, span)
     }
@@ -91,6 +91,6 @@ def _fits(expected: int, span: int) -> bool:
 
 
 def unshown(workers: Iterable[FreeProvider], local: LocalOrder) -> Collection[str]:
-    """Return the workers whose speed no result of this order has shown."""
+    """Return the addresses of the workers that have no result in this order yet."""
     known = spans(local)
     return {worker.address for worker in workers if worker.address not in known}

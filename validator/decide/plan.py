@@ -1,4 +1,4 @@
-"""Who serves which slot: the job fixes the slots of a round, the validator only chooses who trains each of them."""
+"""The plan of slots: the job fixes the slots of a round, and the validator chooses the provider of each."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -8,12 +8,12 @@ from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 
 SPREAD = 3
-"""How many times as long as planned a round may take so that an idle provider has a slot, too."""
+"""A round may take up to this many times the planned time, so that an idle provider gets a slot, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeProvider:
-    """A provider that may take work now, with its measured speed in FLOP/s; of a newcomer nothing was accepted yet."""
+    """A provider that may take work now, with its speed in FLOP/s; a newcomer has no accepted share yet."""
 
     address: str
     speed: int
@@ -27,17 +27,17 @@ def plan_slots(
     last: Mapping[int, str],
     room: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, str]:
-    """Return the provider of each of ``slots``, which all take the same work; nothing where nobody is there.
+    """Return the provider of each of ``slots``, which all take the same work; empty if there are no workers.
 
-    Those in ``room`` take so many slots and no more; a slot is left out where all are of these, and have no room.
+    ``room`` limits the number of slots of a provider. A slot is left out if no provider has room.
 
-    Each slot, in the order given, goes to the provider that is done with it first, after all that it has to train
-    before: ``waiting`` shares, and what it is given here. So faster ones get more slots, a slow one perhaps none, and
-    the last slot ends as early as it can. Of equals the one serves it that served it ``last`` (slot to address: it
-    holds the slot's local state), else the one that comes first by address.
+    Each slot, in this order, goes to the provider that would finish it first, after its ``waiting`` shares and the
+    slots that it has got here. So a faster provider gets more slots, a slow one perhaps none, and the last slot ends as
+    early as possible. Of equal providers, the slot goes to the one that served it ``last`` (slot to address), because
+    it has the slot's local state, and otherwise to the first by address.
     """
-    left = dict(room)
-    speeds = {w.address: max(1, w.speed) for w in workers if left.get(w.address, 1) > 0}
+    free_slots = dict(room)
+    speeds = {w.address: max(1, w.speed) for w in workers if free_slots.get(w.address, 1) > 0}
     queues = {address: waiting.get(address, 0) + 1 for address in speeds}
 
     def end(address: str) -> Fraction:
@@ -48,7 +48,7 @@ def plan_slots(
     heapify(ends)
     plan: dict[int, str] = {}
     for slot in slots:
-        # An entry of a provider that was given a share out of turn, below, or has no room any more, is outdated.
+        # An entry is outdated if its provider got a slot out of turn (because of ``last``), or has no room left.
         while ends and (ends[0][1] not in speeds or ends[0][0] != end(ends[0][1])):
             heappop(ends)
         if not ends:
@@ -60,9 +60,9 @@ def plan_slots(
         plan[slot] = chosen
         queues[chosen] += 1
         heappush(ends, (end(chosen), chosen))
-        if chosen in left:
-            left[chosen] -= 1
-            if not left[chosen]:
+        if chosen in free_slots:
+            free_slots[chosen] -= 1
+            if not free_slots[chosen]:
                 del speeds[chosen]
     return plan
 
@@ -74,11 +74,11 @@ def spread_slots(
     unshown: Collection[str],
     room: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, str]:
-    """Return the plan with a slot for idle providers, taken from those whose speed nothing has shown.
+    """Return the plan with a slot for each idle provider, taken from providers without a result in this order.
 
-    A certified speed may come from a lucky moment, or from a machine that has other work now. A provider that is
-    ``unshown`` and has several shares to train gives its last slot to one that has none, the fastest of these first, as
-    long as that one is done within ``SPREAD`` times what the whole plan takes.
+    A certified speed may come from a lucky moment, or the machine may have other work now. So an ``unshown`` provider
+    with several shares to train gives its last slot to an idle provider, the fastest idle one first. The idle provider
+    must finish within ``SPREAD`` times the time of the whole plan.
     """
     spread = dict(plan)
     speeds = {worker.address: max(1, worker.speed) for worker in workers}

@@ -1,11 +1,11 @@
-"""How a provider is measured: the way to it, then pieces of a seeded program, for a quarter of a second each try.
+"""The measurement of a provider: first the bandwidth, then several tries of a seeded program of a quarter second each.
 
-What it answers with names every piece, so that a few which are drawn afterwards show whether all were worked out. What
-counts is what it does beside its neighbours, because that is how it will train: those that ask together are measured
-side by side, and of the tries the middle one counts, the slower one of two. A moment in which a neighbour was idle
-makes one try faster, and a moment in which the machine did something else makes one slower; neither is a speed to plan
-with. Only a try that counts is checked, so a try that was made up wins nothing. The caller has a steady clock
-(nanoseconds) and bytes that nobody knows before.
+The answer to a try has a digest of every piece, so a few pieces that are drawn afterwards show whether all were
+computed. The speed beside its neighbours counts, because that is how the provider will train. So providers that ask
+together are measured at the same time, and the median of the tries counts (of two, the slower one). One try may be
+faster while a neighbour is idle, and one may be slower while the machine does other work; neither is a speed to plan
+with. Only the try that counts is checked, so an invented try gains nothing. The caller supplies a steady clock
+(nanoseconds) and random bytes that no one knows before.
 """
 
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ from pol.rules.lots import draw
 from pol.rules.probe import speed
 
 TASK_NS = 30 * 10**9
-"""The longest that a task may take."""
+"""Longest time for a task."""
 TARGET_NS = 25 * 10**7
-"""What one should take."""
+"""Time that a try should take."""
 TRIES = 3
 TRIES_MAX = 8
-"""Where they are too short at first."""
+"""Most tries, if the first ones are too short to count."""
 FIRST_PIECES = 2
 GROWTH = 64
-"""How many times as many pieces the next try has at most."""
+"""The next try has at most this many times the pieces of the last one."""
 SAMPLED = 12
-"""Pieces that the validator works out itself: who skips half of them passes once in 4,096 times."""
+"""Pieces that the validator recomputes: a provider that skips half of the pieces passes once in 4,096 times."""
 WAY_BYTES = 1 << 20
 
 
@@ -42,7 +42,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A measurement under way. ``pieces`` is 0 while the way is measured, ``expected`` is what comes of that."""
+    """A measurement under way. While the bandwidth is measured, ``pieces`` is 0 and ``expected`` the right answer."""
 
     provider: str
     asked_at: int
@@ -55,13 +55,13 @@ class Probe:
 
     @property
     def ends_at(self) -> int:
-        """When the task that was given is not waited for any more."""
+        """The time (monotonic ns) after which an answer to the open task is too late."""
         return self.asked_at + TASK_NS
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a probe found; ``sample`` are drawn pieces with what was answered, and ``sure`` after they were compared."""
+    """The result of a probe. ``sample`` has the drawn pieces and their answered digests; ``sure``: they are right."""
 
     provider: str
     speed: int  # FLOP/s
@@ -79,33 +79,33 @@ class Failed:
 
 
 def begin(provider: str, data: bytes, now: int) -> tuple[Probe, ProbeTask]:
-    """Begin with the way."""
+    """Begin a measurement with the bandwidth: send ``data``, and expect its hash."""
     return Probe(provider, now, sha256(data).digest()), ProbeTask(data)
 
 
 def go_on(
     probe: Probe, digests: tuple[bytes, ...], now: int, fresh: bytes
 ) -> tuple[Probe, ProbeTask] | ProbeResult | Failed:
-    """Take an answer, and return the next task or the end; ``fresh`` was drawn after the answer came."""
+    """Take an answer, and return the next task, the result, or the failure; ``fresh`` are new random bytes."""
     if now >= probe.ends_at:
         return Failed("the answer came too late")
-    taken = now - probe.asked_at
+    elapsed = now - probe.asked_at
     if not probe.pieces:
         if digests != (probe.expected,):
-            return Failed("this is not the hash of what was sent")
-        measured = replace(probe, bandwidth=WAY_BYTES * 10**9 // max(1, taken))
+            return Failed("the answer is not the hash of the data that was sent")
+        measured = replace(probe, bandwidth=WAY_BYTES * 10**9 // max(1, elapsed))
         return _ask(measured, FIRST_PIECES, now, fresh)
     if len(digests) != probe.pieces:
-        return Failed(f"{len(digests)} digests of {probe.pieces} pieces")
-    answered = Try(probe.seed, digests, speed(probe.pieces, taken))
-    # A machine may be faster for a moment: a short try only says how large the next one is.
-    if taken >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
+        return Failed(f"the answer has {len(digests)} digests, and the task had {probe.pieces} pieces")
+    answered = Try(probe.seed, digests, speed(probe.pieces, elapsed))
+    # A short try only sets the size of the next one: a machine may be faster for a moment.
+    if elapsed >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
         probe = replace(probe, counted=(*probe.counted, answered))
     probe = replace(probe, tries=probe.tries + 1)
     if not probe.counted or probe.tries < TRIES:
         if probe.tries == TRIES_MAX:
-            return Failed("every try was shorter than it should be")
-        wanted = probe.pieces * TARGET_NS // max(1, taken)
+            return Failed("every try was too short to measure the speed")
+        wanted = probe.pieces * TARGET_NS // max(1, elapsed)
         most = min(probe.pieces * GROWTH, PROBE_PIECES_MAX)
         return _ask(probe, max(1, min(wanted, most)), now, fresh)
     by_speed = sorted(probe.counted, key=lambda tried: tried.speed)

@@ -1,4 +1,4 @@
-"""How much of an order others may store here: by the order's own terms, and said in this place only."""
+"""The quotas of consumers and providers: how much of an order each may store here, from the order's terms."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from validator.decide.retention import Panels
 from validator.decide.tasks import open_tasks
 
 SPARE_BOUNDARIES = 4
-"""What a provider may have sent in vain, as when it was asked for something and is not any more."""
+"""Boundaries that a provider may have sent in vain, for example after the validator asked and then no longer did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What may lie here without being part of any record yet: ``blobs``, ``size`` bytes in all, each ``largest``."""
+    """The limit for blobs that no record names yet: their number, their bytes in all, and the bytes of the largest."""
 
     blobs: int = 0
     size: int = 0
@@ -25,16 +25,16 @@ class Allowance:
 
 
 def payload_quota(on_chain: OrderResponse) -> int:
-    """Return the bytes of an order's payload, which its consumer sends."""
+    """Return the bytes of an order's payload, which its consumer uploads."""
     return on_chain.order.terms.delivered_bytes
 
 
 def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> Allowance:
-    """Return the allowance of a provider for a leg; a provider that was given no share has none.
+    """Return the allowance of a provider for a leg; it is empty if the provider was given no share.
 
-    It may send an update and a local state for each share that it has not delivered, both states of each boundary that
-    it is asked for, and a few boundaries more. A provider whose time is over may still send: that it came late is
-    worth knowing.
+    For each share that it has not delivered, the provider may upload an update and a local state. It may also upload
+    both states of each boundary that it was asked for, and of a few more. It may do so even after its time is over: the
+    record then shows that it was late.
     """
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
     if not works:

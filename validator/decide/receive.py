@@ -1,4 +1,4 @@
-"""How the record changes when something arrives: pure functions from (record, what came) to the new record."""
+"""Changes of the record by arrivals: pure functions from the record and an arrival to the new record."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,18 +33,21 @@ from validator.decide.traces import check_packet
 
 
 def payload_offered(local: LocalOrder, files: tuple[PayloadFile, ...]) -> LocalOrder:
-    """Record the files that the consumer is going to send."""
+    """Record the files that the consumer will upload."""
     payload = replace(local.payload, stage=PayloadStage.OFFERED, files=files)
     return replace(local, payload=payload)
 
 
 def payload_complete(local: LocalOrder) -> LocalOrder:
-    """Record that all blobs are here."""
+    """Record that all files of the payload have arrived."""
     return replace(local, payload=replace(local.payload, stage=PayloadStage.COMPLETE))
 
 
 def job_loaded(local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, text: str) -> LocalOrder:
-    """Record what loading found: the job agrees with the order, or the reason to decline."""
+    """Record the result of loading the job: it agrees with the order, or there is a reason to decline.
+
+    ``ordered`` are the order's terms, ``terms`` the loaded job's (None if it does not load, as ``text`` says).
+    """
     payload = local.payload
     if terms == ordered:
         blobs = {file.path: file.blob for file in payload.files}
@@ -62,18 +65,18 @@ def job_loaded(local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, tex
             text=text[:512],
         )
     else:
-        odd = [name for name in JobTerms.__slots__ if getattr(terms, name) != getattr(ordered, name)]
+        different = [name for name in JobTerms.__slots__ if getattr(terms, name) != getattr(ordered, name)]
         payload = replace(
             payload,
             stage=PayloadStage.BAD,
             decline=int(LegEnd.DECLINED_WORK_MISMATCH),
-            text=f"the job differs from the order in {', '.join(odd)}",
+            text=f"the job differs from the order in {', '.join(different)}",
         )
     return replace(local, payload=payload)
 
 
 def job_tried(local: LocalOrder, ordered: JobTerms, trial: Trial) -> LocalOrder:
-    """Record what a trial found, once: what was found first stays."""
+    """Record the result of a trial; a later result does not replace it."""
     if local.payload.stage is not PayloadStage.COMPLETE:
         return local
     if not trial.decline:
@@ -85,7 +88,7 @@ def job_tried(local: LocalOrder, ordered: JobTerms, trial: Trial) -> LocalOrder:
 def share_received(
     local: LocalOrder, submission: ShareSubmission, signature_holds: Callable[[], bool]
 ) -> tuple[LocalOrder, ShareReason]:
-    """Take the commitment to a share, or say what is wrong with it; one that is wrong on its face ends its issue."""
+    """Record the commitment to a share, or return what is wrong with it; a wrong signature ends the issue."""
     claim = submission.claim
     at = local.share(claim.key)
     if at is None or at.work.provider != claim.provider:
@@ -104,7 +107,10 @@ def share_received(
 def share_delivered(
     local: LocalOrder, terms: JobTerms, chain_id: str, provider: str, packet: ShareDelivery
 ) -> tuple[LocalOrder, ShareReason]:
-    """Take what a commitment hides, or say what is wrong with it; what does not hash to it ends its issue."""
+    """Record the results that a commitment hides, or return what is wrong with them.
+
+    If they do not hash to the commitment or have wrong sizes, the issue ends.
+    """
     at = local.share(packet.key)
     if at is None or at.work.provider != provider or at.work.signed is None:
         return local, ShareReason.MALFORMED
@@ -122,7 +128,7 @@ def share_delivered(
 
 
 def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
-    """Tell whether the blobs have the sizes of an update and a local state, so that no worker reads a huge one."""
+    """Return whether the blobs have the sizes of an update and a local state, so that no process reads a huge one."""
     if packet.update is None or packet.local_out is None:
         return True  # the share ends where the job stopped
     sizes = packet.update.size, packet.local_out.size
@@ -130,7 +136,7 @@ def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
 
 
 def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
-    """Tell whether a commitment came for an issue that was given up because nothing had come."""
+    """Return whether a commitment is for an issue that was given up because no answer had arrived."""
     at = local.share(submission.claim.key)
     if at is None or at.work.signed is not None:
         return False
@@ -138,7 +144,7 @@ def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
 
 
 def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
-    """Record that an answer came after all, too late: the issue ended with NO_ANSWER until now."""
+    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer arrived after all."""
     at = local.share(submission.claim.key)
     if at is None or at.work.verdict != ShareReason.NO_ANSWER or at.work.signed is not None:
         return local
@@ -146,9 +152,10 @@ def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
 
 
 def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
-    """Record that the chain skipped a share of a commitment.
+    """Record that the chain skipped a share when it was committed.
 
-    A commitment that went out twice skips what the first one committed: ``on_chain`` is what the chain says now.
+    Do nothing if the share is on the chain (``on_chain``): a commitment that was sent twice skips the shares that the
+    first one committed.
     """
     at = local.share(skipped.share)
     if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
@@ -157,37 +164,41 @@ def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkip
 
 
 def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrder | None:
-    """Record the states at a boundary; None if the share is not known, or they have not the size of states."""
-    payload, at = local.payload, local.share(opening.key)
+    """Record the states at a boundary; return None if the share is unknown or the states have a wrong size."""
+    payload = local.payload
+    at = local.share(opening.key)
     if at is None or payload.initial_global is None or payload.initial_local is None:
         return None
     sizes = (payload.initial_global.blob.size, payload.initial_local.blob.size)
     if (opening.global_state.size, opening.local_state.size) != sizes:
         return None
-    if any(held.index == opening.index for held in at.work.openings):
+    if any(known.index == opening.index for known in at.work.openings):
         return local
-    brought = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
-    return at.put(_with_opening(at.work, brought))
+    received = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
+    return at.put(_with_opening(at.work, received))
 
 
 def opening_verified(local: LocalOrder, key: ShareKey, index: int, *, holds: bool) -> LocalOrder:
-    """Record whether states that a provider brought hash to its leaf; if not, they go, and so does the provider."""
+    """Record whether states that a provider sent hash to the share's leaf.
+
+    If not, drop the states and give the provider no more work in this order.
+    """
     at = local.share(key)
     if at is None:
         return local
     if holds:
         return at.put(_with_verified(at.work, index))
-    kept = tuple(held for held in at.work.openings if held.index != index or held.verified)
-    return exclude(at.put(replace(at.work, openings=kept)), at.work.provider)
+    others = tuple(opening for opening in at.work.openings if opening.index != index or opening.verified)
+    return exclude(at.put(replace(at.work, openings=others)), at.work.provider)
 
 
 def state_recomputed(
     local: LocalOrder, key: ShareKey, index: int, states: tuple[BlobRef, BlobRef] | None
 ) -> LocalOrder:
-    """Record states that this validator recomputed; None where training does not lead to the share's leaf.
+    """Record states that this validator recomputed; ``states`` is None if they do not hash to the share's leaf.
 
-    Such a share was wrong where nobody had drawn. Its round is closed, so nothing can be told to the chain any more
-    (disputes come later), but its provider gets no more work in this order.
+    Such a share is wrong in a segment that was not drawn. Its round is closed, so it can no longer be rejected on the
+    chain (disputes are not built yet), but its provider gets no more work in this order.
     """
     at = local.share(key)
     if at is None:
@@ -200,30 +211,30 @@ def state_recomputed(
 
 
 def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -> LocalOrder:
-    """Record the outcome of a replay; unless the opening was wrong, it may be handed on from now on."""
+    """Record the outcome of a replay; unless the initial states were wrong, they are verified from now on."""
     at = local.share(key)
     if at is None or any(done.segment == checked.segment for done in at.work.checked):
         return local
     work = at.work
     if checked.reason != ShareReason.OPENING_MISMATCH:
-        # The opening of segment i is at boundary i.
+        # Segment i starts at boundary i.
         work = _with_verified(work, checked.segment)
     done = sorted((*work.checked, checked), key=lambda done: done.segment)
     return at.put(replace(work, checked=tuple(done)))
 
 
 def _with_opening(work: SlotWork, opening: Opening) -> SlotWork:
-    others = (held for held in work.openings if held.index != opening.index)
-    openings = sorted((*others, opening), key=lambda held: held.index)
+    others = (known for known in work.openings if known.index != opening.index)
+    openings = sorted((*others, opening), key=lambda each: each.index)
     return replace(work, openings=tuple(openings))
 
 
 def _with_verified(work: SlotWork, index: int) -> SlotWork:
-    openings = tuple(replace(held, verified=True) if held.index == index else held for held in work.openings)
+    openings = tuple(replace(each, verified=True) if each.index == index else each for each in work.openings)
     return replace(work, openings=openings)
 
 
 def sealed(local: LocalOrder, round: int, result: SealedResult) -> LocalOrder:
-    """Record the encrypted states that a round leaves."""
+    """Record the encrypted final states of a round."""
     current = local.find(round)
     return local if current is None else local.put(replace(current, sealed=result))

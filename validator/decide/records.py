@@ -1,7 +1,7 @@
-"""What a validator's daemon remembers of orders and seats; stored as canonical JSON (``domain.codec``).
+"""A validator's records of legs and seats, stored as canonical JSON (``domain.codec``).
 
-Everything here can be written down and read back after a kill; what is only under way (a replay, a transaction) is
-not, since :mod:`validator.decide` asks for it again as long as its outcome is missing.
+Everything here can be stored, and read back after a kill. Actions that are under way (a replay, a transaction) are not
+recorded: :mod:`validator.decide` asks for them again as long as their outcomes are missing.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from link.types import (
 
 @dataclass(frozen=True, slots=True, order=True)
 class LegKey:
-    """Names a leg of an order."""
+    """The key of a leg of an order."""
 
     order_id: bytes
     leg: int
@@ -32,13 +32,13 @@ class LegKey:
         return f"{self.order_id.hex()}/{self.leg}"
 
     def round(self, round: int) -> RoundKey:
-        """Return the key of one of its rounds."""
+        """Return the key of one of the leg's rounds."""
         return RoundKey(self.order_id, self.leg, round)
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """States at one boundary of a share; ``verified``: they hash to its leaf, so they may be handed on."""
+    """The states at one boundary of a share. ``verified``: they hash to the share's leaf, so seats may get them."""
 
     index: int
     global_state: BlobRef
@@ -48,44 +48,46 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
-    """The outcome of replaying one segment of a share, or the update (``segment`` = n)."""
+    """The outcome of replaying one segment of a share, or its update (``segment`` is the number of segments)."""
 
     segment: int
-    reason: int  # ShareReason; NONE where it holds
+    reason: int  # ShareReason; NONE if the segment is correct
     replayed_root: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SlotWork:
-    """One issue of a slot's share, from its leg to its verdict."""
+    """One issue of a slot's share, from its assignment to its verdict."""
 
     slot: int
     issue: int
     provider: str
     local_in: StateRef
-    answer_by: int  # chain clock: the commitment has to be here
+    answer_by: int  # deadline of the commitment (chain seconds)
     signed: ShareSubmission | None  # the commitment
-    deliver_by: int  # chain clock: what it hides has to be here; 0 until it is on chain
-    packet: ShareDelivery | None  # what it hides
-    open_by: int  # chain clock: the openings have to be here; 0 until they were asked
-    picks: tuple[int, ...]  # the validator's own further segments
-    # By their boundaries and segments.
+    deliver_by: int  # deadline of the results (chain seconds); 0 until the commitment is on the chain
+    packet: ShareDelivery | None  # the results that the commitment hides
+    open_by: int  # deadline of the openings (chain seconds); 0 until they are asked for
+    picks: tuple[int, ...]  # the segments that the validator chose itself
+    # Sorted by boundary.
     openings: tuple[Opening, ...]
+    # Sorted by segment.
     checked: tuple[CheckedSegment, ...]
-    # Boundaries that training does not lead to, found after the round was closed.
+    # Boundaries whose leaves a recomputation contradicts, found after the round was closed.
     broken: tuple[int, ...]
-    verdict: int  # ShareReason that ended it; NONE while it stands
-    settled: bool  # the chain knows the verdict, or never knew the share
-    # Chain clock since when its provider is not there to train it; 0 while it is.
+    verdict: int  # the ShareReason that ended the issue; NONE if none did
+    settled: bool  # the verdict is on the chain, or the share never was
+    # Chain seconds when its provider disappeared; 0 while the provider is there.
     missed_at: int = 0
-    # Chain clock when it was given out, and when its commitment was seen first; 0 while it was not.
+    # Chain seconds when the issue was assigned.
     given_at: int = 0
+    # Chain seconds when its commitment was first seen; 0 before.
     handed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SealedResult:
-    """The encrypted states that a round left: root, chunk points and lengths, and the blob of the ciphertext."""
+    """A round's encrypted final states: the ciphertext's root and blob, and each chunk's point, length and hash."""
 
     ciphertext_root: bytes
     blob: BlobRef
@@ -96,21 +98,21 @@ class SealedResult:
 
 @dataclass(frozen=True, slots=True)
 class LocalRound:
-    """A round as this daemon ran it. ``works`` holds every issue, in the order of leg."""
+    """A round as this daemon ran it. ``works`` has every issue, in the order in which they were assigned."""
 
     round: int
     global_in: StateRef
     works: tuple[SlotWork, ...]
-    next_global: StateRef | None  # aggregated
-    # Accepted shares by which the job stops, or whose updates do not aggregate: all of them is replayed.
+    next_global: StateRef | None  # None until the round is aggregated
+    # Accepted shares in which the job stops, or whose updates do not aggregate. All their places are replayed.
     suspects: tuple[ShareRef, ...]
-    # Chain clock: until then providers are asked for audited states; 0 before the lot.
+    # Chain seconds until which providers are asked for audited states; 0 before places are drawn.
     audit_by: int
-    # For the consumer, where it is a hand-over round: before it is closed.
+    # The encrypted result of a hand-over round; None before it is sealed, and for other rounds.
     sealed: SealedResult | None
 
     def find(self, slot: int, issue: int) -> SlotWork | None:
-        """Return the work of one issue of a slot."""
+        """Return the work of one issue of a slot; None if there is none."""
         return next((w for w in self.works if (w.slot, w.issue) == (slot, issue)), None)
 
     def put(self, changed: SlotWork) -> "LocalRound":
@@ -130,57 +132,57 @@ class SlotLocal:
 
 @dataclass(frozen=True, slots=True)
 class PastFailures:
-    """How often a provider failed in rounds that are over and not kept any more."""
+    """The number of a provider's failures in rounds that are over and no longer in the record."""
 
     provider: str
     count: int
 
 
 class PayloadStage(IntEnum):
-    """Where the payload of an order stands."""
+    """The stages of an order's payload."""
 
     ABSENT = 0
-    OFFERED = 1
-    COMPLETE = 2  # all blobs held
-    LOADED = 3  # the job loads, agrees with the order, and a trial of it went well
-    BAD = 4
+    OFFERED = 1  # the consumer named the files
+    COMPLETE = 2  # all files have arrived
+    LOADED = 3  # the job loads and agrees with the order, and its trial succeeded
+    BAD = 4  # the order is declined
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The files of the job, and how far loading came."""
+    """The files of a job, and the result of loading them."""
 
     stage: PayloadStage
     files: tuple[PayloadFile, ...]
-    decline: int  # LegEnd where BAD
-    text: str
+    decline: int  # the LegEnd of the decline if BAD, otherwise 0
+    text: str  # the reason in words if BAD
     initial_global: StateRef | None
     initial_local: StateRef | None
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOrder:
-    """One leg of an order that this validator won; rounds that are over leave it (``retention``)."""
+    """The record of one leg that this validator won. Rounds that are over are dropped from it (``retention``)."""
 
     order_id: bytes
     leg: int
     payload: Payload
     rounds: tuple[LocalRound, ...]
     locals: tuple[SlotLocal, ...]
-    excluded: tuple[str, ...]  # providers that failed in this order
+    excluded: tuple[str, ...]  # providers that get no more work in this order
     failures: tuple[PastFailures, ...]
-    # Chain clock when this daemon first saw that the order is closed; 0 before.
+    # Chain seconds when this daemon first saw that the order is closed; 0 before.
     closed_at: int
-    # The global state that the leg starts from, if it is of another leg.
+    # The leg's initial global state, if it comes from an earlier leg.
     opening: StateRef | None = None
 
     @property
     def key(self) -> LegKey:
-        """The leg."""
+        """The key of the leg."""
         return LegKey(self.order_id, self.leg)
 
     def find(self, round: int) -> LocalRound | None:
-        """Return the record of a round."""
+        """Return the record of a round; None if there is none."""
         return next((known for known in self.rounds if known.round == round), None)
 
     def put(self, changed: LocalRound) -> "LocalOrder":
@@ -189,13 +191,13 @@ class LocalOrder:
         return replace(self, rounds=rounds)
 
     def at(self, round: int, slot: int, issue: int) -> "WorkAt | None":
-        """Return the work of one issue of a slot, at its place in this record."""
+        """Return the work of one issue of a slot with its round and this record; None if there is none."""
         current = self.find(round)
         work = current.find(slot, issue) if current else None
         return None if current is None or work is None else WorkAt(self, current, work)
 
     def share(self, key: ShareKey) -> "WorkAt | None":
-        """Return the work of a share, at its place in this record; None if it is of another leg."""
+        """Return the work of a share with its round and this record; None if there is none, or in another leg."""
         if (key.order_id, key.leg) != (self.order_id, self.leg):
             return None
         return self.at(key.round, key.slot, key.issue)
@@ -203,7 +205,7 @@ class LocalOrder:
 
 @dataclass(frozen=True, slots=True)
 class WorkAt:
-    """The work of one issue of a slot, with its round and the record that it stands in."""
+    """The work of one issue of a slot, with its round and its record."""
 
     local: LocalOrder
     current: LocalRound
@@ -211,7 +213,7 @@ class WorkAt:
 
     @property
     def key(self) -> ShareKey:
-        """The name of the share."""
+        """The key of the share."""
         return share_key(self.local, self.current, self.work)
 
     def put(self, work: SlotWork) -> LocalOrder:
@@ -221,18 +223,18 @@ class WorkAt:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What replay found: a ``ShareReason``, and the recomputed root."""
+    """The result of a replay: a ``ShareReason`` (NONE if it agrees), and the recomputed root."""
 
     reason: int
     root: bytes
 
 
-# Seats in panels about rounds of others
+# Seats in panels about others' rounds
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SeatKey:
-    """Names a seat of this validator: it has at most one in a panel, of one stage."""
+    """The key of a seat of this validator, which has at most one seat in a stage of a panel."""
 
     order_id: bytes
     leg: int
@@ -244,18 +246,18 @@ class SeatKey:
 
     @property
     def panel(self) -> RoundKey:
-        """The round that is recomputed."""
+        """The key of the round that the panel recomputes."""
         return RoundKey(self.order_id, self.leg, self.round)
 
 
 def seat_key(duty: PanelDuty) -> SeatKey:
-    """Return the key of the seat that a duty is about."""
+    """Return the key of a duty's seat."""
     return SeatKey(order_id=duty.order_id, leg=duty.leg, round=duty.round, stage=duty.stage)
 
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What recomputing a place found: an answer's fields, or why what was served is not what the chain has."""
+    """The result of recomputing a place: the fields of an answer, or a ``fault`` in the winner's data."""
 
     fault: str
     kind: AnswerKind = AnswerKind.FINISHED
@@ -266,7 +268,7 @@ class Recomputed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of a job's states and updates: everything else is not one of them."""
+    """The sizes in bytes of a job's states and updates; a blob of another size is not one of them."""
 
     global_state: int
     local_state: int
@@ -275,11 +277,11 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class SeatPlace:
-    """One place of somebody else's round, on its way to an answer.
+    """One place of another validator's round, from its opening to its answer.
 
-    ``opening`` is what the winner gave for its replay, without the payload once it is ``accepted``: once it agrees
-    with what is on chain. ``lacking`` is the blob that is waited for, until all are ``served``, which was noticed at
-    the chain clock ``served_at``. ``unavailable`` says why there will be no replay.
+    ``opening`` comes from the winner. It is ``accepted`` once it agrees with the chain, and then kept without the
+    payload. ``lacking`` is the blob that has not arrived, until all are ``served``; ``served_at`` is when that was
+    noticed (chain seconds). ``unavailable`` is the reason why the place will not be recomputed.
     """
 
     opening: AuditOpening | None = None
@@ -292,57 +294,58 @@ class SeatPlace:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is nothing to answer yet."""
+        """True as long as there is no answer yet."""
         return self.found is None and not self.unavailable
 
 
 @dataclass(frozen=True, slots=True)
 class SealedAnswers:
-    """What a seat says from now on: committed to with the salt, and shown as it is, whatever becomes known later."""
+    """The final answers of a seat, with the salt of their commitment. Nothing that arrives later changes them."""
 
     salt: bytes
     answers: tuple[SeatAnswer, ...]
     leaves: tuple[ShownLeaf, ...]
     commitment: bytes
-    agreed: bool  # everything was found as the chain has it
+    agreed: bool  # all results agree with the chain
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSeat:
-    """A seat of this validator: ``files`` of the job once they are known, its sizes once it loads."""
+    """The record of a seat of this validator."""
 
-    duty: PanelDuty  # as it was first seen
-    # Chain clock at which this daemon first saw it, and looked at it last before there was something to say.
+    duty: PanelDuty  # as first seen
+    # Chain seconds of the first look at the seat.
     begun: int
+    # Chain seconds of the last look before the answers were final.
     looked: int
-    places: tuple[SeatPlace, ...]  # as in the duty
-    files: tuple[PayloadFile, ...] = ()
-    lacking: bytes = b""  # the file of the job that is waited for
-    sizes: Sizes | None = None
-    away: int = 0  # chain seconds between the looks of one life and those of the next
+    places: tuple[SeatPlace, ...]  # in the order of the duty
+    files: tuple[PayloadFile, ...] = ()  # the job's files, once they are known
+    lacking: bytes = b""  # the file of the job that has not arrived
+    sizes: Sizes | None = None  # set once the job loads
+    away: int = 0  # chain seconds in which no process of this daemon ran
     sealed: SealedAnswers | None = None
 
 
-# What a daemon has to see to, whatever its orders are; not stored
+# The upkeep, which does not depend on orders; not stored
 
 
 @dataclass(frozen=True, slots=True)
 class LocalUpkeep:
-    """Whether the endpoint was seen on chain, and the chain clock of the next cleaning."""
+    """The record of the upkeep: the endpoint was seen on the chain, and when to clean next (chain seconds)."""
 
     published: bool = False
     clean_at: int = 0
 
 
-# For people
+# For the operator
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """What this validator found about one share, for people and scripts.
+    """The verdict of this validator on one share, for the operator and scripts.
 
-    ``reason`` is a ShareReason, NONE where the share was accepted; ``segment`` is where it failed: n for the
-    update, -1 where none is concerned.
+    ``reason`` is a ShareReason, NONE if the share was accepted. ``segment`` is where the share failed: the number of
+    segments stands for the update, -1 for no segment.
     """
 
     order_id: bytes
@@ -358,7 +361,7 @@ class VerdictRow:
 
     @property
     def key(self) -> ShareKey:
-        """The share."""
+        """The key of the share."""
         return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
 
 
@@ -388,12 +391,12 @@ def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:
 
 
 def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
-    """Give no further work in this order to these providers."""
+    """Return the record with these providers excluded: they get no more work in this order."""
     return replace(local, excluded=tuple(sorted({*local.excluded, *providers})))
 
 
 def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
-    """Return the name of a share on the link."""
+    """Return the key of a share."""
     return ShareKey(
         order_id=local.order_id,
         leg=local.leg,
@@ -407,7 +410,7 @@ GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"
 
 
 def nests(paths: Sequence[str]) -> bool:
-    """Tell whether a path is a folder of another one, so that they cannot lie in one directory."""
+    """Return whether one path is a folder of another one, so that they cannot be in the same directory."""
     parts = [path.split("/") for path in paths]
     folders = {"/".join(names[:depth]) for names in parts for depth in range(1, len(names))}
     return not folders.isdisjoint(paths)

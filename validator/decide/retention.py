@@ -1,4 +1,4 @@
-"""How long things are kept (protocol 4.7 and 6.2), and that the states are at hand that seats will ask for."""
+"""The retention of rounds and blobs (protocol 4.7 and 6.2), and the preparation of the states that seats ask for."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,16 +20,16 @@ from validator.decide.records import (
 from validator.decide.view import OwnPanel, View
 
 Panels = Mapping[RoundKey, OwnPanel]
-"""Panels about this validator's rounds that are not over."""
+"""The panels about this validator's rounds that are not over."""
 
 KEEP_SECONDS = 7 * 86_400
-"""How long a result is served after its order closed (protocol section 6.2), on the chain clock."""
+"""Chain seconds for which a result is served after its order closed (protocol section 6.2)."""
 
 
 def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
-    """Tell whether nobody can ask about a round any more.
+    """Return whether no one can ask about a round any longer.
 
-    Its window is over, no stage of its panel is open, and it is paid or never will be.
+    That is so when its window has ended, its panel has no open stage, and it is paid or never will be.
     """
     closed = on_chain.round(leg, round)
     if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
@@ -39,7 +39,10 @@ def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
-    """Drop rounds that are over from the record, but the last and what is served; how often providers failed stays."""
+    """Drop the rounds that are over from the record, except the last one and the one that is served.
+
+    The numbers of their failures stay, by provider.
+    """
     served = served_rounds(local, on_chain)[:1]
     over = [
         known
@@ -54,31 +57,31 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
             if work.verdict:
                 counts[work.provider] = counts.get(work.provider, 0) + 1
     failures = tuple(PastFailures(provider, counts[provider]) for provider in sorted(counts))
-    kept = tuple(known for known in local.rounds if known not in over)
-    return replace(local, rounds=kept, failures=failures)
+    rounds = tuple(known for known in local.rounds if known not in over)
+    return replace(local, rounds=rounds, failures=failures)
 
 
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
     """Return the hand-over rounds that the consumer can fetch: the newest verified one, and those closed since.
 
-    Of a failed leg none; of a closed order the last of them, whose rounds are not looked at any more.
+    A failed leg has none. A closed order has only the last one, because its rounds are no longer read from the chain.
     """
     leg = on_chain.leg(local.leg)
     if leg is None or leg.state == LegState.FAILED:
         return ()
     if on_chain.order.state == OrderState.CLOSED:
-        return tuple(found for found in local.rounds if found.sealed is not None)[-1:]
+        return tuple(sealed for sealed in local.rounds if sealed.sealed is not None)[-1:]
     known = [
-        (found, closed)
-        for found in local.rounds
-        if found.sealed is not None and (closed := on_chain.round(local.leg, found.round)) is not None
+        (sealed, closed)
+        for sealed in local.rounds
+        if sealed.sealed is not None and (closed := on_chain.round(local.leg, sealed.round)) is not None
     ]
-    newest = max((found.round for found, closed in known if closed.verified), default=0)
-    return tuple(found for found, _ in known if found.round >= newest)
+    newest = max((sealed.round for sealed, closed in known if closed.verified), default=0)
+    return tuple(sealed for sealed, _ in known if sealed.round >= newest)
 
 
 def needed_blobs(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> frozenset[bytes]:
-    """Return the blobs that a leg still has to hold."""
+    """Return the digests of the blobs that a leg still needs."""
     return frozenset(blob.sha256 for blob in _needed(local, on_chain, panels, clock))
 
 
@@ -94,7 +97,7 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
         known
         for known in local.rounds
         if not is_over(on_chain, panels, local.leg, known.round, clock)
-        # The round that was open when a leg failed is never closed.
+        # If the leg failed, its open round will never close, and its blobs are not needed.
         and (live or on_chain.round(local.leg, known.round) is not None)
     ]
     if live or rounds:
@@ -129,63 +132,68 @@ Boundaries = dict[tuple[int, int, int], set[int]]
 
 
 def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
-    """Return the boundaries that seats need and this validator does not hold, or is not sure of."""
+    """Return the boundaries that seats need and whose states this validator does not have, or has not verified."""
     wanted: Boundaries = {}
     for key, about in panels.items():
         if (key.order_id, key.leg) != (local.order_id, local.leg):
             continue
         current = local.find(key.round)
         if current is None or not about.panel.is_open:
-            continue  # nobody asks now
+            continue  # no seat asks now
         for number in about.panel.undecided:
             place = about.panel.places[number].place
             work = current.find(place.slot, place.issue)
             if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
-                continue  # boundary 0 is the round's own opening, which is held
-            if place.segment not in {held.index for held in work.openings if held.verified}:
+                continue  # boundary 0 is the share's initial state, which is here
+            if place.segment not in {opening.index for opening in work.openings if opening.verified}:
                 share = (key.round, place.slot, place.issue)
                 wanted.setdefault(share, set()).add(place.segment)
     return wanted
 
 
 def wanted_of_provider(local: LocalOrder, panels: Panels) -> Boundaries:
-    """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
+    """Return the audited boundaries to ask providers for: those whose states no provider has sent yet."""
     wanted: Boundaries = {}
     for (round, slot, issue), indices in audited_boundaries(local, panels).items():
         at = local.at(round, slot, issue)
         if at is None or at.work.provider in local.excluded:
             continue
-        missing = indices - {held.index for held in at.work.openings} - set(at.work.broken)
+        missing = indices - {opening.index for opening in at.work.openings} - set(at.work.broken)
         if missing:
             wanted[round, slot, issue] = missing
     return wanted
 
 
 def ask_seconds(view: View) -> int:
-    """Return the chain seconds a provider is asked for audited states before the validator recomputes them.
+    """Return the chain seconds in which a provider may send audited states, before the validator recomputes them.
 
-    Half of the time that a seat's own replay may take: seats that wait in vain say "unavailable".
+    It is half of the time that a seat's own replay may take: seats that wait too long answer "unavailable".
     """
     order = view.on_chain.order
     return max(1, commit_seconds(order.params, order.audit_ms) // (2 * STAGE_TIMES))
 
 
 def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
-    """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
+    """Return the actions for the states that seats need: verify those that providers sent, recompute the others.
+
+    The validator recomputes a state only after ``ask_seconds``, or if its provider cannot send it.
+    """
     actions: list[Action] = []
     for (round, slot, issue), indices in sorted(audited_boundaries(local, view.panels).items()):
         at = local.at(round, slot, issue)
         if at is None:
             continue
-        current, work = at.current, at.work
+        current = at.current
+        work = at.work
         if not current.audit_by:
             current = replace(current, audit_by=view.clock + ask_seconds(view))
             local = local.put(current)
         asked = _is_asked(local, work, view) and view.clock < current.audit_by
-        brought = {held.index for held in work.openings}
-        key, share = f"{prefix}/{round}/{slot}/{issue}", at.key
+        sent = {opening.index for opening in work.openings}
+        key = f"{prefix}/{round}/{slot}/{issue}"
+        share = at.key
         for index in sorted(indices):
-            if index in brought:
+            if index in sent:
                 name = f"{key}/verify/{index}"
                 actions.append(VerifyOpening(name, share, index))
             elif not asked and index not in work.broken:

@@ -1,5 +1,7 @@
-"""One open round: shares are committed, opened, replayed and judged, failed ones given to others, what the
-consumer is to have is encrypted, and it is closed.
+"""The decisions about an open round of a leg.
+
+Shares are committed, opened, replayed and judged; failed slots go to other providers; the round is aggregated, its
+result is encrypted for the consumer, and the round is closed.
 """
 
 from collections.abc import Collection
@@ -45,19 +47,19 @@ from validator.decide.records import (
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
-"""Chain seconds a provider has to upload the states it is asked for, and more where they are large."""
+"""Chain seconds in which a provider must upload the states that it is asked for; large states get more."""
 COMMIT_MAX = 32
-"""Shares, and rejections, in one message: far below what a transaction may hold."""
+"""Most shares, and most rejections, in one message; far below the limits of a transaction."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
-"""Reasons after which a provider may be tried again in the same order, behind those that never failed."""
+"""Reasons after which a provider may get work in the same order again, after those that never failed."""
 PRESSED_PART = 4
-"""The part of the progress deadline that is kept for closing a round whose suspects are not all replayed."""
+"""In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if its suspects are not all replayed."""
 
 Shares = dict[tuple[int, int], Share]
 
 
 def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[LocalOrder, list[Action]]:
-    """Plan the open round if need be, move every share on, and close the round when all hold."""
+    """Plan the open round if it is new, advance every share, and close the round when all shares are correct."""
     local = open_round(local, view, leg)
     current = local.find(leg.round)
     if current is None:
@@ -68,9 +70,9 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
     works: list[SlotWork] = []
     for work in current.works:
         share = shares.get((work.slot, work.issue))
-        advanced, found = _advance(local, current, work, share, view, key, leg.tier)
+        advanced, share_actions = _advance(local, current, work, share, view, key, leg.tier)
         works.append(advanced)
-        actions += found
+        actions += share_actions
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
     local = exclude(local.put(replace(current, works=tuple(works))), *bad)
     proven = {
@@ -95,19 +97,19 @@ def _advance(
     key: str,
     tier: str,
 ) -> tuple[SlotWork, list[Action]]:
-    """Move one share on, from its arrival to its verdict, and the verdict to where the chain knows it."""
+    """Advance one share: from its assignment to its verdict, and until the verdict is on the chain."""
     work = note_handed_in(work, view)
     if work.verdict:
-        # One that the chain does not show (yet) may be on its way into a block: then it is rejected there.
-        told = share is not None and share.state != ShareState.COMMITTED
-        return replace(work, settled=work.settled or told), []
+        # A share that is not on the chain may be on its way into a block. Then it is rejected there.
+        is_known = share is not None and share.state != ShareState.COMMITTED
+        return replace(work, settled=work.settled or is_known), []
     if work.signed is None:
         work = note_presence(work, view)
-        # Nobody could answer while this daemon was down.
+        # Providers could not answer while this daemon was down, so a restart gives them more time.
         late = view.clock >= max(work.answer_by, view.since + PATIENCE) or is_gone(local, work, view)
         return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
     if share is not None and share.state != ShareState.COMMITTED:
-        # Ended by a message that this record does not know of.
+        # The share was ended by a message that this record does not have.
         return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
     if share is None:
         return work, []
@@ -119,7 +121,7 @@ def _advance(
 
 
 def _await_delivery(work: SlotWork, view: View) -> SlotWork:
-    """Wait for what a commitment hides: its provider shows it when it sees the commitment on chain."""
+    """Wait for the results that a commitment hides: the provider sends them when the commitment is on the chain."""
     patience = OPEN_SECONDS + transfer_seconds(view, states=1)
     if not work.deliver_by:
         work = replace(work, deliver_by=view.clock + patience)
@@ -136,7 +138,7 @@ def _verify(
     key: str,
     tier: str,
 ) -> tuple[SlotWork, list[Action]]:
-    """Ask for what the duty and the own picks need, and replay what has arrived."""
+    """Set the deadline for the openings of the segments to check, and replay the segments whose states have arrived."""
     segments = segments_to_check(current, work, share)
     patience = OPEN_SECONDS + transfer_seconds(view, states=len(segments))
     if not work.open_by:
@@ -145,14 +147,14 @@ def _verify(
     if failed:
         return replace(work, verdict=failed[0].reason), []
     checked = {done.segment for done in work.checked}
-    held = {opening.index for opening in work.openings}
+    arrived = {opening.index for opening in work.openings}
     actions: list[Action] = []
     waiting = False
     for segment in segments:
         if segment in checked:
             continue
         index = opening_index(segment)
-        if index and index not in held:
+        if index and index not in arrived:
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
@@ -163,9 +165,9 @@ def _verify(
 
 
 def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a delivered share that this validator replays: its duty and its own picks, sorted.
+    """Return the segments of a delivered share that this validator replays, sorted: the drawn ones and its own picks.
 
-    Of a suspect all of them: the job stops by it, or somebody's states have grown beyond what training gives.
+    All segments of a suspect are replayed: the job stops in it, or its update is one of those that do not aggregate.
     """
     if work.packet is None:
         return ()
@@ -175,47 +177,48 @@ def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tupl
 
 
 def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return what is replayed of every delivered share."""
+    """Return the segments that are replayed of every delivered share, sorted: the drawn ones and the own picks."""
     segments = len(work.packet.boundaries) if work.packet else 0
     picks = (pick for pick in work.picks if pick < segments)
     return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))
 
 
 def opening_index(segment: int) -> int:
-    """Return the boundary whose states a segment is replayed from: its start, and the end n for the update."""
-    return segment  # segment i starts at boundary i; the update (segment n) is read from boundary n
+    """Return the boundary whose states a segment, or the update (segment n), is recomputed from."""
+    return segment  # segment i starts at boundary i; the update is computed from boundary n
 
 
 def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> bool:
-    """Tell whether everything that had to be replayed of a share was, and held."""
+    """Return whether all segments of a share that must be replayed were replayed and are correct."""
     return share is not None and _holds(work, share, segments_to_check(current, work, share))
 
 
 def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bool:
-    """Tell whether these segments of a share that stands and is drawn were replayed, and held."""
+    """Return whether these segments were replayed and are correct, in a share that is committed and drawn."""
     if work.verdict or work.packet is None or share is None:
         return False
     if share.state != ShareState.COMMITTED or not share.drawn:
         return False
-    held = {done.segment for done in work.checked if not done.reason}
-    return held.issuperset(segments)
+    correct = {done.segment for done in work.checked if not done.reason}
+    return correct.issuperset(segments)
 
 
-# What the chain is told
+# Messages to the chain
 
 
-def _told(verdict: int) -> int:
-    """Return what the chain is told of a verdict.
+def _rejection_reason(verdict: int) -> int:
+    """Return the reason that a rejection on the chain gives for a verdict.
 
-    A mismatch is what a commitment alone shows to be wrong. Somebody who committed to the right share and delivered
-    something else has not answered: if the chain finds it right later, a mismatch would cost this validator more.
+    A mismatch is reported only if the commitment alone shows that the share is wrong. A provider that committed to the
+    right share and delivered something else counts as not answering: if a panel later finds the share right, a
+    reported mismatch would cost this validator more.
     """
     reason = ShareReason(verdict)
     return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
 
 
 def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
-    """Send all rejections and all shares that the chain has not heard of, in one message: rejections come first."""
+    """Return the message with all rejections and all shares that are not on the chain yet; rejections come first."""
     open_verdicts = [w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares]
     rejected = open_verdicts[:COMMIT_MAX]
     blocked = {w.slot for w in open_verdicts[COMMIT_MAX:]}
@@ -234,22 +237,22 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         order_id=local.order_id,
         leg=local.leg,
         round=current.round,
-        rejections=tuple(Rejection(ShareRef(w.slot, w.issue), _told(w.verdict)) for w in rejected),
+        rejections=tuple(Rejection(ShareRef(w.slot, w.issue), _rejection_reason(w.verdict)) for w in rejected),
         shares=tuple(signed[:COMMIT_MAX]),
     )
     return [_send(f"{key}/commit", message, local, view)]
 
 
 def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
-    """Tell whether every slot of the leg has a share of which all that is replayed of any share was, and held."""
+    """Return whether every slot of the leg has a share whose drawn and picked segments are replayed and correct."""
     accepted = accepted_works(current)
-    found = ((work, shares.get((work.slot, work.issue))) for work in accepted)
+    pairs = ((work, shares.get((work.slot, work.issue))) for work in accepted)
     every = tuple(work.slot for work in accepted) == tuple(leg.served_slots)
-    return every and all(share and _holds(work, share, duty_of(work, share)) for work, share in found)
+    return every and all(share and _holds(work, share, duty_of(work, share)) for work, share in pairs)
 
 
 def _first_stop(current: LocalRound, view: View) -> Place:
-    """Return where the job stops by the shares of a round that has no next state."""
+    """Return the place where the job stops itself, by the round's shares; AGGREGATION if it stops in none of them."""
     return find_stop(
         view.on_chain.order.terms,
         ((work.slot, work.issue, work.packet.roots) for work in accepted_works(current) if work.packet is not None),
@@ -257,7 +260,7 @@ def _first_stop(current: LocalRound, view: View) -> Place:
 
 
 def _suspect_stop(current: LocalRound, view: View, leg: Leg, shares: Shares) -> LocalRound:
-    """Suspect the first share that ends where the job stops, once all that is replayed of any share holds."""
+    """Suspect the first share in which the job stops, once the drawn and picked segments of all shares are correct."""
     if not _are_done(current, leg, shares):
         return current
     stop = _first_stop(current, view)
@@ -267,7 +270,7 @@ def _suspect_stop(current: LocalRound, view: View, leg: Leg, shares: Shares) -> 
 
 
 def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
-    """Have every place of some shares replayed: their providers are asked once more for states."""
+    """Mark shares as suspects, so that all their places are replayed; their providers are asked for states again."""
     if refs == current.suspects:
         return current
     works = tuple(
@@ -277,16 +280,16 @@ def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
 
 
 def _is_pressed(view: View, leg: Leg) -> bool:
-    """Tell whether the round has to be closed now, or the leg fails."""
+    """Return whether the round must close now, because the leg would fail otherwise."""
     order = view.on_chain.order
-    given = progress_seconds(
+    progress = progress_seconds(
         served_terms(order.terms, leg),
         order.params.progress_base,
         leg.slot_speed,
         leg.slots_at_once,
     )
     ends = min(leg.progress_deadline, order.deadline)
-    return view.clock >= ends - given // PRESSED_PART
+    return view.clock >= ends - progress // PRESSED_PART
 
 
 def _close(
@@ -297,11 +300,12 @@ def _close(
     shares: Shares,
     key: str,
 ) -> list[Action]:
-    """Aggregate when the latest issue of every slot is verified, then close the round.
+    """Return the next action to close the round: aggregate it, seal it, or send its close.
 
-    One that hands over is sealed before: its closing says what the consumer will be given. One without a next state
-    is closed with the place at which the job stops, when everything that leads there was replayed, or the time is over
-    for that: a share's wrong segment would end the order.
+    The round is aggregated when the latest issue of every slot is verified. A hand-over round is sealed before it
+    closes, because its close names the encrypted result. If the job stops itself, the round is closed with the place of
+    the stop. That waits until all places of the suspects are replayed, because a wrong segment would end the order, or
+    until no time is left.
     """
     if not _are_done(current, leg, shares):
         return []
@@ -315,14 +319,15 @@ def _close(
         return _send_close(local, view, current, key, stop)
     if current.next_global is None:
         return [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
-    order, where = view.on_chain.order, local.key.round(current.round)
+    order = view.on_chain.order
+    where = local.key.round(current.round)
     if current.sealed is None and is_handover(order.terms, order.params.handover_every, current.round):
         return [Seal(f"{key}/seal", where, order.order_key)]
     return _send_close(local, view, current, key, None)
 
 
 def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, stop: Place | None) -> list[Action]:
-    """Close a round with its next state, or with the place at which the job stops."""
+    """Return the message that closes a round, with its next state or with the place where the job stops itself."""
     if not _has_room(local, view):
         return []
     close = MsgCloseRound(
@@ -349,13 +354,13 @@ def _send(key: str, message: Message, local: LocalOrder, view: View) -> SendTx:
 
 
 def _has_room(local: LocalOrder, view: View) -> bool:
-    """Tell whether one more round may be closed: so many at most are closed and not verified (protocol 4.6)."""
+    """Return whether another round may close: ``rounds_ahead`` may be closed and not verified (protocol 4.6)."""
     waiting = [known for known in view.on_chain.rounds_of(local.leg) if not known.verified]
     return len(waiting) < view.on_chain.order.params.rounds_ahead
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:
-    """Record the aggregation of a round, and the local states that its slots go on with."""
+    """Record the aggregation of a round, and the local states that its slots continue with."""
     current = local.find(round)
     if current is None:
         return local
@@ -369,7 +374,7 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
 
 
 def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
-    """Record that a round's updates lead to no next state: every place of its shares is replayed now."""
+    """Record that a round's updates do not aggregate: all its shares become suspects."""
     current = local.find(round)
     if current is None:
         return local
@@ -378,7 +383,7 @@ def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
 
 
 def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow, ...]:
-    """Return a row for each share that is judged."""
+    """Return a row for each share that has a verdict."""
     rows: list[VerdictRow] = []
     for current in local.rounds:
         accepted = current.next_global is not None

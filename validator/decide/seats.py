@@ -1,17 +1,18 @@
-"""A seat in a panel about somebody else's round: what each place needs, when to give up, what to commit to and show.
+"""The decision about a seat in a panel about another validator's round: its places, its time, and its answers.
 
-A seat works from its duty and what the chain has of that one round. Each place goes its own way: its opening is asked
-for, compared with the chain, fetched and replayed. What the winner did not serve in time, or what does not hash to what
-is on chain, is answered ``unavailable``. What was served and is not finished in time is left out, because it says
-nothing about the winner. The winner may be hostile: nothing it sends is larger than the order allows, and nothing it
-does keeps a seat beyond its time, because silence is cut.
+A seat works from its duty and the chain's records of that round. For each place, the daemon asks the winner (the
+validator of that round) for the opening, compares the opening with the chain, fetches its blobs, and recomputes the
+place. If the winner does not serve a place in time, or its data do not hash to the roots on the chain, the answer is
+``unavailable``. A place that was served but not finished in time gets no answer, because that says nothing about the
+winner. The winner may be hostile: nothing that it sends may be larger than the order allows, and nothing that it does
+may delay a seat beyond its time, because a missing answer costs stake.
 
-The winner has to serve at the rate that it owes, so early that what is left suffices for whoever keeps its promise. One
-that sends the last byte in the last moment, so that strangers look silent, is ``unavailable`` like one that sends none.
-Where this daemon was away meanwhile, the winner has that much longer, and less can have come.
+The winner must serve at the rate that it owes, early enough that a seat can still recompute in the rest of the time. A
+winner that sends the last byte at the last moment, to make seats look silent, is ``unavailable``, as if it had sent
+nothing. If this daemon was away meanwhile, the winner gets that much more time, and fewer bytes are expected from it.
 
-The answers are written down before the commitment to them goes out, and their salt follows from this validator's secret
-and the seat: so a restart shows what was committed to.
+The answers are recorded before their commitment is sent, and their salt is derived from this validator's secret and the
+seat. So a restarted daemon reveals the same answers that were committed to.
 """
 
 from dataclasses import replace
@@ -59,50 +60,52 @@ from validator.decide.records import (
 from validator.decide.view import Look
 
 SEND_SECONDS = 6
-"""Chain seconds for a transaction that has to be in time, behind a look that comes late, the transaction that is under
-way and a block that nobody made; a third of the commitment part where that is less."""
+"""Chain seconds to get a transaction into a block: they allow for a late look, a transaction under way, and a missing
+block. If a third of the time for commitments is less, that is used."""
 
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
-    """Return the record of a seat that this validator was just drawn for."""
+    """Return the record of a new seat."""
     return LocalSeat(duty=duty, begun=clock, looked=clock, places=tuple(SeatPlace() for _ in duty.places))
 
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain clock at which the commitment goes out, whatever is missing: in the last fifth, or before."""
-    given = subject.commit_seconds
-    return duty.commits_end - max(min(SEND_SECONDS, given // 3), ceil_div(given, 5))
+    """Return the chain second at which the commitment is sent, whatever is missing: in the last fifth of its time."""
+    seconds = subject.commit_seconds
+    return duty.commits_end - max(min(SEND_SECONDS, seconds // 3), ceil_div(seconds, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain clock at which everything has to be here: a seat replays in a sixth of its time."""
+    """Return the chain second by which the winner must have served all data: the rest is for the recomputation."""
     return commit_by(duty, subject) - ceil_div(subject.commit_seconds, STAGE_TIMES)
 
 
 def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[LocalSeat | None, tuple[Action, ...]]:
-    """Return the record as it is now, and every action whose outcome is missing."""
-    duty, subject = look.chain.duties.get(key), look.chain.subjects.get(key)
+    """Return the updated record of a seat, and every action whose outcome is missing."""
+    duty = look.chain.duties.get(key)
+    subject = look.chain.subjects.get(key)
     if duty is None:
         return seat, (EndSeat(f"{key}/end", key),)
     if subject is None:
         return seat, ()
     seat = seat or new_seat(duty, look.chain.clock)
     if seat.sealed is None:
-        # A record that was lost is made again, up to the same answers.
+        # If the record was lost after the commitment, the seat works again until it has the same answers.
         ends = duty.reveals_end - 1 if duty.commitment else commit_by(duty, subject)
         seat = _note_look(seat, look)
-        # Before anything is made of what the winner sent: whatever that leads to, an answer goes out.
+        # Checked before the winner's data are handled, so that they cannot keep an answer from being sent.
         if look.chain.clock < ends:
             seat = _judge(_note_served(seat, look.chain.clock), subject)
             if any(place.is_open for place in seat.places):
                 return seat, tuple(_steps(key, seat, duty, subject, ends))
         seat = replace(seat, sealed=_seal(key, seat, duty, subject, look))
-    return seat, _say(key, seat, duty, look)
+    return seat, _send(key, seat, duty, look)
 
 
-def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Action, ...]:
-    """Commit to the answers, and show them when nobody can commit any more."""
-    sealed, clock = seat.sealed, look.chain.clock
+def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Action, ...]:
+    """Return the action that commits to the answers, or that reveals them once no seat can commit any longer."""
+    sealed = seat.sealed
+    clock = look.chain.clock
     if sealed is None or not sealed.answers:
         return ()
     message: MsgCommitAnswer | MsgRevealAnswer
@@ -134,8 +137,9 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
 
 
 def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int) -> list[Action]:
-    """Return what is to be done for the places that are open."""
-    winner, terms = subject.validator, subject.terms
+    """Return the actions for the places that have no answer yet."""
+    winner = subject.validator
+    terms = subject.terms
     steps: list[Action] = []
     if seat.files and seat.sizes is None:
         steps.append(
@@ -170,26 +174,26 @@ def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelRespons
     return steps
 
 
-# What arrives
+# Arrivals
 
 
 def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening) -> LocalSeat:
-    """Record what the winner says first about a place; it is compared with the chain when it is decided on."""
+    """Record the winner's first opening of a place; the next decision compares it with the chain."""
     if seat.places[index].opening is not None:
         return seat
     return _with(seat, index, opening=opening)
 
 
 def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:
-    """Record which file of the job is waited for."""
+    """Record the file of the job that has not arrived yet; empty if all have."""
     return replace(seat, lacking=blob)
 
 
 def job_loaded(seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes: Sizes | None, text: str) -> LocalSeat:
-    """Record what loading the job found: its sizes, or why no place can be replayed."""
+    """Record the result of loading the job: its sizes, or the reason why no place can be recomputed."""
     if terms == ordered:
         return replace(seat, sizes=sizes, lacking=b"")
-    why = text or "a job with other terms"
+    why = text or "the winner sent a job whose terms are not the order's"
     return replace(
         seat,
         places=tuple(replace(place, unavailable=why) if place.is_open else place for place in seat.places),
@@ -197,20 +201,20 @@ def job_loaded(seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes
 
 
 def blob_awaited(seat: LocalSeat, index: int, blob: bytes) -> LocalSeat:
-    """Record which blob of a place is waited for; none once all are here."""
+    """Record the blob of a place that has not arrived yet; an empty digest means that all have."""
     if not seat.places[index].is_open:
         return seat
     return _with(seat, index, lacking=blob, served=not blob)
 
 
 def _note_look(seat: LocalSeat, look: Look) -> LocalSeat:
-    """Write down that this daemon is there; at the first look of a life, for how long it was not."""
+    """Record the time of this look; in the first look of a process, add the time since the last look to ``away``."""
     away = seat.away + max(0, look.since - seat.looked)
     return replace(seat, looked=look.chain.clock, away=away)
 
 
 def _note_served(seat: LocalSeat, clock: int) -> LocalSeat:
-    """Write down when the places were served that are."""
+    """Record the time for each place whose blobs have all arrived since the last look."""
     for index, place in enumerate(seat.places):
         if place.served and not place.served_at:
             seat = _with(seat, index, served_at=clock)
@@ -218,7 +222,7 @@ def _note_served(seat: LocalSeat, clock: int) -> LocalSeat:
 
 
 def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSeat:
-    """Record what the replay of a place found whose opening was accepted."""
+    """Record the result of recomputing a place with an accepted opening."""
     if not (seat.places[index].accepted and seat.places[index].is_open):
         return seat
     if found.fault:
@@ -231,20 +235,21 @@ def _with(seat: LocalSeat, index: int, **changes: object) -> LocalSeat:
     return replace(seat, places=tuple(changed if i == index else p for i, p in enumerate(seat.places)))
 
 
-# What the winner sent against what is on chain
+# The winner's data compared with the chain
 
 
 def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
-    """Accept the openings that are what the chain has, and give up the places of others."""
+    """Accept the openings that agree with the chain; mark the places of the others as unavailable."""
     for index, (place, asked) in enumerate(zip(seat.places, seat.duty.places, strict=True)):
         if place.opening is None or not place.is_open:
             continue
-        files, why = seat.files, ""
+        files = seat.files
+        why = ""
         if not place.accepted:
             why = _fault(seat, asked, place.opening, subject)
             files = place.opening.payload
         if not why and seat.sizes is not None and not _fits(place.opening, seat.sizes):
-            why = "a state or update of another size"
+            why = "a state or an update in the opening has a wrong size"
         if why:
             seat = _with(seat, index, unavailable=why)
         elif not place.accepted:
@@ -254,34 +259,35 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
 
 
 def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse) -> str:
-    """Return what is wrong with an opening, or nothing."""
-    terms, place = subject.terms, asked.place
+    """Return what is wrong with an opening; empty if nothing is."""
+    terms = subject.terms
+    place = asked.place
     files = {file.path: file.blob for file in opening.payload}
     size = sum(blob.size for blob in files.values())
     if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
-        return "another job"
+        return "the opening's job is not the order's"
     if len(files) != len(opening.payload) or size != terms.delivered_bytes or nests(list(files)):
-        return "a payload of another size"
+        return "the opening's payload does not have the order's size, or its paths collide"
     if seat.files and opening.payload != seat.files:
-        return "another payload than for other places"
+        return "the opening's payload differs from that of another place"
     shares = _shares(subject, place)
     if place.kind == AuditKind.AGGREGATION:
         sent = {update.slot for update in opening.updates}
         whole = len(opening.updates) == len(sent) and sent == {share.claim.slot for share in shares}
-        return "" if whole and len(opening.states) == 1 else "not the round's updates"
+        return "" if whole and len(opening.states) == 1 else "the opening does not have exactly the round's updates"
     roots = _roots(*shares)
     ends = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
         ends = (0, roots.segments)
     leaves = opening.leaves
-    # Boundary 0 has none: it is what the chain says that the share starts from. Behind its last one there is nothing.
+    # Boundary 0 has no leaf: its root is on the chain. There is none after the share's last boundary.
     inside = tuple(end for end in ends if 0 < end <= roots.segments)
     if tuple(leaf.index for leaf in leaves) != inside:
-        return "leaves of other boundaries"
+        return "the opening's leaves are not those of the place"
     if not all(check_leaf(roots.trace_root, roots.segments, leaf) for leaf in leaves):
-        return "leaves that are not in the share's trace"
+        return "a leaf of the opening is not in the share's trace"
     states = 2 if place.kind == AuditKind.UPDATE else 1
-    return "" if len(opening.states) == states else "no states"
+    return "" if len(opening.states) == states else "the opening lacks states, or has too many"
 
 
 def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
@@ -311,8 +317,8 @@ def _roots(share: Share) -> ShareRoots:
 
 
 def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look) -> SealedAnswers:
-    """Return what the seat says of each place, as far as it has something to say, with the commitment to it."""
-    found: list[SeatAnswer] = []
+    """Return the final answers of a seat, for the places that have one, with the commitment to them."""
+    answers: list[SeatAnswer] = []
     leaves: list[ShownLeaf] = []
     agreed = True
     own = look.chain.validators.get(look.me)
@@ -323,21 +329,20 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
         serving = serve_end + seat.away, could_come
         answer = _answer(seat, place, asked.number, subject, serving)
         if answer is not None:
-            found.append(answer)
+            answers.append(answer)
         leaf = place.opening.leaves[-1:] if place.accepted and place.opening else ()
-        # Nothing is behind where the job stops.
+        # If the job stops in the segment, the trace has no leaf after it.
         if asked.place.kind is AuditKind.SEGMENT and not _stops(subject, asked):
             leaves += [ShownLeaf(asked.number, shown) for shown in leaf]
         agreed = agreed and answer is not None and agrees(asked, answer, place, subject)
     salt = make_salt(look.secret, look.chain_id, key)
-    answers = tuple(found)
     commit = tier_named(subject.tier).commitment
-    commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, answers)
-    return SealedAnswers(salt=salt, answers=answers, leaves=tuple(leaves), commitment=commitment, agreed=agreed)
+    commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, tuple(answers))
+    return SealedAnswers(salt=salt, answers=tuple(answers), leaves=tuple(leaves), commitment=commitment, agreed=agreed)
 
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
-    """Return the salt of a seat: nobody else can know it, and a daemon that lost its records makes it again."""
+    """Return the salt of a seat: it is secret, and a daemon that lost its records derives the same salt again."""
     name = hash_fields("assay/seat/salt", chain_id, key.order_id, u32(key.leg), u32(key.round), u32(key.stage))
     return hmac(secret, name, sha256)
 
@@ -349,14 +354,15 @@ def _answer(
     subject: PanelResponse,
     serving: tuple[int, int],
 ) -> SeatAnswer | None:
-    """Return what the seat says of a place; None where it was served in time, or could not be, and is not finished.
+    """Return the answer for a place.
 
-    ``serving`` are the end of the time for that, and the bytes that come in it at the rate that the winner owes and
-    this validator has promised to take.
+    None if the place is not finished though the winner served it in time, or could not have served it in time.
+    ``serving`` is the end of the time to serve (chain seconds), and the bytes that can arrive until then. The rate is
+    the one that the winner owes, or the one that this validator has promised to take if that is lower.
     """
     if place.found is not None:
-        found = place.found
-        return SeatAnswer(place=number, kind=found.kind, root=found.root, digest=found.digest, step=found.step)
+        result = place.found
+        return SeatAnswer(place=number, kind=result.kind, root=result.root, digest=result.digest, step=result.step)
     unavailable = SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
     if place.unavailable:
         return unavailable
@@ -366,7 +372,7 @@ def _answer(
     if could_come < needed or (place.served and place.served_at <= ends):
         return None
     if place.accepted and seat.sizes is None:
-        # The job is fetched and not loaded yet, or a file of it never came.
+        # Either a file of the job never arrived, or the job is here and not loaded yet.
         return replace(unavailable, root=seat.lacking) if seat.lacking else None
     return unavailable
 
@@ -377,19 +383,19 @@ def _bytes_of(opening: AuditOpening) -> int:
 
 
 def _stops(subject: PanelResponse, asked: NumberedPlace) -> bool:
-    """Tell whether the chain has it that the job stops at a place."""
+    """Return whether the job stops at a place, according to the chain."""
     return subject.panel.places[asked.number].stops
 
 
 def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse) -> bool:
-    """Tell whether an answer rules for what the chain has, by the leg's tier."""
+    """Return whether an answer agrees with the chain, by the rules of the leg's tier."""
     stops = _stops(subject, asked)
     claim = b"" if stops else _claim(asked.place, known, subject)
     return tier_named(subject.tier).rule(finding_of(answer), claim, stops) is Ruling.RIGHT
 
 
 def _claim(place: Place, known: SeatPlace, subject: PanelResponse) -> bytes:
-    """Return the root that the chain has for a place; of a segment it has none, but a leaf in the trace."""
+    """Return the root that the round claims for a place: for a segment, that of its last leaf in the trace."""
     match place.kind:
         case AuditKind.SEGMENT:
             leaves = known.opening.leaves if known.opening is not None else ()

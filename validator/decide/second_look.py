@@ -1,9 +1,9 @@
-"""Which measurements are repeated soon: a machine that was busy in that moment would have no work for days.
+"""The choice of measurements to repeat soon: a machine that was busy while it was measured would lack work for days.
 
-A certified speed is far off where it is a part of what the others of the cluster do, or of what the provider measured
-itself. It is measured again after two minutes. Where the new result is as far off, the machine is just slow, or the
-provider claims too much: the pause doubles each time, up to a day, so that nobody makes a validator measure, and pay
-for what it puts on chain, without end.
+A certified speed is far off if it is less than a third of the other providers' usual speed, or of the speed that the
+provider measured itself. It is measured again after two minutes. If the new result is as far off, the machine is just
+slow, or the provider claims too much. So the pause doubles each time, up to a day, and no one can make a validator
+measure, and pay for certificates on the chain, without end.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from statistics import median_low
 from validator.decide.view import Member
 
 FAR = 3
-"""A speed is far off where it is less than one part of so many."""
+"""A speed is far off if it is less than one part in this many of the speed that it is compared with."""
 FIRST_SECONDS = 120
 """Chain seconds from the first certificate that is far off to the next measurement."""
 LONGEST_SECONDS = 86_400
@@ -21,7 +21,7 @@ LONGEST_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A certificate that is far off: when it was measured, and the pause before it is measured again."""
+    """A certificate that is far off: its time and the pause before the next measurement (chain seconds)."""
 
     measured_at: int
     pause: int = FIRST_SECONDS
@@ -33,9 +33,9 @@ def second_looks(
     claims: Mapping[str, int],
     clock: int,
 ) -> tuple[dict[str, Suspect], frozenset[str]]:
-    """Return the suspects as they are now, and those whose measurement is to be repeated.
+    """Return the updated suspects, and the providers to measure again.
 
-    ``claims`` are speeds that providers measured themselves.
+    ``claims`` are the speeds (FLOP/s) that providers measured themselves.
     """
     suspects: dict[str, Suspect] = {}
     for name, member in members.items():
@@ -50,7 +50,7 @@ def second_looks(
 
 
 def is_far_off(name: str, members: Mapping[str, Member], claims: Mapping[str, int]) -> bool:
-    """Tell whether a certified speed is far below those of the others, or below what the provider measured."""
+    """Return whether a certified speed is far below those of other providers, or below the provider's own claim."""
     speed = members[name].speed
     others = [each.speed for other, each in members.items() if other != name and each.speed]
     usual = median_low(others) if others else 0

@@ -1,4 +1,4 @@
-"""What a provider has to do now, and what a seat gets: read off the record, nothing remembered beside it."""
+"""The tasks of a provider and the openings for seats, both derived from the record alone."""
 
 from domain.legs.records import LegState
 from domain.proof.queries import OrderResponse
@@ -50,7 +50,10 @@ def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock
 
 
 def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> list[OpenTask]:
-    """Return the boundaries whose states ``provider`` has to upload; what draws them is not told."""
+    """Return the boundaries whose states ``provider`` has to upload.
+
+    A provider cannot see whether a boundary was drawn on the chain or chosen by the validator.
+    """
     wanted = wanted_of_provider(local, panels)
     for share in on_chain.shares:
         claim = share.claim
@@ -60,23 +63,23 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
         work = at.work
         if work.verdict or share.state != ShareState.COMMITTED:
             continue
-        held = {opening.index for opening in work.openings}
+        arrived = {opening.index for opening in work.openings}
         segments = segments_to_check(at.current, work, share)
-        missing = {opening_index(segment) for segment in segments} - held - {0}
+        missing = {opening_index(segment) for segment in segments} - arrived - {0}
         if missing:
             wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
     tasks: list[OpenTask] = []
     for (round, slot, issue), indices in sorted(wanted.items()):
         at = local.at(round, slot, issue)
         if at is not None and at.work.provider == provider:
-            # Once these are here, the others are asked for.
+            # The others are asked for once these have arrived.
             first = tuple(sorted(indices)[:INDICES_MAX])
             tasks.append(OpenTask(at.key, first))
     return tasks
 
 
 def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
-    """Return what a seat needs to replay a place, or "ask again later"."""
+    """Return the opening that a seat needs to recompute a place; not ready, if some of its states are missing."""
     current = local.find(round)
     if current is None:
         return not_ready(RETRY_MS)
@@ -91,7 +94,7 @@ def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
         ends = (0, segments)
     shown = ends if place.kind == AuditKind.UPDATE else ends[:1]
     states = [_opened(current, work, work.packet, index) for index in shown]
-    # Boundary 0 is the opening that the chain knows, and has no leaf; where the job stopped there is none behind it.
+    # Boundary 0 has no leaf, because its root is on the chain. After the boundary where the job stopped there is none.
     leaves = [leaf_with_path(work.packet, index) for index in ends if 0 < index <= segments]
     if any(state is None for state in states):
         return not_ready(RETRY_MS)
@@ -134,7 +137,7 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
 def _opened(current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int) -> OpenedState | None:
     if index == 0:
         return OpenedState(index=0, global_state=current.global_in.blob, local_state=work.local_in.blob, metrics=())
-    opening = next((held for held in work.openings if held.index == index and held.verified), None)
+    opening = next((known for known in work.openings if known.index == index and known.verified), None)
     if opening is None:
         return None
     return OpenedState(

@@ -1,4 +1,4 @@
-"""Traces as the validator holds them: Merkle leaves with paths, and the check of what a provider delivers."""
+"""The traces of shares: their Merkle leaves with paths, and the check of a provider's delivery."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,27 +22,27 @@ _EXPONENT = 0x7F800000  # an FP32 bit pattern with all exponent bits set is NaN 
 
 
 def leaves_of(packet: ShareDelivery) -> list[TraceLeaf]:
-    """Return the leaves of a trace, boundaries 1 to n, without paths."""
+    """Return the leaves of a trace (boundaries 1 to n), without paths."""
     return [
         TraceLeaf(index, boundary.step, boundary.boundary_root) for index, boundary in enumerate(packet.boundaries, 1)
     ]
 
 
 def leaf_with_path(packet: ShareDelivery, index: int) -> TraceLeaf:
-    """Return the leaf of boundary ``index`` (1..n) with its path to the trace root: what anybody can check."""
+    """Return the leaf of boundary ``index`` (1..n) with its path to the trace root, so that anyone can check it."""
     leaves = leaves_of(packet)
     return replace(leaves[index - 1], path=merkle_path(leaf_hashes(leaves), index - 1))
 
 
 def root_at(current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int) -> bytes:
-    """Return the boundary root at ``index`` (0..n): at 0 that of the states that the share was given."""
+    """Return the boundary root at ``index`` (0..n); at 0 it is that of the share's initial states."""
     if index == 0:
         return boundary_root(current.global_in.root, work.local_in.root)
     return packet.boundaries[index - 1].boundary_root
 
 
 def metrics_at(packet: ShareDelivery, index: int) -> tuple[int, ...]:
-    """Return the metrics at a boundary: none at 0."""
+    """Return the metrics (FP32 bits) at a boundary; boundary 0 has none."""
     return packet.boundaries[index - 1].metrics if index else ()
 
 
@@ -53,14 +53,14 @@ def check_packet(
     opening: tuple[bytes, bytes],
     packet: ShareDelivery,
 ) -> ShareReason:
-    """Tell what is wrong, without replay, with what a provider delivers on its commitment; or NONE.
+    """Check a provider's delivery against its commitment, without a replay; return what is wrong, or NONE.
 
-    ``opening`` are the roots that the share was given to start from. NOT_FINITE is a mismatch, so it rests on what the
-    provider committed to alone.
+    ``opening`` are the roots of the share's initial states. NOT_FINITE counts as a mismatch, so it is checked only on
+    the metrics that the provider committed to.
     """
     roots = packet.roots
-    made = share_commitment(chain_id, claim.key, claim.provider, opening, terms.executor_version, roots)
-    if made != claim.commitment:
+    commitment = share_commitment(chain_id, claim.key, claim.provider, opening, terms.executor_version, roots)
+    if commitment != claim.commitment:
         return ShareReason.TRACE_NOT_BOUND
     if not _is_finite(roots.metrics):
         return ShareReason.NOT_FINITE

@@ -1,4 +1,4 @@
-"""What a validator sees to whatever its orders are: its endpoint on chain, its providers' speeds, its disk."""
+"""The decision about the upkeep: the validator's endpoint on the chain, its providers' speeds, and its disk."""
 
 from dataclasses import replace
 
@@ -9,13 +9,16 @@ from validator.decide.records import LocalUpkeep
 from validator.decide.view import Look
 
 CERTIFY_SECONDS = CAPABILITY_SECONDS_MAX
-"""How long a certified speed holds (chain clock); it is measured again when a tenth of that is left."""
+"""Chain seconds for which a certified speed is valid; it is measured again when a tenth of them is left."""
 CLEAN_SECONDS = 60
 
 
 def decide_upkeep(standing: LocalUpkeep, look: Look) -> tuple[LocalUpkeep, tuple[Action, ...]]:
-    """Return what was seen to, and every action whose outcome is missing; all that is sent rests on whole looks."""
-    actions: list[Action] = [CheckProbe(f"probe/{found.provider}", found) for found in look.measured if not found.sure]
+    """Return the updated record of the upkeep, and every action whose outcome is missing.
+
+    Messages are sent only in a whole look.
+    """
+    actions: list[Action] = [CheckProbe(f"probe/{each.provider}", each) for each in look.measured if not each.sure]
     if not look.chain.whole:
         return standing, tuple(actions)
     if not standing.published:
@@ -36,18 +39,19 @@ def _is_published(look: Look) -> bool:
 
 
 def _certificates(look: Look) -> list[Action]:
-    """Put on chain what was measured of providers, and admit those that are not in the cluster yet.
+    """Return the messages that certify measured providers, and admit those that are not in the cluster yet.
 
-    Each alone: it may leave the cluster at any moment, and what would be with it must not fail by that. Nothing waits
-    behind a crowd of them, because they have no deadline.
+    Each provider has a transaction of its own, because it may leave the cluster at any moment and make the transaction
+    fail. Many of them delay nothing else, because they have no deadline.
     """
     known = look.chain.providers
-    sure = {found.provider: found for found in look.measured if found.sure}
+    sure = {each.provider: each for each in look.measured if each.sure}
     due = {address for address, member in known.items() if member.due}
     due |= look.chain.applicants | (look.doubted & known.keys())
     actions: list[Action] = []
     for address in sorted(sure.keys() & look.machines.keys() & due):
-        machine, measured = look.machines[address], sure[address]
+        machine = look.machines[address]
+        measured = sure[address]
         certify = MsgCertifyProvider(
             validator=look.me,
             provider=address,

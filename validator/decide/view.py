@@ -1,4 +1,4 @@
-"""What a validator's daemon sees when it decides: one look at the chain, and who is there."""
+"""The input of a validator's decisions beside its records: one look at the chain, and the providers that are there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,25 +23,25 @@ class OwnPanel:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether it is to be measured (again).
+    """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether a measurement is ``due``.
 
-    ``measured_at`` is when it was certified, on the chain clock.
+    ``measured_at`` is when it was certified (chain seconds).
     """
 
     speed: int
     due: bool
-    newcomer: bool  # no share of it was accepted yet
+    newcomer: bool  # it has no accepted share yet
     measured_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
-    """What the daemon last read from the chain; the service answers from it, never by a query of its own.
+    """The chain as last read. The service answers from it, without queries of its own.
 
-    ``orders`` are those of this validator's records, ``providers`` those of its cluster, ``applicants`` who asks to be
-    there, ``panels`` those about its own rounds that are not over. ``duties`` are its seats in panels of others that
-    have something to do, and ``subjects`` what the chain has of the rounds that these are about. Live orders, panels
-    and seats are read at each look; a look is ``whole`` if everything else was read too.
+    ``orders`` are those of this validator's records, and ``providers`` are those of its cluster. ``applicants`` have
+    applied to it. ``panels`` are those about its own rounds that are not over. ``duties`` are its open seats in panels
+    about others' rounds, and ``subjects`` are these panels with the shares of their rounds. Live orders, panels and
+    seats are read in each look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -57,12 +57,12 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is seen of one order besides its record.
+    """The view of one order, beside its record.
 
-    ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
-    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks, ``panels``
-    are those about this validator's rounds that are not over. ``held`` are states of other legs, by root, that matched
-    legs start from.
+    ``clock`` is the chain clock (seconds), and ``since`` its value when this daemon began to answer its providers.
+    ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``
+    are those about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched legs
+    start from, by root.
     """
 
     on_chain: OrderResponse
@@ -78,12 +78,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at everything, from which all duties and what is done about them follow.
+    """One look at the chain and this daemon, from which all duties and actions follow.
 
-    ``seats`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
-    probes found, and ``doubted`` are providers whose results do not fit what they are certified for; ``endpoint`` and
-    ``certificate`` are where this daemon can be reached. ``held`` are states of other legs, by root, that matched legs
-    start from.
+    ``seats`` are those that have a record. ``machines`` are the machines that providers reported, and ``measured`` the
+    results of probes. ``doubted`` are the providers whose results do not fit their certified speed. ``endpoint`` and
+    ``certificate`` are this daemon's own. ``held`` are the states of earlier legs that matched legs start from, by
+    root.
     """
 
     chain: ChainView
@@ -101,7 +101,7 @@ class Look:
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
     def of(self, on_chain: OrderResponse) -> View:
-        """Return what is seen of one order."""
+        """Return the view of one order."""
         return View(
             on_chain=on_chain,
             clock=self.chain.clock,

@@ -1,1 +1,1 @@
-"""What a validator's daemon answers on the link: to providers, consumers and auditors."""
+"""The cluster service of a validator's daemon: its answers to providers, consumers and auditors."""

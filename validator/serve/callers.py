@@ -1,4 +1,4 @@
-"""Who calls: which providers are there, and who may read which blob."""
+"""The callers of the cluster service: which providers are present, and who may read which blob."""
 
 import time
 from collections import OrderedDict
@@ -8,23 +8,23 @@ from threading import Lock
 from link.types import BlobRef, Machine
 
 LIVE_SECONDS = 15.0
-"""A provider that has not polled for this long gets no new work; a busy machine may keep it from that for seconds."""
+"""A provider that has not polled for this long gets no new work. A busy machine may delay a poll for seconds."""
 
 
 TAKEN_SECONDS = 3.0
-"""A process that has not polled for this long has ended: another one with its key may take its place."""
+"""A process that has not polled for this long counts as ended: another one with its key may take its place."""
 RIVAL_SECONDS = 30.0
-"""How long the process that is served hears of another one that asked."""
+"""Time for which the served process is warned of another process that asked with its key."""
 
 
 class Presence:
-    """When each provider was heard last, and what it says of its machine. Thread-safe.
+    """The last poll of each provider, its machine, and the speed that it measured itself. Thread-safe.
 
-    Of several processes with one key the one that came first is served, as long as it polls.
+    If several processes use one key, the first one is served, as long as it polls.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Nobody is there."""
+        """Begin without any provider; ``now`` returns seconds."""
         self._now = now
         self._lock = Lock()
         self._seen: dict[str, float] = {}
@@ -34,34 +34,34 @@ class Presence:
         self._speeds: dict[str, int] = {}
 
     def claim(self, address: str, session: bytes) -> bool:
-        """Serve a process of a provider; False while another one with its key is served."""
+        """Serve this process of a provider; return False while another process with its key is served."""
         with self._lock:
             now = self._now()
-            holder, heard = self._sessions.get(address, (session, now))
-            if holder != session and now - heard < TAKEN_SECONDS:
+            holder, polled_at = self._sessions.get(address, (session, now))
+            if holder != session and now - polled_at < TAKEN_SECONDS:
                 self._rivals[address] = now
                 return False
             self._sessions[address] = (session, now)
             return True
 
     def has_rival(self, address: str) -> bool:
-        """Return whether another process with this provider's key asked to be served a moment ago."""
+        """Return whether another process with this provider's key has asked within ``RIVAL_SECONDS``."""
         with self._lock:
             return self._now() - self._rivals.get(address, -RIVAL_SECONDS) < RIVAL_SECONDS
 
     def speak(self, address: str, speed: int) -> None:
-        """Take note of the speed that a provider measured itself; 0 where it did not."""
+        """Record the speed (FLOP/s) that a provider measured itself; 0 (not measured) changes nothing."""
         with self._lock:
             if speed:
                 self._speeds[address] = speed
 
     def speeds(self) -> dict[str, int]:
-        """Return the speeds that providers measured themselves."""
+        """Return the speeds (FLOP/s) that providers measured themselves, by address."""
         with self._lock:
             return dict(self._speeds)
 
     def join(self, address: str, machine: Machine) -> bool:
-        """Take note of a provider; False if it said the same before."""
+        """Record a provider and its machine; return False if the machine was recorded before."""
         with self._lock:
             self._seen[address] = self._now()
             known = self._machines.get(address) == machine
@@ -69,23 +69,23 @@ class Presence:
             return not known
 
     def poll(self, address: str) -> None:
-        """Take note that a provider is there."""
+        """Record that a provider has polled."""
         with self._lock:
             self._seen[address] = self._now()
 
     def live(self) -> list[str]:
-        """Return who polled a moment ago, by address."""
+        """Return the addresses of the providers that polled within ``LIVE_SECONDS``, sorted."""
         with self._lock:
             since = self._now() - LIVE_SECONDS
             return sorted(address for address, seen in self._seen.items() if seen >= since)
 
     def machines(self) -> dict[str, Machine]:
-        """Return what all of them say of their machines."""
+        """Return the machines that providers reported, by address."""
         with self._lock:
             return dict(self._machines)
 
     def keep(self, addresses: Collection[str]) -> None:
-        """Forget everybody else: they left the cluster."""
+        """Forget all other providers: they left the cluster."""
         with self._lock:
             for known in (
                 self._seen,
@@ -99,44 +99,48 @@ class Presence:
 
 
 ASKING_SECONDS = 60.0
-"""How long somebody who asks to join is looked after without a word: longer than a task of a probe may take."""
+"""Time after which a provider that asked to join is forgotten; longer than a task of a probe may take."""
 ASKING_MAX = 64
 
 
 class Asking:
-    """Who asks to join, whom the chain is asked about: a bounded number, since keys cost nothing. Thread-safe."""
+    """The providers that ask to join, and that the chain is queried for. Thread-safe.
+
+    Their number is bounded, because anyone can make any number of keys.
+    """
 
     def __init__(self, most: int = ASKING_MAX, now: Callable[[], float] = time.monotonic) -> None:
-        """Nobody asks; at most ``most`` do at a time."""
-        self._most, self._now = most, now
+        """Begin without any provider; at most ``most`` may ask at a time."""
+        self._most = most
+        self._now = now
         self._lock = Lock()
-        self._heard: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
 
     def hear(self, address: str) -> bool:
-        """Take note of somebody; False where there is no place."""
+        """Record that a provider asks; return False if too many ask already."""
         with self._lock:
             self._expire()
-            if address not in self._heard and len(self._heard) >= self._most:
+            if address not in self._asked_at and len(self._asked_at) >= self._most:
                 return False
-            self._heard[address] = self._now()
+            self._asked_at[address] = self._now()
             return True
 
     def names(self) -> tuple[str, ...]:
-        """Return who asks now."""
+        """Return the addresses that ask now, sorted."""
         with self._lock:
             self._expire()
-            return tuple(sorted(self._heard))
+            return tuple(sorted(self._asked_at))
 
     def drop(self, addresses: Iterable[str]) -> None:
-        """Give the places of these to others: the chain has no request of theirs."""
+        """Forget these providers: the chain has no application of them."""
         with self._lock:
             for address in addresses:
-                self._heard.pop(address, None)
+                self._asked_at.pop(address, None)
 
     def _expire(self) -> None:
         since = self._now() - ASKING_SECONDS
-        for address in [a for a, heard in self._heard.items() if heard < since]:
-            del self._heard[address]
+        for address in [address for address, asked_at in self._asked_at.items() if asked_at < since]:
+            del self._asked_at[address]
 
 
 GRANT_SECONDS = 3_600.0
@@ -144,11 +148,15 @@ GRANTS_MAX = 100_000
 
 
 class Grants:
-    """Grants by (address, digest), the oldest forgotten first: whoever lost one asks for its task again."""
+    """Permissions to read blobs, by (address, digest). Thread-safe.
+
+    If there are too many, the oldest are forgotten. A caller that lost one gets it back when it repeats its request.
+    """
 
     def __init__(self, most: int = GRANTS_MAX, now: Callable[[], float] = time.monotonic) -> None:
         """Keep at most ``most`` grants."""
-        self._most, self._now = most, now
+        self._most = most
+        self._now = now
         self._until: OrderedDict[tuple[str, bytes], float] = OrderedDict()
         self._lock = Lock()
 
@@ -163,6 +171,6 @@ class Grants:
                 self._until.popitem(last=False)
 
     def holds(self, address: str, digest: bytes) -> bool:
-        """Tell whether ``address`` may read the blob now."""
+        """Return whether ``address`` may read the blob now."""
         with self._lock:
             return self._until.get((address, digest), 0.0) > self._now()

@@ -1,4 +1,7 @@
-"""Measuring providers, side by side: two on one machine halve each other, as they will when they train."""
+"""The measurement of providers. They are measured at the same time, so two on one machine halve each other's speed.
+
+The same happens when they train.
+"""
 
 import time
 from collections.abc import Callable, Collection
@@ -10,16 +13,16 @@ from link.types import ProbeTask
 from validator.decide.probe import WAY_BYTES, Failed, Probe, ProbeResult, begin, go_on
 
 PAUSE_NS = 2 * 10**9
-"""After a probe that failed; twice as long after each further one."""
+"""Pause after a failed probe; it doubles with each further failure."""
 DOUBLINGS_MAX = 8
 ACTIVE_MAX = 16
-"""Providers that are measured at a time: each has a megabyte sent."""
+"""Most providers that are measured at a time: each gets a megabyte of data."""
 _SEED_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeFailures:
-    """How often a provider failed, why it did last, and until when it is not measured."""
+    """A provider's failed probes: their number, the last reason, and when it may try again (monotonic ns)."""
 
     count: int
     reason: str
@@ -27,15 +30,16 @@ class ProbeFailures:
 
 
 class Prober:
-    """The measurements under way, and what came of those before. Thread-safe."""
+    """The measurements under way, and the results of earlier ones. Thread-safe."""
 
     def __init__(
         self,
         now: Callable[[], int] = time.monotonic_ns,
         fresh: Callable[[int], bytes] = urandom,
     ) -> None:
-        """Nobody is measured before :meth:`want` names somebody."""
-        self._now, self._fresh = now, fresh
+        """Begin without any measurement; ``now`` returns nanoseconds, ``fresh`` returns random bytes."""
+        self._now = now
+        self._fresh = fresh
         self._lock = Lock()
         self._wanted: frozenset[str] = frozenset()
         self._active: dict[str, Probe] = {}
@@ -43,7 +47,7 @@ class Prober:
         self._failures: dict[str, ProbeFailures] = {}
 
     def want(self, names: Collection[str]) -> None:
-        """Say who is to be measured, and forget what is known of all others."""
+        """Set the providers to measure, and forget the results of all others."""
         with self._lock:
             self._wanted = frozenset(names)
             for known in (self._measured, self._failures):
@@ -51,47 +55,47 @@ class Prober:
                     del known[name]
 
     def why_not(self, name: str) -> str:
-        """Return why a measurement cannot begin now, or an empty string."""
+        """Return why a measurement of this provider cannot begin now; empty if it can."""
         with self._lock:
             return self._why_not(name)
 
     def failing(self, name: str) -> ProbeFailures | None:
-        """Return the failures of somebody who has to wait because of them."""
+        """Return the failures of a provider that must still wait because of them; None if it need not."""
         with self._lock:
             failures = self._failures.get(name)
             return failures if failures and self._now() < failures.until else None
 
     def step(self, name: str, digests: tuple[bytes, ...]) -> ProbeTask:
-        """Take an answer, or begin where there is none; return what is next."""
+        """Take a provider's answer and return its next task; without ``digests``, begin a measurement."""
         with self._lock:
             if not digests:
                 return self._begin(name)
             probe = self._active.get(name)
             if probe is None:
                 return ProbeTask(text="no task of yours is open")
-            found = go_on(probe, digests, self._now(), self._fresh(_SEED_BYTES))
-            if isinstance(found, Failed):
-                self._fail(name, found.reason)
-                return ProbeTask(text=found.reason)
-            if isinstance(found, ProbeResult):
+            outcome = go_on(probe, digests, self._now(), self._fresh(_SEED_BYTES))
+            if isinstance(outcome, Failed):
+                self._fail(name, outcome.reason)
+                return ProbeTask(text=outcome.reason)
+            if isinstance(outcome, ProbeResult):
                 del self._active[name]
-                self._measured[name] = found
+                self._measured[name] = outcome
                 return ProbeTask()
-            self._active[name], task = found
+            self._active[name], task = outcome
             return task
 
     def drop(self, name: str) -> None:
-        """End a measurement that is nobody's fault."""
+        """End a measurement without counting a failure."""
         with self._lock:
             self._active.pop(name, None)
 
     def measured(self) -> tuple[ProbeResult, ...]:
-        """Return what was found of those who are to be measured."""
+        """Return the results of the providers to measure, sorted by address."""
         with self._lock:
             return tuple(self._measured[name] for name in sorted(self._measured))
 
     def judge(self, measured: ProbeResult, right: bool) -> None:
-        """Take note of whether the pieces that were drawn are right."""
+        """Record whether the recomputed pieces of a measurement are right; wrong ones are a failure."""
         with self._lock:
             if self._measured.get(measured.provider) != measured:
                 return
@@ -99,13 +103,13 @@ class Prober:
                 self._measured[measured.provider] = replace(measured, sure=True)
                 self._failures.pop(measured.provider, None)
             else:
-                self._fail(measured.provider, "a piece was not what comes of its seed")
+                self._fail(measured.provider, "a piece differs from its recomputation")
 
-    # With the lock held
+    # The caller holds the lock
 
     def _begin(self, name: str) -> ProbeTask:
         if name in self._active:
-            self._fail(name, "it was begun anew")
+            self._fail(name, "the provider began it again before it ended")
         if reason := self._why_not(name):
             return ProbeTask(text=reason)
         data = self._fresh(WAY_BYTES)
@@ -120,7 +124,7 @@ class Prober:
             return "no measurement is due"
         failures = self._failures.get(name)
         if failures and now < failures.until:
-            return f"the last measurement failed ({failures.reason}): wait a while"
+            return f"the last measurement failed ({failures.reason}); it is repeated after a pause"
         if name not in self._active and len(self._active) >= ACTIVE_MAX:
             return f"{ACTIVE_MAX} other providers are being measured"
         return ""

@@ -1,4 +1,4 @@
-"""What the validator answers on the link: one method per call, each reads or changes a record and returns at once."""
+"""The validator's answers on the link: one method per call. Each reads or changes a record and returns at once."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator
@@ -39,19 +39,22 @@ from validator.serve.prober import Prober
 _log = logging.getLogger("assay.validator")
 POLL_MS = 300
 RIVAL = (
-    "another daemon asks to be served with this provider's key, and is refused as long as this one polls; end one of"
-    " the two"
+    "another daemon uses this provider's key and is refused as long as this one polls; stop one of the two daemons, or"
+    " give it another key"
 )
 REFUSED_MS = 10_000
-"""When somebody may ask again who is not admitted."""
+"""Pause before a provider that is not admitted may ask again."""
 SLOTS_GRANTED = 64
-MEASURED_AGAIN = "; its speed is far below that of the others, or what it measured itself, and is measured again soon"
+MEASURED_AGAIN = (
+    "; its certified speed is far below that of other providers, or below its own measurement, and is measured again"
+    " soon"
+)
 _FILE_BYTES = 64
-"""What a file takes in a message beside its path."""
+"""Bytes of a file's entry in a message, without its path."""
 
 
 class Service:
-    """Implements :class:`link.types.Handlers` over the records, on the threads of the server."""
+    """The implementation of :class:`link.types.Handlers` with the records. It runs on the threads of the server."""
 
     def __init__(
         self,
@@ -61,21 +64,26 @@ class Service:
         verify: Callable[[bytes, bytes, bytes], bool],
         wake: Event,
     ) -> None:
-        """Serve from ``ledger``; ``wake`` is set when something arrived that the loop should see."""
-        self.me, self.chain_id = me, chain_id
-        self.ledger, self.blobs = ledger, ledger.blobs
+        """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle."""
+        self.me = me
+        self.chain_id = chain_id
+        self.ledger = ledger
+        self.blobs = ledger.blobs
         self.view = ChainView(clock=0, orders={}, validators={}, providers={})
         self.admission = Admission()
         self.doubted: frozenset[str] = frozenset()
-        self.presence, self.asking, self.prober = Presence(), Asking(), Prober()
+        self.presence = Presence()
+        self.asking = Asking()
+        self.prober = Prober()
         self._suspects: dict[str, Suspect] = {}
         self._warned: set[str] = set()
         self._idle: dict[str, str] = {}
-        self._verify, self._wake = verify, wake
+        self._verify = verify
+        self._wake = wake
         self._grants = Grants()
 
     def see(self, view: ChainView, asked: Collection[str]) -> None:
-        """Answer from what the chain says now, for which these were asked about."""
+        """Answer from this view of the chain from now on; the chain was queried for the applications of ``asked``."""
         if view.clock != self.view.clock:
             self._idle = {}
         self.view = view
@@ -91,11 +99,12 @@ class Service:
         self.doubted |= again
         self.prober.want(due | allowed | self.doubted)
 
-    # Who
+    # Callers
 
     def roles(self, caller: t.Caller) -> frozenset[t.Role]:
-        """What the caller is to this validator."""
-        view, address = self.view, caller.address
+        """Return the roles that the caller has for this validator."""
+        view = self.view
+        address = caller.address
         roles = set()
         if address in view.providers:
             roles.add(t.Role.PROVIDER)
@@ -108,7 +117,7 @@ class Service:
         return frozenset(roles)
 
     def workers(self) -> tuple[FreeProvider, ...]:
-        """Return the providers that poll and have a certified speed, by address."""
+        """Return the providers that poll and have a certified speed, sorted by address."""
         known = self.view.providers
         return tuple(
             FreeProvider(address, known[address].speed, known[address].newcomer)
@@ -119,23 +128,26 @@ class Service:
     # Blobs
 
     def stat_blob(self, caller: t.Caller, request: t.StatBlobRequest) -> t.BlobStatus:
-        """How much of the caller's upload is here; whatever others sent, nobody hears of it."""
+        """Return how much of the caller's own upload has arrived. Uploads of others are not shown."""
         self._allowance(caller, request.blob)
         return self.blobs.status(request.blob, caller.address)
 
     def put_chunk(self, caller: t.Caller, request: t.PutChunkRequest) -> t.BlobStatus:
-        """Take bytes of a blob."""
+        """Store bytes of a blob."""
         self.may_put(caller, request.blob)
         return self.blobs.put(request.blob, request.offset, request.data, caller.address)
 
     def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
-        """Give bytes of a blob."""
+        """Return bytes of a blob."""
         self.may_read(caller, request.sha256)
         data = self.blobs.read(request.sha256, request.offset, request.length)
         return t.Chunk(data, self.blobs.size(request.sha256))
 
     def may_put(self, caller: t.Caller, blob: t.BlobRef) -> None:
-        """Take what was offered as a payload from its consumer, and from providers what they owe to their orders."""
+        """Check that the caller may upload the blob; ClusterError if not.
+
+        A consumer may upload the files of a payload that it offered, a provider the blobs of its shares and openings.
+        """
         allowed = self._allowance(caller, blob)
         if allowed is None:
             return
@@ -143,15 +155,15 @@ class Service:
         if blobs >= allowed.blobs or size + blob.size > allowed.size:
             raise ClusterError(
                 ClusterErrorKind.OVER_QUOTA,
-                "too many blobs of yours wait for the share or opening that names them",
-                "submit those first",
+                "too many of your uploaded blobs are not yet named by a share or an opening",
+                "submit the share or the opening that names them first",
                 field="blob",
             )
 
     def _allowance(self, caller: t.Caller, blob: t.BlobRef) -> Allowance | None:
-        """Return what the caller may have sent that no record names yet, None where an offer names the blob.
+        """Return how much the caller may upload before a record names it; None if the caller's payload has the blob.
 
-        NOT_ALLOWED where it has no reason to send this one.
+        ClusterError NOT_ALLOWED if the caller has no reason to upload this blob.
         """
         allowed = Allowance()
         for local, on_chain in self._records():
@@ -162,17 +174,17 @@ class Service:
         if blob.size > allowed.largest:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "this blob is neither in a payload that you offered nor of a share that you were given",
-                "offer the payload, or ask for a task first",
+                "this blob is neither in a payload that you offered nor part of a share that you were given",
+                "offer the payload first, or poll for a task",
                 field="blob",
             )
         return allowed
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
-        """Give a blob only to whom a task, an opening or a result named it.
+        """Check that the caller may read a blob: that a task, an opening or a result named it; ClusterError if not.
 
-        Whoever was given a share of an order may read its payload. A consumer chooses how many files that is: a grant
-        for each of them would drive out those of others.
+        A provider that was given a share of an order may read the order's payload without a grant: a consumer chooses
+        the number of files, and grants for all of them could displace those of others.
         """
         if self._grants.holds(caller.address, digest):
             return
@@ -184,15 +196,15 @@ class Service:
                 return
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            "this blob was not given to you",
-            "ask for its task first",
+            "you may not read this blob, or no longer",
+            "request the task, the opening or the result that names it first",
             field="sha256",
         )
 
     # Providers
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
-        """Take a provider of this cluster into work, and tell others what they wait for."""
+        """Accept a provider of this cluster; return the reason to wait to any other provider."""
         address = caller.address
         if address in self.view.providers or address in self.view.applicants:
             self._claim(address, request.session)
@@ -205,19 +217,19 @@ class Service:
         if failures := self.prober.failing(address):
             return _waits(f"the probe failed: {failures.reason}", POLL_MS * 10)
         if not self.asking.hear(address):
-            return _waits("too many ask to join now", REFUSED_MS)
+            return _waits("too many providers ask to join now", REFUSED_MS)
         if address not in self.view.applicants:
             self._wake.set()
-            return _waits("your request on the chain was not seen yet", POLL_MS)
+            return _waits("the validator has not yet read your application from the chain", POLL_MS)
         self.presence.join(address, request.machine)
         reason = self.prober.why_not(address)
         if not reason:
             return replace(_waits("being measured", POLL_MS), probe=True)
-        measured = any(found.provider == address for found in self.prober.measured())
+        measured = any(result.provider == address for result in self.prober.measured())
         return _waits("measured; the admission is on its way" if measured else reason, POLL_MS)
 
     def probe(self, caller: t.Caller, request: t.ProbeRequest) -> t.ProbeTask:
-        """Go on with a measurement: never while the caller has something to train."""
+        """Take an answer to a probe and return the next task; end the probe if the caller has a share to train."""
         address = caller.address
         if address in self.view.providers:
             self.presence.poll(address)
@@ -234,7 +246,7 @@ class Service:
         return any(train_tasks(local, on_chain, address, clock) for local, on_chain in self._records())
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
-        """Tell a provider everything it has to do now."""
+        """Return everything that a provider has to do now."""
         self._claim(caller.address, request.session)
         self.presence.poll(caller.address)
         self.presence.speak(caller.address, request.speed)
@@ -244,7 +256,8 @@ class Service:
         for local, on_chain in self._records():
             train += train_tasks(local, on_chain, caller.address, clock)
             opening += open_tasks(local, on_chain, self.view.panels, caller.address)
-        train, opening = _fitting(train)[: t.TASKS_MAX], opening[: t.TASKS_MAX]
+        train = _fitting(train)[: t.TASKS_MAX]
+        opening = opening[: t.TASKS_MAX]
         for task in train:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
         idle = not (train or opening)
@@ -260,22 +273,22 @@ class Service:
         )
 
     def _claim(self, address: str, session: bytes) -> None:
-        """Serve this process of a provider; ClusterError TAKEN while another one with its key is served."""
+        """Serve this process of a provider; ClusterError TAKEN while another process with its key is served."""
         if self.presence.claim(address, session):
             return
         if address not in self._warned:
             self._warned.add(address)
-            _log.warning("two daemons use the key of provider %s: the one that came first is served", address)
+            _log.warning("two daemons use the key of provider %s: only the first one is served", address)
         raise ClusterError(
             ClusterErrorKind.TAKEN,
-            "another daemon with this provider's key is joined here and polls",
-            "end one of the two (after a restart this one is served in a moment)",
+            "another daemon with this provider's key has joined this validator and polls it",
+            "stop one of the two daemons (after a restart, wait a few seconds)",
         )
 
     def _why_idle(self, address: str) -> str:
-        """Return why a provider has nothing to train, as long as a sentence of the link may be.
+        """Return why a provider has nothing to train, cut to the longest sentence that the link allows.
 
-        It is found once for each second of the chain: all providers of an idle cluster ask several times a second.
+        The answer is cached for each second of the chain, because idle providers ask several times a second.
         """
         if address not in self._idle:
             known = self.view.providers
@@ -286,13 +299,13 @@ class Service:
         return self._idle[address]
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
-        """Take a signed commitment to a share; one that is wrong on its face ends the issue at once."""
+        """Take a signed commitment to a share. If it is plainly wrong, the issue ends at once."""
         claim = request.claim
         if claim.provider != caller.address:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "not the caller",
-                "submit your own shares",
+                "the share's provider is not the caller",
+                "submit only your own shares",
                 field="claim.provider",
             )
         self._find(claim.order_id, claim.leg)
@@ -313,7 +326,7 @@ class Service:
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
-        """Take what a commitment of the caller hides; what does not hash to it ends the issue at once."""
+        """Take the results that the caller's commitment hides. If they do not hash to it, the issue ends at once."""
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         reason = ShareReason.NONE
@@ -328,10 +341,10 @@ class Service:
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
-        """Take the states at a boundary that the caller was asked for."""
+        """Take the states at a boundary that the validator asked the caller for."""
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
-        verdict = t.Verdict(False, int(ShareReason.NONE), "not wanted (any more)")
+        verdict = t.Verdict(False, int(ShareReason.NONE), "the states are not, or no longer, needed")
 
         def take(now: LocalOrder) -> LocalOrder:
             nonlocal verdict
@@ -341,7 +354,7 @@ class Service:
             after = opening_received(now, request)
             if after is None:
                 mismatch = ShareReason.OPENING_MISMATCH
-                verdict = t.Verdict(False, int(mismatch), "not the size of the job's states")
+                verdict = t.Verdict(False, int(mismatch), "the states do not have the size of the job's states")
                 return now
             verdict = t.Verdict(True)
             return after
@@ -353,16 +366,17 @@ class Service:
     # Consumers
 
     def offer_payload(self, caller: t.Caller, request: t.PayloadOffer) -> t.PayloadWanted:
-        """Take note of the files of an order's job, and say which blobs are missing."""
+        """Record the files of an order's payload, and return the blobs that are missing."""
         on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
         self._check_files(on_chain, request.files)
         self._check_room(caller, on_chain, request.files)
-        number, leg = on_chain.order.legs, on_chain.current
+        number = on_chain.order.legs
+        leg = on_chain.current
         matched = leg is not None and leg.state == LegState.MATCHED
 
         def take(now: LocalOrder) -> LocalOrder:
-            # Until all is here, the consumer may correct itself.
+            # The consumer may change its offer until all files have arrived.
             if matched and now.payload.stage in (PayloadStage.ABSENT, PayloadStage.OFFERED):
                 return payload_offered(now, request.files)
             return now
@@ -376,7 +390,7 @@ class Service:
         return t.PayloadWanted(tuple(missing))
 
     def payload_status(self, caller: t.Caller, request: t.PayloadStatusRequest) -> t.PayloadState:
-        """Tell whether the payload is here and loads."""
+        """Return whether the payload has arrived and whether its job loads."""
         on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
         payload = self._complete_payload(caller, request.order_id, on_chain.order.legs).payload
@@ -389,33 +403,35 @@ class Service:
         if blobs.get(JOB_FILE, t.BlobRef(b"", 1)).sha256 != terms.job_id:
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
-                "job.json is not the ordered job",
-                "send that job",
+                "job.json is not the job that was ordered",
+                "offer the files of the ordered job",
                 field="files",
             )
         size = sum(blob.size for blob in blobs.values())
         if len(blobs) != len(files) or size != payload_quota(on_chain):
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
-                f"{size} bytes where the order says {payload_quota(on_chain)}",
-                "offer every payload file once",
+                f"the files have {size} bytes, or one is listed twice; the order's payload has"
+                f" {payload_quota(on_chain)} bytes",
+                "offer each file of the payload exactly once",
                 field="files",
             )
         if nests(list(blobs)):
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
-                "a file has the path of a folder",
-                "send that job",
+                "a path is a file and a folder at the same time",
+                "offer the files of the ordered job",
                 field="files",
             )
 
     def _check_room(self, caller: t.Caller, on_chain: OrderResponse, files: tuple[t.PayloadFile, ...]) -> None:
-        """Refuse a payload before it is sent where it cannot come to its end."""
-        size, most = payload_quota(on_chain), self.blobs.owner_quota
+        """Refuse a payload that does not fit, before it is sent; ClusterError OVER_QUOTA."""
+        size = payload_quota(on_chain)
+        most = self.blobs.owner_quota
         if size > most:
             raise ClusterError(
                 ClusterErrorKind.OVER_QUOTA,
-                f"a payload of {size} bytes, and this validator takes {most} of a caller",
+                f"the payload has {size} bytes, and this validator takes {most} bytes per caller",
                 "wait until the order goes to another validator",
                 field="files",
             )
@@ -423,20 +439,20 @@ class Service:
         if size - here > self.blobs.room(caller.address):
             raise ClusterError(
                 ClusterErrorKind.OVER_QUOTA,
-                "this validator has no room for the payload now",
-                "try again when other orders have closed",
+                "this validator does not have enough disk space for the payload now",
+                "try again later, when other orders have closed",
                 field="files",
             )
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
-        """Tell the consumer where the encrypted states are that a hand-over round left."""
+        """Return the manifest of a hand-over round's encrypted state to the order's consumer."""
         on_chain = self.view.orders.get(request.order_id)
         local = self.ledger.store.latest(request.order_id)
         if local is None or on_chain is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
-                "no such order here",
-                "ask its validator",
+                "this validator has no such order",
+                "ask the validator that serves the order (assay order show)",
                 field="order_id",
             )
         self._check_consumer(caller, on_chain)
@@ -445,8 +461,8 @@ class Service:
         if result is None:
             raise ClusterError(
                 ClusterErrorKind.WRONG_STATE,
-                f"no result of round {request.round}",
-                f"served is that of rounds {sorted(served)}" if served else "ask again later",
+                f"there is no result of round {request.round} here",
+                f"the results of these rounds are here: {sorted(served)}" if served else "ask again later",
                 field="round",
             )
         self._grants.give(caller.address, (result.blob,))
@@ -466,7 +482,7 @@ class Service:
     # Seats
 
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
-        """Tell a seat of a panel about a round of this validator what replay of one of its places needs."""
+        """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
         about = self.view.panels.get(RoundKey(request.order_id, request.leg, request.round))
         local = self.ledger.load(request.order_id, request.leg)
@@ -477,8 +493,8 @@ class Service:
         ):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "no seat for this place",
-                "wait until you are drawn, and ask for the places of your duty",
+                "you have no seat for this place",
+                "ask only for the places of your own seats, once they are drawn",
                 field="place_index",
             )
         opening = audit_opening(local, request.round, about.panel.places[number].place)
@@ -499,13 +515,16 @@ class Service:
                         yield local, on_chain
 
     def _find(self, order_id: bytes, leg_number: int = 0) -> OrderResponse:
-        """Return what the chain says about an order of which this validator has the leg (0: the current one)."""
+        """Return an order from the chain; ClusterError NOT_FOUND if this validator does not have its leg.
+
+        ``leg_number`` 0 is the current leg.
+        """
         on_chain = self.view.orders.get(order_id)
         if on_chain is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
-                "no such order with this validator",
-                "check the id",
+                "this validator has no such order",
+                "use the id of an order that this validator serves (assay order list)",
                 field="order_id",
             )
         number = leg_number or on_chain.order.legs
@@ -514,8 +533,8 @@ class Service:
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
-                "not a leg of this validator",
-                "read the order again",
+                "the leg is not one of this validator's",
+                "read the order from the chain again: another validator may serve it now",
                 field="leg",
             )
         return on_chain
@@ -524,18 +543,19 @@ class Service:
         if on_chain.order.consumer != caller.address:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "not your order",
-                "use the key that ordered",
+                "this is another consumer's order",
+                "use the key that placed the order",
                 field="order_id",
             )
 
     def _complete_payload(self, caller: t.Caller, order_id: bytes, leg: int) -> LocalOrder:
-        """Record it when all of a payload is here, sent by its consumer."""
+        """Record that a payload is complete, if its consumer has sent all files; return the record of the leg."""
         with self.ledger.lock:
             local = self.ledger.load(order_id, leg)
-            if local is None:  # _find saw it: it was forgotten in this moment
-                raise ClusterError(ClusterErrorKind.NOT_FOUND, "no such order here", "", field="order_id")
-            blobs, sender = [file.blob for file in local.payload.files], caller.address
+            if local is None:  # deleted since _find
+                raise ClusterError(ClusterErrorKind.NOT_FOUND, "this validator has no such order", "", field="order_id")
+            blobs = [file.blob for file in local.payload.files]
+            sender = caller.address
             offered = local.payload.stage == PayloadStage.OFFERED
             if not offered or not all(self.blobs.sent(blob, sender) for blob in blobs):
                 return local
@@ -547,15 +567,15 @@ def _waits(reason: str, again_ms: int) -> t.JoinReply:
 
 
 def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
-    """Return the first tasks, at least one, whose lists of files fit half a message: the others come later."""
-    kept: list[t.TrainTask] = []
-    left = t.MESSAGE_BYTES_MAX // 2
+    """Return the first tasks, at least one, whose lists of files fit in half a message. The others come later."""
+    first: list[t.TrainTask] = []
+    bytes_left = t.MESSAGE_BYTES_MAX // 2
     for task in tasks:
-        left -= sum(len(file.path) + _FILE_BYTES for file in task.payload)
-        if kept and left < 0:
+        bytes_left -= sum(len(file.path) + _FILE_BYTES for file in task.payload)
+        if first and bytes_left < 0:
             break
-        kept.append(task)
-    return kept
+        first.append(task)
+    return first
 
 
 def _blobs_of(opening: t.AuditOpening) -> list[t.BlobRef]:

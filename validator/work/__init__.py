@@ -1,1 +1,1 @@
-"""What a validator's daemon does: transactions, replays in the process pool, audits, sealing of results."""
+"""The work of a validator's daemon: transactions, replays in the process pool, audits, and encrypted results."""

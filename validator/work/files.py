@@ -1,4 +1,4 @@
-"""Job directories made from blobs, by hard links, so that a payload lies on the disk once; and what workers write."""
+"""Job directories made of hard links to blobs, so that a payload is on the disk once; files of pool processes."""
 
 import os
 import shutil
@@ -18,37 +18,37 @@ _MADE = "made-"
 
 
 def job_directory(files: Sequence[PayloadFile], jobs: Path) -> Path:
-    """Return where a job with these files lies; the name is the hash of what is in it."""
+    """Return the directory of a job with these files; its name is a hash of their paths and contents."""
     listing = "\n".join(f"{file.path} {file.blob.sha256.hex()}" for file in files)
     return jobs / sha256(listing.encode()).hexdigest()[:32]
 
 
 def is_materialised(files: Sequence[PayloadFile], jobs: Path) -> bool:
-    """Tell whether the directory of a job is here, whole."""
+    """Return whether the directory of a job is here and complete."""
     return (job_directory(files, jobs) / _DONE).exists()
 
 
 def materialise(files: Sequence[PayloadFile], blobs: BlobStore, jobs: Path) -> Path:
-    """Return a directory under ``jobs`` with these files; a finished one is used again.
+    """Return a directory under ``jobs`` with these files; a complete one is used again.
 
-    Paths were checked on the link: plain names, at most two folders deep.
+    The link has checked the paths: plain names, at most two folders deep.
     """
     directory = job_directory(files, jobs)
     done = directory / _DONE
     if done.exists():
-        os.utime(done)  # it is in use: not for :func:`sweep`
+        os.utime(done)  # mark it as used, so that :func:`sweep` keeps it
         return directory
     for file in files:
         target = directory / file.path
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Never absent once it was there: another thread may be loading the job.
+        # Replaced without a gap, because another thread may be loading the job.
         link_whole(blobs.path(file.blob.sha256), target)
     done.touch()
     return directory
 
 
 def sweep(jobs: Path, unused_seconds: float) -> None:
-    """Delete job directories that nobody used for a while; a payload that is still held comes back when needed."""
+    """Delete job directories that were not used for ``unused_seconds``; they are made again if they are needed."""
     before = time.time() - unused_seconds
     for directory in jobs.iterdir() if jobs.exists() else ():
         done = directory / _DONE
@@ -58,7 +58,7 @@ def sweep(jobs: Path, unused_seconds: float) -> None:
 
 @contextmanager
 def places_in(scratch: Path, count: int) -> Iterator[tuple[Path, ...]]:
-    """Give names in the folder where workers may write, for files that are deleted in the end."""
+    """Yield ``count`` new paths in the folder where pool processes may write, and delete the files there at the end."""
     places = tuple(scratch / f"{_MADE}{token_hex(16)}" for _ in range(count))
     try:
         yield places
@@ -68,15 +68,15 @@ def places_in(scratch: Path, count: int) -> Iterator[tuple[Path, ...]]:
 
 
 def clear(scratch: Path) -> None:
-    """Delete what a daemon that was killed left at such places."""
+    """Delete the files that a killed daemon left at such paths."""
     for place in scratch.glob(f"{_MADE}*"):
         _delete(place)
 
 
 def _delete(place: Path) -> None:
-    """Delete whatever is there: a worker may make anything, a folder too."""
+    """Delete a file, a link or a folder: a pool process may create any of them."""
     if place.is_dir() and not place.is_symlink():
-        with suppress(RecursionError):  # of folders in folders without end
+        with suppress(RecursionError):  # folders may be nested too deeply
             shutil.rmtree(place, ignore_errors=True)
     else:
         place.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Jobs, backends and states as a process of the pool has them: what is read from files, and what was hashed of it."""
+"""The jobs, back ends and states that a process of the pool loads from files, and the checks of their roots."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -18,18 +18,18 @@ from validator.work.requests import OpenedStates, RootedFile, StateFiles
 
 @lru_cache(maxsize=4)
 def job_in(directory: Path) -> LoadedJob:
-    """Return a job that this process keeps: its directory is named by its content and never changes."""
+    """Return a loaded job. It is cached, because its directory is named by its content and never changes."""
     return load_job(directory).without_initial()
 
 
 @lru_cache(maxsize=2)
 def backend_named(name: str) -> Backend:
-    """Return a backend that this process keeps."""
-    return backend(name)  # keeps the programs that it compiled
+    """Return a back end. It is cached, because it keeps the programs that it compiled."""
+    return backend(name)
 
 
 def open_states(job: LoadedJob, files: StateFiles) -> tuple[State, State] | None:
-    """Return the states in two files; None if they do not decode."""
+    """Return the global and the local state in two files; None if a file is not such a state."""
     try:
         return (
             read_state(files.global_state, job.job.document.global_tensors),
@@ -40,9 +40,9 @@ def open_states(job: LoadedJob, files: StateFiles) -> tuple[State, State] | None
 
 
 def opened_states(job: LoadedJob, asked: OpenedStates) -> SlotState | None:
-    """Return the states in two files, if they and their metrics hash to a boundary root; they are the caller's.
+    """Return the states in two files; None unless they and their metrics hash to the boundary root.
 
-    What was hashed of them is not hashed again.
+    The caller may change the states. Their hashes are kept, so that unchanged parts are not hashed again.
     """
     read = open_states(job, asked.files)
     if read is None:
@@ -52,17 +52,17 @@ def opened_states(job: LoadedJob, asked: OpenedStates) -> SlotState | None:
 
 
 def read_rooted(file: RootedFile, specs: Sequence[TensorSpec]) -> State:
-    """Return the state in a file; StateError, but never NotFinite, unless it has the root that the chain has."""
+    """Return the state in a file; StateError (but not NotFinite) if it does not have the root on the chain."""
     try:
         state = read_state(file.path, specs)
     except NotFinite as error:
         raise StateError(error.field, error.reason) from None
     if state_tree(state).root != file.root:
-        raise StateError("state", "is not the one that the chain names")
+        raise StateError("state", "does not have the root that the chain names")
     return state
 
 
 def pieces_of(*states: State) -> Iterator[bytes | memoryview]:
-    """Yield the canonical bytes of some states, one after the other."""
+    """Yield the canonical bytes of some states, one state after another."""
     for state in states:
         yield from state_pieces(state)

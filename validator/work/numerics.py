@@ -1,8 +1,8 @@
-"""What runs in the process pool whatever the tier: loading, aggregating. A request in, small records and files out.
+"""The functions that run in the process pool for every tier, such as loading a job and aggregating a round.
 
-A worker process calls these functions with one request each (``requests.py``), which names paths in the blob store;
-nothing that a provider sent is trusted before its root was recomputed here, and everything that a replay starts from
-comes from the order.
+A process of the pool calls a function with one request (``requests.py``), which names paths in the blob store. The
+function returns a small record, and may write files. A provider's data are trusted only after their roots were
+recomputed here.
 """
 
 from dataclasses import dataclass
@@ -36,23 +36,20 @@ from validator.work.requests import (
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """The job's terms as loading found them, or the reason why it does not load."""
+    """The terms of a loaded job, or in ``text`` the reason why it does not load."""
 
     terms: JobTerms | None
     text: str
 
 
 def prepare(backend_name: str) -> str:
-    """Have everything here that a task needs: a new process takes a while for it, and who is waited for has none.
-
-    Returns what computes, in words.
-    """
+    """Load the back end in a new process, so that the first task need not wait; return the back end's name in words."""
     backend_named(backend_name)
     return computing(backend_name)
 
 
 def load(directory: Path) -> LoadOutcome:
-    """Load a payload with every check."""
+    """Load the job of a payload with all checks."""
     try:
         return LoadOutcome(order_terms(job_in(directory).job), "")
     except JobError as error:
@@ -61,14 +58,14 @@ def load(directory: Path) -> LoadOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A root, and SHA-256 of each file with a state behind it: other tasks can write where it lies."""
+    """The root of written states, and the SHA-256 of each file, because other tasks can write to the same folder."""
 
     root: bytes
     digests: tuple[bytes, ...]
 
 
 def aggregate_round(asked: RoundAggregation) -> Written | None:
-    """Aggregate the updates of a round into the next global state and write it; None if there is none."""
+    """Aggregate the updates of a round and write the next global state; None if the updates do not aggregate."""
     job = job_in(asked.directory)
     start = read_state(asked.opening, job.job.document.global_tensors)
     read = (read_state(path, job.job.updated) for path in asked.updates)
@@ -80,7 +77,7 @@ def aggregate_round(asked: RoundAggregation) -> Written | None:
 
 
 def write_state(to: Path, state: State) -> bytes:
-    """Write a state to a new file, piece by piece; return SHA-256 of it."""
+    """Write a state to a new file, piece by piece; return the file's SHA-256."""
     digest = sha256()
     with to.open("xb") as file:
         for piece in state_pieces(state):
@@ -95,20 +92,22 @@ def opening_holds(asked: OpeningCheck) -> bool:
 
 
 def recompute_states(asked: StatesReplay) -> Written | None:
-    """Replay from the states at one boundary to a later one, and write the states there.
+    """Replay from the states at one boundary to a later boundary, and write the states there with their root.
 
-    The root is the later boundary's; None if training from there has no result.
+    None if a step has no result. StateError if the first states do not decode.
     """
     job = job_in(asked.directory)
     opened = open_states(job, asked.states)
     if opened is None:
         raise StateError("opening", "does not decode")
-    current, root = opened, b""
+    current = opened
+    root = b""
     engine = backend_named(asked.backend)
     try:
         for segment in range(asked.start, asked.index):
             replayed = replay_segment(job, asked.part, segment, *current, engine)
-            current, root = (replayed.global_state, replayed.local_state), replayed.boundary.root
+            current = replayed.global_state, replayed.local_state
+            root = replayed.boundary.root
     except ReplayError:
         return None
     paths = asked.to.global_state, asked.to.local_state
@@ -116,7 +115,7 @@ def recompute_states(asked: StatesReplay) -> Written | None:
 
 
 def sizes(directory: Path) -> Sizes:
-    """Return the sizes of canonical states of a job."""
+    """Return the sizes in bytes of a job's canonical states and updates."""
     document = job_in(directory).job.document
     return Sizes(
         encoded_size(document.global_tensors),
@@ -126,7 +125,7 @@ def sizes(directory: Path) -> Sizes:
 
 
 def result_lengths(path: Path) -> list[int]:
-    """Return the bytes of each canonical chunk of a state; StateError where the file is none."""
+    """Return the length in bytes of each canonical chunk of a state; StateError if the file is not a state."""
     with path.open("rb") as file:
         return chunk_lengths(file.read(MAX_HEADER + 4), path.stat().st_size)
 

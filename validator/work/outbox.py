@@ -1,6 +1,6 @@
-"""Sending what is decided: a thread that has one transaction under way, with everything that is due in it.
+"""The thread that sends transactions: one at a time, each with everything that is due.
 
-What goes next, and what becomes of the rest where one message fails, is decided in :mod:`validator.decide.outgoing`.
+:mod:`validator.decide.outgoing` decides what goes next, and what happens to the rest if one message fails.
 """
 
 import logging
@@ -18,20 +18,20 @@ from validator.decide.outgoing import Outgo, Outgoing, Sifted, messages_of
 _log = logging.getLogger("assay.validator.outbox")
 
 Sent = Callable[[Outgo, TxReceipt], None]
-"""What is done about an action when its messages are in a block."""
+"""The function that is called with an action and its receipt when its messages are in a block."""
 
 
 class TxOutcome(StrEnum):
-    """What came of a transaction."""
+    """The outcome of a transaction."""
 
     ARRIVED = "arrived"
     REFUSED = "refused"
-    # It may have arrived all the same: nobody said.
+    # The outcome is unknown: it may be in a block.
     FAILED = "failed"
 
 
 class Outbox:
-    """Sends what the last look wanted; ``wake`` is set whenever a transaction has ended."""
+    """The sender of the actions that the last look asked for. It sets ``wake`` whenever a transaction has ended."""
 
     def __init__(
         self,
@@ -43,13 +43,17 @@ class Outbox:
         now: Callable[[], float] = time.monotonic,
         ended: Callable[[TxOutcome], None] = lambda outcome: None,
     ) -> None:
-        """Start the thread; ``expected`` are the exceptions of a world that fails, ``now`` counts seconds.
+        """Start the thread. ``expected`` are exceptions that are not bugs, and ``now`` returns seconds.
 
-        ``ended`` hears what came of each transaction.
+        ``ended`` is called with the outcome of each transaction.
         """
         self._ended = ended
-        self._sender, self._sent, self._stop, self._wake = sender, sent, stop, wake
-        self._expected, self._now = expected, now
+        self._sender = sender
+        self._sent = sent
+        self._stop = stop
+        self._wake = wake
+        self._expected = expected
+        self._now = now
         self._state = Outgoing()
         self._changed = Condition()
         self._closed = False
@@ -57,19 +61,19 @@ class Outbox:
         self._thread.start()
 
     def want(self, actions: Iterable[Outgo], seen: float, *, whole: bool) -> None:
-        """Send these, and nothing else any more: all that a look wants that began when it was ``seen``."""
+        """Replace the actions to send by these, from a look that began at ``seen`` (seconds of ``now``)."""
         with self._changed:
             self._state = outgoing.want(self._state, actions, int(seen * 1000), whole=whole)
             self._changed.notify()
 
     def busy(self) -> list[str]:
-        """Return the keys of what is under way or can go at once."""
+        """Return the keys of the actions that are under way or can be sent at once."""
         with self._changed:
             free = outgoing.waiting(self._state, self._ms())
             return [action.key for action in (*self._state.under_way, *free)]
 
     def close(self) -> None:
-        """Drop what waits, and wait for what is under way: whoever made the sender's client ends that."""
+        """Drop the waiting actions and wait for the transaction under way; closing the client ends that call."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -79,7 +83,7 @@ class Outbox:
         while True:
             with self._changed:
                 self._state = outgoing.take(self._state, self._ms())
-                # The next look comes soon, and with it what has rested by then.
+                # The next look comes soon, and wakes this thread for actions whose pause has ended by then.
                 while not self._closed and not self._state.under_way:
                     self._changed.wait()
                     self._state = outgoing.take(self._state, self._ms())
@@ -92,23 +96,23 @@ class Outbox:
             self._wake.set()
 
     def _send(self, going: Sequence[Outgo]) -> Callable[[Outgoing], Outgoing]:
-        """Send a transaction, and return what has become of it."""
+        """Send a transaction, and return the change of the state that follows from its outcome."""
         keys = [action.key for action in going]
         try:
             try:
                 receipt = self._sender.send(*messages_of(going))
             except TxRefused as refusal:
                 self._ended(TxOutcome.REFUSED)
-                kept, bad = self._sift(going, refusal)
-                return lambda state: outgoing.refused(state, kept, bad, self._ms())
+                passing, bad = self._sift(going, refusal)
+                return lambda state: outgoing.refused(state, passing, bad, self._ms())
             self._ended(TxOutcome.ARRIVED)
             for action in going:
                 self._sent(action, receipt)
         except self._expected as error:
             self._ended(TxOutcome.FAILED)
             _log.warning("%s: %s", ", ".join(keys), error)
-        except Exception:  # noqa: BLE001 - logged, and tried again: the daemon goes on
-            # A client or a database that was closed under it is no bug.
+        except Exception:  # noqa: BLE001 - logged, and tried again: the daemon continues
+            # During a stop, the client and the database are closed while they are used. That is not a bug.
             if not self._stop.is_set():
                 _log.exception("bug in %s", ", ".join(keys))
         else:
@@ -116,23 +120,23 @@ class Outbox:
         return lambda state: outgoing.failed(state, keys, self._ms())
 
     def _sift(self, going: Sequence[Outgo], refusal: TxRefused) -> Sifted:
-        """Tell what of a transaction that was refused the chain would take now."""
-        said = {action.key: refusal for action in going}
+        """Return the actions of a refused transaction that the chain would accept now, and the bad ones."""
+        refusals = {action.key: refusal for action in going}
 
         def passes(actions: Sequence[Outgo]) -> bool:
             try:
                 self._sender.simulate(*messages_of(actions))
             except TxRefused as refused:
-                said[actions[-1].key] = refused
+                refusals[actions[-1].key] = refused
                 return False
             return True
 
-        kept, bad = outgoing.sift(going, passes)
+        passing, bad = outgoing.sift(going, passes)
         for action in bad:
-            _log.warning("%s: %s", action.key, said[action.key])
+            _log.warning("%s: %s", action.key, refusals[action.key])
         if not bad:
-            _log.warning("%d messages together: %s", len(messages_of(going)), refusal)
-        return kept, bad
+            _log.warning("a transaction of %d messages was refused: %s", len(messages_of(going)), refusal)
+        return passing, bad
 
     def _ms(self) -> int:
         return int(self._now() * 1000)

@@ -1,7 +1,7 @@
-"""Carrying out what is decided about legs: jobs are loaded, places replayed, rounds aggregated and sealed.
+"""The actions about legs carried out: jobs are loaded, segments replayed, rounds aggregated and sealed.
 
-Every method reads what it needs from the record as it is now, and writes its outcome into the record as it is by then;
-what is missing at the end of it is asked for again, and what is moot by now is left.
+Each method reads its input from the present record, and later applies its outcome to the record as it is by then. If
+an outcome no longer matters, it changes nothing. If it is still missing, ``decide`` asks for the action again.
 """
 
 import logging
@@ -65,17 +65,17 @@ _log = logging.getLogger("assay.validator")
 REPLAY_SECONDS = 600.0
 
 Table = Mapping[type, Callable[[Any], float | None]]
-"""How each kind of action is carried out."""
+"""The function that carries out each kind of action."""
 
 
 def work_of(table: Table, action: do.Action) -> Task:
-    """Return what carries an action out."""
+    """Return the function that carries out an action."""
     return partial(table[type(action)], action)
 
 
 @dataclass(frozen=True, slots=True)
 class _HeldShare:
-    """A share that was delivered, with the round and the record that it is in."""
+    """A delivered share, with its round and its record."""
 
     at: WorkAt
     packet: ShareDelivery
@@ -86,16 +86,16 @@ class _HeldShare:
         return RoundSlot(self.at.current.round, self.at.work.slot)
 
     def root_at(self, index: int) -> bytes:
-        """Return the root of one of its boundaries."""
+        """Return the root of one of the share's boundaries."""
         return root_at(self.at.current, self.at.work, self.packet, index)
 
 
 @dataclass(frozen=True, slots=True)
 class Performer:
-    """Everything that actions about legs need: chain, records, blobs, and the process pools.
+    """The chain, records, blobs and process pools that actions about legs need.
 
-    ``trials`` is for jobs that nobody has run yet, ``processes`` are those of ``pool``, whose workers may write to
-    ``scratch``, and ``clock`` is the chain's.
+    ``trials`` runs the trials of new jobs. ``processes`` is the size of ``pool``, whose processes may write to
+    ``scratch``. ``clock`` returns the chain's clock (seconds).
     """
 
     chain_id: str
@@ -112,7 +112,7 @@ class Performer:
     clock: Callable[[], int]
 
     def table(self) -> Table:
-        """Return how each kind of action about legs is carried out."""
+        """Return the function for each kind of action about legs."""
         return {
             do.TryJob: self.try_job,
             do.CheckSegment: self.check,
@@ -123,13 +123,13 @@ class Performer:
         }
 
     def run(self, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the pool and wait for it; PoolError if it has no result in time."""
+        """Run a function in the pool and return its result; PoolError if there is none in time."""
         return self.pool.submit(function, request, timeout=REPLAY_SECONDS).result()
 
     # Transactions
 
     def sent(self, action: do.SendTx | do.SendNotice, receipt: TxReceipt) -> None:
-        """Take note of shares that the chain skipped."""
+        """Log a transaction that is in a block, and record the shares that the chain skipped."""
         names = ", ".join(type(message).__name__ for message in action.messages)
         _log.info("%s: %s at height %d", action.key, names, receipt.height)
         for message in action.messages:
@@ -139,8 +139,10 @@ class Performer:
     # Numerics
 
     def try_job(self, action: do.TryJob) -> None:
-        """Load the payload, compare it with the order, and try it: whatever the job does, it is over in time."""
-        local, order, leg = self._find(action.leg), action.order, action.matched
+        """Load the payload, compare it with the order, and run a trial of the job within a time limit."""
+        local = self._find(action.leg)
+        order = action.order
+        leg = action.matched
         if local is None or local.payload.stage is not PayloadStage.COMPLETE:
             return
         terms = order.terms
@@ -151,7 +153,7 @@ class Performer:
             memory=self._memory_of(leg),
             backend=self.backend,
         )
-        # Other trials were before it, perhaps: the time that is left is what is left now.
+        # Computed only now, because this trial may have waited for others.
         seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed))
         if seconds <= 0:
             return
@@ -167,22 +169,23 @@ class Performer:
         self._change(action.leg, lambda now: receive.job_tried(now, terms, trial))
 
     def check(self, action: do.CheckSegment) -> None:
-        """Replay a segment of a share."""
-        found = self._share(action.share)
-        if found is None:
+        """Replay a segment or the update of a share, and record the outcome."""
+        share = self._share(action.share)
+        if share is None:
             return
-        outcome = self._checked(found, action.segment, checks_of(action.tier))
+        outcome = self._checked(share, action.segment, checks_of(action.tier))
         if outcome is None:
             return
         checked = CheckedSegment(action.segment, int(outcome.reason), outcome.root)
-        self._change(found.at.local.key, partial(receive.segment_checked, key=action.share, checked=checked))
+        self._change(share.at.local.key, partial(receive.segment_checked, key=action.share, checked=checked))
 
     def _checked(self, share: _HeldShare, segment: int, checks: Checks) -> ReplayOutcome | None:
-        """Return what replaying a segment of a share finds; None if its opening states are no longer held."""
+        """Return the outcome of replaying a segment, the stop or the update of a share; None if states are gone."""
         start = self._opened(share, segment)
         if start is None:
             return None
-        roots, boundaries = share.packet.roots, share.packet.boundaries
+        roots = share.packet.roots
+        boundaries = share.packet.boundaries
         directory = self._directory(share.at.local)
         part = share.part
         if segment < len(boundaries):
@@ -226,26 +229,26 @@ class Performer:
         )
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
-        """Hash states that a provider brought."""
+        """Check the hashes of states that a provider sent for a panel."""
         share = self._share(action.share)
         opened = self._opened(share, action.index) if share else None
         if share is None or opened is None:
             return
         holds = self.run(numerics.opening_holds, OpeningCheck(self._directory(share.at.local), opened))
         if not holds:
-            _log.warning("%s sent other states than it committed to", share.at.work.provider)
+            _log.warning("provider %s sent states that do not hash to its commitment", share.at.work.provider)
         self._change(
             share.at.local.key,
             partial(receive.opening_verified, key=action.share, index=action.index, holds=holds),
         )
 
     def recompute(self, action: do.Recompute) -> None:
-        """Recompute states that nobody brought, from the nearest ones that are sure."""
+        """Recompute states that no provider sent, from the nearest verified states before them."""
         share = self._share(action.share)
         if share is None:
             return
-        held = (o.index for o in share.at.work.openings if o.verified and o.index < action.index)
-        start = max(held, default=0)
+        verified = (o.index for o in share.at.work.openings if o.verified and o.index < action.index)
+        start = max(verified, default=0)
         files = self._files(share, start)
         if files is None:
             return
@@ -267,13 +270,14 @@ class Performer:
                 first, second = self._taken(places, written)
                 states = first, second
         if states is None:
-            _log.error("%s: wrong outside what was drawn, boundary %d", action.key, action.index)
-        keep = partial(receive.state_recomputed, key=action.share, index=action.index, states=states)
-        self._change(share.at.local.key, keep, *(states or ()))
+            _log.error("%s: boundary %d is wrong, in a segment that was not drawn", action.key, action.index)
+        change = partial(receive.state_recomputed, key=action.share, index=action.index, states=states)
+        self._change(share.at.local.key, change, *(states or ()))
 
     def aggregate(self, action: do.Aggregate) -> None:
-        """Aggregate a round."""
-        leg, round = _leg_of(action.round), action.round.round
+        """Aggregate a round, and record its next global state."""
+        leg = _leg_of(action.round)
+        round = action.round.round
         local = self._find(leg)
         current = local.find(round) if local else None
         if local is None or current is None:
@@ -295,7 +299,7 @@ class Performer:
                 ),
             )
             if written is None:
-                _log.warning("%s: the updates lead to no next state", action.key)
+                _log.warning("%s: the updates cannot be aggregated", action.key)
                 self._change(leg, lambda now: not_aggregated(now, round))
                 return
             (blob,) = self._taken(places, written)
@@ -303,31 +307,32 @@ class Performer:
         self._change(leg, lambda now: aggregated(now, round, state), state.blob)
 
     def seal(self, action: do.Seal) -> None:
-        """Encrypt the states that a round leaves: the global one, and the local ones in slot order."""
-        leg, round = _leg_of(action.round), action.round.round
+        """Encrypt the final states of a round: the global state, then the local states in slot order."""
+        leg = _leg_of(action.round)
+        round = action.round.round
         local = self._find(leg)
         current = local.find(round) if local else None
         if current is None or current.next_global is None:
             return
         packets = (work.packet for work in accepted_works(current))
-        left = (packet.local_out for packet in packets if packet is not None)
-        blobs = [blob for blob in (current.next_global.blob, *left) if blob is not None]
+        local_states = (packet.local_out for packet in packets if packet is not None)
+        blobs = [blob for blob in (current.next_global.blob, *local_states) if blob is not None]
         chunks = (chunk for blob in blobs for chunk in self._chunks(blob))
         handover = HandoverId(chain_id=self.chain_id, order_id=leg.order_id, leg=leg.leg, round=round)
         result = seal_into(self.blobs, handover, chunks, action.order_key, self.secret)
         self._change(leg, lambda now: receive.sealed(now, round, result), result.blob)
 
-    # Inside
+    # Helpers
 
     def _taken(self, places: Sequence[Path], written: numerics.Written) -> list[BlobRef]:
-        """Keep files of states as a worker wrote them, which are never in memory here."""
+        """Store files of states that a pool process wrote as blobs, without loading them; WorkerDied if one changed."""
         blobs = [self.blobs.gather(plain_pieces(place)) for place in places]
         if tuple(blob.sha256 for blob in blobs) != written.digests:
-            raise WorkerDied("a file changed after the worker had written it")
+            raise WorkerDied("a file changed after the process had written it")
         return blobs
 
     def _chunks(self, blob: BlobRef) -> Iterator[bytes]:
-        """Read the canonical chunks of a state one by one."""
+        """Yield the canonical chunks of a state, one by one."""
         lengths = self.run(numerics.result_lengths, self._path(blob))
         with self.blobs.open(blob.sha256) as file:
             yield from (file.read(length) for length in lengths)
@@ -354,7 +359,7 @@ class Performer:
         self.ledger.change(leg.order_id, leg.leg, change, needs)
 
     def _memory_of(self, leg: Leg) -> int:
-        """Return the memory of a device that the bid of a leg offers; 0 where it says nothing (any more)."""
+        """Return the memory per device that the leg's bid offers; 0 if the bid gives none or is gone."""
         bids = self.client.query(BidsRequest(leg.validator, BIDS_PER_VALIDATOR_MAX, b"")).bids
         return next((bid.offer.memory for bid in bids if bid.id == leg.bid_id), 0)
 
@@ -362,7 +367,7 @@ class Performer:
         return self.ledger.load(leg.order_id, leg.leg)
 
     def _share(self, key: ShareKey) -> _HeldShare | None:
-        """Return a share with what it is in; None if it left the record since it was asked for."""
+        """Return a delivered share with its round and record; None if it is no longer in the record."""
         local = self.ledger.load(key.order_id, key.leg)
         at = local.share(key) if local else None
         if at is None or at.work.packet is None:
@@ -376,18 +381,19 @@ class Performer:
         return self.blobs.path(blob.sha256)
 
     def _opened(self, share: _HeldShare, index: int) -> OpenedStates | None:
-        """Return the states at a boundary of a share as it committed to them; None if they are no longer held."""
+        """Return the states at a boundary, with the root that the share committed to; None if they are gone."""
         files = self._files(share, index)
         if files is None:
             return None
         return OpenedStates(files, metrics_at(share.packet, index), share.root_at(index))
 
     def _files(self, share: _HeldShare, index: int) -> StateFiles | None:
-        """Return the files of the states at a boundary of a share; None if they are no longer held."""
+        """Return the files of the states at a boundary of a share; None if they are gone."""
         if index == 0:
-            global_in, local_in = share.at.current.global_in, share.at.work.local_in
+            global_in = share.at.current.global_in
+            local_in = share.at.work.local_in
             return StateFiles(self._path(global_in.blob), self._path(local_in.blob))
-        opening = next((held for held in share.at.work.openings if held.index == index), None)
+        opening = next((known for known in share.at.work.openings if known.index == index), None)
         if opening is None:
             return None
         return StateFiles(self._path(opening.global_state), self._path(opening.local_state))

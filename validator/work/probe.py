@@ -1,4 +1,4 @@
-"""Working out the pieces of a probe that were drawn."""
+"""The check of a provider's probe: its drawn pieces are recomputed and compared."""
 
 import logging
 from collections.abc import Callable
@@ -18,22 +18,22 @@ RunProbe = Callable[[Callable[[ProbeSample], tuple[bytes, ...]], ProbeSample], t
 
 @dataclass(frozen=True, slots=True)
 class ProbeChecker:
-    """``run`` has something done in the pool, and ``judge`` is told whether a provider's answer is right."""
+    """The checker of probes. ``run`` runs a function in the pool, and ``judge`` gets a probe and its verdict."""
 
     run: RunProbe
     backend: str
     judge: Callable[[ProbeResult, bool], None]
 
     def table(self) -> Table:
-        """Return how these actions are carried out."""
+        """Return the function for each kind of action about probes."""
         return {do.CheckProbe: self.check}
 
     def check(self, action: do.CheckProbe) -> None:
-        """Compare the drawn pieces."""
+        """Recompute the drawn pieces of a probe, and compare the digests."""
         measured = action.measured
         pieces = tuple(piece for piece, _ in measured.sample)
-        found = self.run(numerics.probe_pieces, ProbeSample(measured.seed, pieces, self.backend))
-        right = found == tuple(digest for _, digest in measured.sample)
+        digests = self.run(numerics.probe_pieces, ProbeSample(measured.seed, pieces, self.backend))
+        right = digests == tuple(digest for _, digest in measured.sample)
         if not right:
-            _log.warning("%s answered a probe wrongly", measured.provider)
+            _log.warning("provider %s gave wrong answers to a probe", measured.provider)
         self.judge(measured, right)

@@ -1,6 +1,6 @@
-"""Requests to the process pool: frozen records of paths, bytes and small values, one per function of the numerics.
+"""The requests to the process pool: frozen records of paths, bytes and small values, one per function of the numerics.
 
-They cross a process border, so they hold nothing that does not pickle, and no tensors.
+They cross a process border, so all their values can be pickled, and none is a tensor.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pol.work.records import RoundSlot
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """Files with the global and the local state of a slot at one boundary."""
+    """The files with the global and the local state of a slot at one boundary."""
 
     global_state: Path
     local_state: Path
@@ -19,7 +19,7 @@ class StateFiles:
 
 @dataclass(frozen=True, slots=True)
 class OpenedStates:
-    """States that should hash, together with their metrics, to a boundary root."""
+    """The files of states, and the boundary root that the states and their metrics should hash to."""
 
     files: StateFiles
     metrics: tuple[int, ...]
@@ -36,7 +36,7 @@ class RootedFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCheck:
-    """A segment of a share to replay, between two boundaries that the share committed to."""
+    """A request to replay a segment of a share, between two boundaries that the share committed to."""
 
     directory: Path
     part: RoundSlot
@@ -48,9 +48,10 @@ class SegmentCheck:
 
 @dataclass(frozen=True, slots=True)
 class UpdateCheck:
-    """A share's update and local state to recompute, and the files that the provider sent for both.
+    """A request to recompute a share's update and final local state, and to check the files that the provider sent.
 
-    ``closing`` are the states at the last boundary; ``update_root`` and ``local_root`` are what the share claims.
+    ``closing`` are the states at the last boundary. ``update_root`` and ``local_root`` are the roots that the share
+    claims.
     """
 
     directory: Path
@@ -64,7 +65,10 @@ class UpdateCheck:
 
 @dataclass(frozen=True, slots=True)
 class StopCheck:
-    """A share that ends early: ``last`` are the states at its last boundary, where segment ``index`` would begin."""
+    """A request to check that the job stops itself in a share.
+
+    ``last`` are the states at the share's last boundary, where segment ``index`` would begin.
+    """
 
     directory: Path
     part: RoundSlot
@@ -76,7 +80,7 @@ class StopCheck:
 
 @dataclass(frozen=True, slots=True)
 class OpeningCheck:
-    """States that a provider sent, to compare with the boundary that it committed to."""
+    """A request to check states that a provider sent against the boundary that it committed to."""
 
     directory: Path
     opened: OpenedStates
@@ -84,7 +88,7 @@ class OpeningCheck:
 
 @dataclass(frozen=True, slots=True)
 class StatesReplay:
-    """The states at boundary ``index`` to recompute from those at ``start``, and the files to write them to."""
+    """A request to recompute the states at boundary ``index`` from those at boundary ``start``, and to write them."""
 
     directory: Path
     part: RoundSlot
@@ -97,7 +101,7 @@ class StatesReplay:
 
 @dataclass(frozen=True, slots=True)
 class RoundAggregation:
-    """The updates of all slots of a round in their order, and the file to write the next global state to."""
+    """A request to aggregate the updates of all slots (in slot order), and to write the next global state."""
 
     directory: Path
     opening: Path
@@ -108,7 +112,7 @@ class RoundAggregation:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAudit:
-    """A drawn segment that a seat replays for a stage with this seed."""
+    """A seat's request to replay a drawn segment, for a stage with this seed."""
 
     directory: Path
     part: RoundSlot
@@ -120,7 +124,7 @@ class SegmentAudit:
 
 @dataclass(frozen=True, slots=True)
 class UpdateAudit:
-    """A drawn update that a seat recomputes from the round's opening and the states at the last boundary."""
+    """A seat's request to recompute a drawn update from the round's initial and the share's last states."""
 
     directory: Path
     round_opening: RootedFile
@@ -130,7 +134,7 @@ class UpdateAudit:
 
 @dataclass(frozen=True, slots=True)
 class AggregationAudit:
-    """A round's next global state that a seat recomputes from an opening and updates of the chain's roots."""
+    """A seat's request to recompute a round's next global state from its initial state and its updates."""
 
     directory: Path
     opening: RootedFile
@@ -141,7 +145,7 @@ class AggregationAudit:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSample:
-    """Drawn pieces of a probe to work out."""
+    """A request to compute the drawn pieces of a probe."""
 
     seed: bytes
     pieces: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Sealing what a round leaves: chunk by chunk from states on disk to a ciphertext on disk, whatever their size."""
+"""The encryption of a round's final states: chunk by chunk from disk to disk, so that states of any size fit."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -16,7 +16,7 @@ def seal_into(
     order_key: bytes,
     secret: bytes,
 ) -> SealedResult:
-    """Encrypt chunks to an order's key and keep the ciphertext; ClusterError where there is no room for it."""
+    """Encrypt chunks with an order's public key and store the ciphertext; ClusterError if there is no space for it."""
     points, lengths, hashes, leaves = [], [], [], []
 
     def ciphertexts() -> Iterator[bytes]:

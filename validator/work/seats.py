@@ -1,7 +1,7 @@
-"""Carrying out what is decided about seats: the winner is asked, data are fetched, places replayed.
+"""The actions about seats carried out: the winner is asked, data are fetched, places are recomputed.
 
-A link that breaks says nothing about the data: a daemon that is killed and started again still has them. The same holds
-for a pool that is full. So what fails is tried again soon; when to give up is not decided here.
+A broken connection says nothing about the data: a winner that is killed and started again still has them. The same is
+true of a full pool. So a failed action is repeated soon; ``decide`` says when to give up.
 """
 
 import logging
@@ -53,48 +53,52 @@ T = TypeVar("T")
 A = TypeVar("A", do.AskOpening, do.LoadAudited, do.ReplayPlace)
 RETRY_SECONDS = 0.5
 ASK_SECONDS = (0.05, 1.0)
-"""The least and the most between two questions for an opening that the winner does not have yet."""
+"""The shortest and the longest pause before a winner is asked again for an opening that is not ready."""
 LEAST_SECONDS = 0.1
 CALLS_MAX = 16
-"""How many threads wait for one winner at a time: one that answers slowly keeps no seat from another's round."""
+"""Most threads that wait for one winner at a time, so that a slow winner does not block the seats of other rounds."""
 
 
 class Run(Protocol):
-    """Runs a function in the process pool and waits, for so many seconds at most, for what it returns."""
+    """A function that runs another one in the process pool, and waits at most ``seconds`` for its result."""
 
     def __call__(self, seconds: float, function: Callable[[R], T], request: R) -> T:
-        """Return the function's result for one request."""
+        """Return the function's result for one request; PoolError if there is none in time."""
         ...
 
 
 class SeatQueues:
-    """How many threads wait for each winner."""
+    """The number of threads that wait for each winner."""
 
     def __init__(self, most: int = CALLS_MAX) -> None:
-        """Let at most so many wait for one."""
-        self._most, self._lock = most, Lock()
+        """Let at most ``most`` threads wait for one winner."""
+        self._most = most
+        self._lock = Lock()
         self._waiting: Counter[str] = Counter()
 
     @contextmanager
     def of(self, winner: str) -> Iterator[bool]:
-        """Tell whether there is room for one more."""
+        """Yield whether this thread may wait for a winner; if so, count the thread meanwhile."""
         with self._lock:
             free = self._waiting[winner] < self._most
-            self._waiting[winner] += free
+            if free:
+                self._waiting[winner] += 1
         try:
             yield free
         finally:
-            with self._lock:
-                self._waiting[winner] -= free
-                if not self._waiting[winner]:
-                    del self._waiting[winner]
+            if free:
+                with self._lock:
+                    self._waiting[winner] -= 1
+                    if not self._waiting[winner]:
+                        del self._waiting[winner]
 
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Everything that actions about seats need.
+    """The records, blobs and connections that actions about seats need.
 
-    ``connect`` is asked for a client of a validator each time: it may move, or renew its certificate, in the middle.
+    ``connect`` returns a client of a validator. It is called before each use, because a validator may change its
+    endpoint or its certificate at any time.
     """
 
     ledger: Ledger
@@ -103,13 +107,13 @@ class Auditor:
     run: Run
     backend: str
     connect: Callable[[str], ClusterClient]
-    clock: Callable[[], int]  # the chain's, as it was seen last
+    clock: Callable[[], int]  # returns the chain's clock (seconds) at the last look
     turns: SeatQueues = field(default_factory=SeatQueues)
-    # Actions of each seat that failed when they were tried last.
+    # The keys of each seat's actions whose last try failed.
     failing: dict[SeatKey, set[str]] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Return how each kind of action about seats is carried out."""
+        """Return the function for each kind of action about seats."""
         return {
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
@@ -118,12 +122,12 @@ class Auditor:
         }
 
     def end(self, action: do.EndSeat) -> None:
-        """Forget a seat."""
+        """Delete the record and the blobs of a seat."""
         self.ledger.end_seat(action.seat)
         self.failing.pop(action.seat, None)
 
     def ask(self, action: do.AskOpening) -> float | None:
-        """Ask the winner for an opening; return when to ask again where it has none yet."""
+        """Ask the winner for an opening; return the pause (seconds) before the next try if it is not ready."""
         seat = action.seat
         request = OpeningRequest(order_id=seat.order_id, leg=seat.leg, round=seat.round, place_index=action.number)
         opening = self.connect(action.winner).call(GET_OPENING, request)
@@ -134,7 +138,7 @@ class Auditor:
         return None
 
     def load(self, action: do.LoadAudited) -> None:
-        """Fetch the job and load it."""
+        """Fetch and load the job, and record its sizes."""
         seat = action.seat
         directory = self._job(seat, action.winner, action.files)
         loaded = self._run(action, numerics.load, directory)
@@ -143,8 +147,9 @@ class Auditor:
         self.ledger.change_seat(seat, lambda now: job_loaded(now, action.terms, loaded.terms, sizes, loaded.text))
 
     def replay(self, action: do.ReplayPlace) -> None:
-        """Fetch what a place needs and replay it."""
-        key, index = action.seat, action.index
+        """Fetch the blobs of a place, recompute the place, and record the result."""
+        key = action.seat
+        index = action.index
         seat = self.ledger.store.seat(key)
         opening = seat.places[index].opening if seat else None
         if seat is None or opening is None:
@@ -160,19 +165,19 @@ class Auditor:
         sent = {item.slot: self._fetch(action, item.update.blob) for item in opening.updates}
         self.ledger.change_seat(key, lambda now: blob_awaited(now, index, b""))
         if action.place.kind == AuditKind.AGGREGATION:
-            found = self._aggregation(action, directory, states[0].global_state, sent)
+            result = self._aggregation(action, directory, states[0].global_state, sent)
         else:
-            found = self._share(action, opening, directory, states)
-        self.ledger.change_seat(key, lambda now: place_recomputed(now, index, found))
+            result = self._share(action, opening, directory, states)
+        self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
 
     def answered(self, action: do.SendAnswer, receipt: TxReceipt) -> None:
-        """Remember what was shown."""
+        """Log an answer that is in a block, and record a revealed one in the history."""
         message = action.message
         _log.info("%s: %s at height %d", action.key, type(message).__name__, receipt.height)
         if isinstance(message, MsgRevealAnswer):
             self.ledger.store.save_answered(message.order_id, message.leg, message.round, action.agreed)
 
-    # Replaying
+    # Recomputation
 
     def _share(
         self,
@@ -181,7 +186,8 @@ class Auditor:
         directory: Path,
         states: list[StateFiles],
     ) -> Recomputed:
-        place, (share,) = action.place, action.shares
+        place = action.place
+        (share,) = action.shares
         if place.kind == AuditKind.UPDATE:
             return self._run(
                 action,
@@ -193,7 +199,7 @@ class Auditor:
                     seed=action.seed,
                 ),
             )
-        # What a share starts from is on chain, and no leaf can say otherwise.
+        # Segment 0 starts from the share's initial states. Their root is on the chain, so it is not taken from a leaf.
         start = boundary_root(action.global_in, share.local_in)
         if place.segment:
             start = opening.leaves[0].boundary_root
@@ -234,14 +240,14 @@ class Auditor:
         function: Callable[[R], T],
         request: R,
     ) -> T:
-        """Run a function in the pool, no longer than the answer can wait."""
-        left = max(LEAST_SECONDS, float(action.until - self.clock()))
-        return self.run(left, function, request)
+        """Run a function in the pool, at most until the answer must be sent."""
+        seconds = max(LEAST_SECONDS, float(action.until - self.clock()))
+        return self.run(seconds, function, request)
 
     # Fetching
 
     def _job(self, seat: SeatKey, winner: str, files: Iterable[PayloadFile]) -> Path:
-        """Return the directory of the job, fetched if it is not here."""
+        """Return the directory of the job; fetch its files if they are not here."""
         files = tuple(files)
         if not is_materialised(files, self.jobs):
             missing = [f.blob for f in files if not self.blobs.status(f.blob).complete]
@@ -255,7 +261,7 @@ class Auditor:
         return directory
 
     def _fetch(self, action: do.ReplayPlace, blob: BlobRef) -> Path:
-        """Return where a blob of a place lies, fetched if it is not here."""
+        """Return the path of a blob of a place; fetch the blob if it is not here."""
         if not self.blobs.status(blob).complete:
             awaited = partial(blob_awaited, index=action.index, blob=blob.sha256)
             self.ledger.change_seat(action.seat, awaited)
@@ -263,7 +269,7 @@ class Auditor:
         return self.blobs.path(blob.sha256)
 
     def _take(self, seat: SeatKey, winner: str, blob: BlobRef) -> None:
-        """Fetch a blob, as long as the seat has something to do."""
+        """Fetch a blob, as long as the seat is not over."""
 
         def go_on(_done: int, _size: int) -> None:
             self.ledger.hold_for(seat, ())
@@ -272,7 +278,7 @@ class Auditor:
         self.connect(winner).fetch(blob, self.blobs, go_on)
 
     def _in_turn(self, act: Callable[[A], float | None], action: A) -> float | None:
-        """Carry an action out; where the link or the pool fails, say that it makes sense soon again."""
+        """Carry out an action; if its winner has too many callers or the action fails, return the pause for a retry."""
         with self.turns.of(action.winner) as free:
             if not free:
                 return RETRY_SECONDS
@@ -280,7 +286,7 @@ class Auditor:
                 pause = act(action)
             except (ClusterError, PoolError) as error:
                 failing = self.failing.setdefault(action.seat, set())
-                # A winner may see a block a moment later than who asks it: one failure is no news, whatever it says.
+                # A single failure is not logged: the winner may see a block a moment later than this daemon.
                 if action.key in failing:
                     _log.info("%s: %s; trying again", action.key, error)
                 failing.add(action.key)

@@ -1,4 +1,4 @@
-"""Carrying out what is decided about a daemon's own house: verdicts for people, blobs, job directories."""
+"""The actions on a daemon's own records carried out: verdicts for the operator, blobs, job directories."""
 
 import time
 from collections.abc import Callable, Collection
@@ -13,14 +13,14 @@ from validator.work.files import sweep
 from validator.work.perform import Table
 
 UNCLAIMED_SECONDS = 3_600
-"""How long bytes are kept that nothing names."""
+"""Time for which blobs are kept that no record names."""
 UNUSED_SECONDS = 86_400
-"""How long a job directory is kept that nobody uses."""
+"""Time for which an unused job directory is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Everything that these actions need; ``keep_providers`` forgets what is known of all others."""
+    """The records and folders that these actions need; ``keep_providers`` forgets all providers but the given ones."""
 
     ledger: Ledger
     blobs: BlobStore
@@ -29,7 +29,7 @@ class Keeper:
     _written: dict[LegKey, frozenset[VerdictRow]] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Return how each of these actions is carried out."""
+        """Return the function for each kind of these actions."""
         return {
             do.NoteVerdicts: self.note,
             do.Tidy: lambda action: self.ledger.tidy(action.leg, action.needed),
@@ -39,7 +39,7 @@ class Keeper:
         }
 
     def note(self, action: do.NoteVerdicts) -> None:
-        """Write the verdicts that are new; what was written is remembered until the leg is forgotten."""
+        """Write the new verdicts of a leg to the store; those of the last call count as written."""
         rows = frozenset(action.rows)
         new = rows - self._written.get(action.leg, frozenset())
         if new:
@@ -47,16 +47,16 @@ class Keeper:
         self._written[action.leg] = rows
 
     def take_openings(self, action: do.TakeOpenings) -> None:
-        """Hold the states of another leg that a leg starts from."""
+        """Hold the states of an earlier leg that a leg starts from."""
         self.ledger.take_openings(action.leg, action.opening, action.slots)
 
     def forget(self, action: do.ForgetLeg) -> None:
-        """Forget a leg."""
+        """Delete the record of a leg."""
         self.ledger.forget(action.leg)
         self._written.pop(action.leg, None)
 
     def clean(self, action: do.Clean) -> None:
-        """Delete what nobody needs."""
+        """Delete unclaimed blobs and unused job directories, and forget providers that left."""
         self.blobs.collect(time.time() - UNCLAIMED_SECONDS)
         sweep(self.jobs, UNUSED_SECONDS)
         self.keep_providers(action.providers)

@@ -7,7 +7,7 @@ from chain.state_machine.component import Answer
 from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS
 from chain.state_machine.store import Overlay
 from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
-from domain.params import told_params
+from domain.params import params_response
 
 
 def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
@@ -25,7 +25,7 @@ def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
 
 
 def _params(store: Overlay, _: ParamsRequest) -> ParamsResponse:
-    return told_params(PARAMS.get(store))
+    return params_response(PARAMS.get(store))
 
 
 ANSWERS: Mapping[type, Answer] = MappingProxyType(

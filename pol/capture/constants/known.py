@@ -185,7 +185,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Note that a tensor is 1 at the index given by a label, and 0 elsewhere."""
         with plainly():
             zero, one = torch.tensor([0, 1]).unbind()
-        self._note_choice(marks, _Choice(labels, one, zero, may_be_negative=False))
+        self._note_choice(marks, _Choice(labels=labels, on=one, off=zero, may_be_negative=False))
 
     def _note_choice(self, marks: Tensor, choice: _Choice) -> None:
         self._choices[marks] = replace(choice, writes=self._writes_to(marks, choice.labels))
@@ -245,7 +245,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         with plainly():
             on = on.to(off.dtype)
-            return None if bool(off == on) else _Choice(labels, on, off, may_be_negative)
+            return None if bool(off == on) else _Choice(labels=labels, on=on, off=off, may_be_negative=may_be_negative)
 
     def _number(self, tensor: Tensor | float) -> Tensor | None:
         """Return the number that all elements of a tensor equal; None if they differ or are not known."""

@@ -168,7 +168,7 @@ class Draws:
         return self._alpha(x, p, shape) if training and p else x
 
     def _alpha(self, x: Tensor, p: float, shape: list[int]) -> Tensor:
-        """What is dropped becomes what SELU ends at, and all is scaled back to mean 0 and variance 1."""
+        """Replace dropped elements by the lower limit of SELU, and scale all back to mean 0 and variance 1."""
         if p >= 1:
             return torch.zeros_like(x)
         scale = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5

@@ -24,7 +24,7 @@ from pol.capture.loops import recurrent, repeats
 # the tag keeps torch from computing it while it traces
 @torch.library.custom_op("assay::uniform", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def uniform(number: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
-    """Numbers in [0, 1) of (seed, site, batch number); exists while a job is traced and is never run."""
+    """Numbers in [0, 1) of (seed, site, batch number); exists during a capture and is never run."""
     raise NotImplementedError("a job's random numbers exist in the executor only")
 
 
@@ -154,7 +154,7 @@ class SeededDropout(TorchFunctionMode):
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
-        """The layers as repeats, with dropout between them; torch's own where nothing is traced."""
+        """The layers as repeats, with dropout between them; torch's own outside a capture."""
         ways = 2 if bidirectional else 1
         state = hidden if isinstance(hidden, Sequence) else [hidden]
         kept = (has_biases, 1, 0.0, training, bidirectional, batch_first)

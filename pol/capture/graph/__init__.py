@@ -1,1 +1,1 @@
-"""A Python function over tensors as a program of primitives."""
+"""Capture of Python functions over tensors as programs of primitives."""

@@ -1,4 +1,4 @@
-"""A Python function over tensors in, a checked program of primitives out (``make_fx`` and the rules)."""
+"""Capture of a Python function over tensors as a checked program of primitives (``make_fx`` and the rules)."""
 
 import logging
 import operator
@@ -40,7 +40,7 @@ from pol.capture.rules import repeat as rules_repeat
 from pol.capture.rules import shape as rules_shape
 from pol.capture.rules import strided as rules_strided
 from pol.capture.rules import window as rules_window
-from pol.capture.rules.registry import RULES, Ref, TraceSite, Unsupported, dtype_of
+from pol.capture.rules.registry import RULES, CaptureSite, Ref, Unsupported, dtype_of
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
@@ -61,20 +61,20 @@ HANDLER_MODULES = (
     rules_strided,
     rules_window,
 )
-"""Imported for their handlers, which they register."""
+"""Modules that are imported because they register handlers."""
 ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
-"""Prints the stack of every error of a function under tracing, which ends as one sentence here."""
-_KEEP = "keep it in a buffer (register_buffer) and change that, or carry it in assay.repeat"
+"""Logger of torch that prints the stack of each error during a capture; a JobError reports the error instead."""
+_KEEP = "register the tensor as a buffer, self.register_buffer('state', x), or carry it through assay.repeat"
 _OF_VALUES = frozenset((VALUES, *COUNTS.values()))
 _OF_PACKAGES = (
-    "it can be traced if labels and masks that it is given are known when the job is built, as torch.arange(n) is; "
-    'or write that part in your own file with torch.where and masks (docs/jobs.md, "Models of others")'
+    "it can be captured if its labels and masks are known when the job is built, as torch.arange(n) is; "
+    'otherwise write that part in your own file with torch.where and masks (docs/jobs.md, "Models of others")'
 )
-"""What to do about a package whose lines depend on values."""
+"""Remedy for a package whose code depends on the values of tensors."""
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-"""Numbers that no trace knows."""
+"""Types of numbers whose values are unknown during a capture."""
 _aten = torch.ops.aten
 _DECOMPOSED = (
     _aten._log_softmax,
@@ -126,7 +126,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def trace_program(
+def capture_program(
     function: Function,
     inputs: Tensors,
     limits: Limits = LIMITS,
@@ -135,26 +135,29 @@ def trace_program(
     values: Tensors = NOTHING,
     kept: bool = False,
 ) -> Program:
-    """Trace ``function`` once and return it as a program, whose products have the bits of ``precisions``.
+    """Capture ``function`` in one call and return it as a program whose products have the bits of ``precisions``.
 
-    It gets name to tensor and returns name to tensor, which the program calls as :func:`input_name` says, and may call
-    ``torch.autograd.grad``. Of the example ``inputs`` only dtypes and shapes matter. ``own`` are those of the model's
-    tensors that are inputs: where one is read past the inputs, a constant would take its place for good. ``values`` are
-    what inputs hold as long as the function returns them unchanged, or for good where they are ``kept`` by what else
-    runs; what is made of these alone may decide shapes.
+    ``function`` maps a dictionary (name to tensor) to another one, and may call ``torch.autograd.grad``. The program
+    names its inputs and outputs by :func:`input_name`. Only dtypes and shapes of the example ``inputs`` matter.
 
-    Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
+    ``own`` holds the tensors of the model that are inputs. The capture refuses a function that reads one of them other
+    than through its inputs, because the program would hold its initial value as a constant.
+
+    ``values`` holds known values of inputs; shapes may depend on them. An input keeps its value if the function
+    returns it unchanged. With ``kept``, the caller guarantees that nothing else changes it.
+
+    Raises JobError if an operation has no form in primitives; the error names the operation and its call site.
     """
     program, relied_on = _traced(function, inputs, limits, precisions, own, values)
     changed = set() if kept else {name for name in relied_on if is_changed(program, name)}
     if not changed:
         return program
     others = {name: value for name, value in values.items() if name not in changed}
-    return trace_program(function, inputs, limits, precisions, own, others)
+    return capture_program(function, inputs, limits, precisions, own, others)
 
 
 def is_changed(program: Program, name: str) -> bool:
-    """Whether a program returns something else for an input."""
+    """Return whether a program has an output with the name of an input but another value."""
     (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == input_name(name))
     return program.outputs.get(input_name(name), number) != number
 
@@ -167,9 +170,9 @@ def _traced(
     own: Tensors,
     values: Tensors,
 ) -> tuple[Program, set[str]]:
-    """Return the program, and the names of ``values`` that have decided something in it."""
+    """Return the program, and the names of those ``values`` on which it depends."""
     known = KnownValues(values, own)
-    # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
+    # make_fx distinguishes inputs by identity: without clones, a tensor with two names would become one input.
     apart = {name: tensor.clone() for name, tensor in inputs.items()}
     graph, names = _graph(function, apart, known)
     bits = bits_of_products(graph, inputs, names, precisions)
@@ -197,7 +200,7 @@ def _traced(
 
 
 def _graph(function: Function, inputs: Tensors, known: KnownValues) -> tuple[GraphModule, list[str]]:
-    """Return the flat graph of ``function`` without anything in place, and the names of its results."""
+    """Return the flat graph of ``function`` without operations in place, and the names of its results."""
     names: list[str] = []
     places = CallSites()
 
@@ -223,19 +226,19 @@ def _graph(function: Function, inputs: Tensors, known: KnownValues) -> tuple[Gra
     except JobError:
         raise
     except Exception as error:
-        other = "write it in another way there (docs/jobs.md lists what works)"
+        other = "use another layer or function there (docs/jobs.md lists what works)"
         reason, remedy = known.why_not(error) or in_words(error, other)
         place = places.place_of_gradient(error) or place_of_error(error)
         if place.package and (reason, remedy) in _OF_VALUES:
-            remedy = f"{place.package} has that line, and {_OF_PACKAGES}"
-        raise JobError(str(place), f"cannot be traced: {reason}", remedy) from error
+            remedy = f"that line belongs to the package {place.package}; {_OF_PACKAGES}"
+        raise JobError(str(place), f"cannot be captured: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back torch's own warnings and logs; the person can do nothing about them."""
+    """Suppress torch's own warnings and logs, which the author of a job cannot act on."""
     before = _NOISY.disabled
     _NOISY.disabled = True
     try:
@@ -251,10 +254,10 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
         function,
         decomposition_table=_decompositions(),
         tracing_mode="fake",
-        # tables that the function closes over
+        # The function may close over real tensors, such as tables.
         _allow_non_fake_inputs=True,
     )
-    # with what is noted of a node while it is made
+    # This keeps the annotations that nodes get during the capture.
     with fx_traceback.preserve_node_meta():
         graph = tracer(*inputs)
     assert isinstance(graph, GraphModule)
@@ -262,7 +265,7 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
 
 
 class _AtenViews(Interpreter):
-    """Runs a graph with torch's ordinary views: ``functionalize`` refuses the one of ``prims``."""
+    """An interpreter that replaces the view of ``prims``, which ``functionalize`` refuses, with ordinary views."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call one operation."""
@@ -276,7 +279,7 @@ class _AtenViews(Interpreter):
 
 
 def _drop_write_backs(graph: GraphModule) -> None:
-    """Take out the copies into inputs that ``functionalize`` ends with: a step returns what it changes."""
+    """Remove the copies into inputs that ``functionalize`` adds at the end: a step returns the tensors it changes."""
     for node in list(graph.graph.nodes):
         if node.target is _aten.copy_.default and node.args[0].op == "placeholder" and not node.users:
             graph.graph.erase_node(node)
@@ -290,13 +293,13 @@ def _is_mutable(node: Node) -> bool:
 def _check_changed(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if isinstance(node.args[0], Node) and node.args[0].op == "get_attr":
-            reason = "a tensor that is no buffer of the model is changed in place, which no step would keep"
+            reason = "it changes a tensor in place that is not a buffer of the model; the next step would not see that"
             raise JobError(str(place_of_node(node)), reason, _KEEP)
 
 
 def _check_has_values(tensor: torch.Tensor) -> None:
     if isinstance(tensor, FakeTensor):
-        raise Unsupported(f"it reads a tensor that an earlier call or turn has left; {_KEEP}")
+        raise Unsupported(f"it reads a tensor that an earlier call or turn computed; {_KEEP}")
 
 
 def _check_not_own(tensor: torch.Tensor, own: Tensors) -> None:
@@ -304,13 +307,13 @@ def _check_not_own(tensor: torch.Tensor, own: Tensors) -> None:
     for name, kept in own.items():
         if place and kept.untyped_storage().data_ptr() == place:
             raise Unsupported(
-                f"it reads the initial {name} in every step; use the model only as the measure is "
-                "given it, and its weights only as its attributes"
+                f"it reads the initial {name} in every step; use only the model that the measure gets as its argument, "
+                "and read weights only as attributes of that model"
             )
 
 
 class _Writer:
-    """Writes the nodes of a graph into a program, one after another."""
+    """A writer that adds the nodes of a graph to a program, one after another."""
 
     def __init__(self, emitter: Emitter, bits: Mapping[Node, int]) -> None:
         self.emitter = emitter
@@ -330,11 +333,14 @@ class _Writer:
             self._written[node] = self._translated(node)
 
     def value(self, node: Node) -> Any:
-        """Return the handle of a node's value, or a tuple of them; what was folded is written when it is used."""
+        """Return the handle of a node's value, or a tuple of handles.
+
+        A folded node is written to the program at its first use.
+        """
         if node not in self._written:
             with _Located(node):
-                found = self.folding.emit(self.emitter, node, not _has_form(node))
-            self._written[node] = self._translated(node) if found is None else Ref(found)
+                constant = self.folding.emit(self.emitter, node, not _has_form(node))
+            self._written[node] = self._translated(node) if constant is None else Ref(constant)
         return self._written[node]
 
     def _translated(self, node: Node) -> Any:
@@ -348,24 +354,24 @@ class _Writer:
             if handler is None and isinstance(node.meta.get("val"), _SYMBOLS):
                 raise Unsupported(*VALUES)
             if handler is None:
-                raise Unsupported("it has no form in Assay's primitives")
-            kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
-            site = TraceSite(self.emitter, node, self._bits.get(node, DEFAULT_BITS))
-            result = handler(site, *args, **kept)
+                raise Unsupported("it cannot be expressed in Assay's primitives")
+            options = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
+            site = CaptureSite(self.emitter, node, self._bits.get(node, DEFAULT_BITS))
+            result = handler(site, *args, **options)
         if isinstance(result, tuple):
             return tuple(Ref(part) for part in result)
         return Ref(result)
 
 
 def _has_form(node: Node) -> bool:
-    """Whether primitives can make what a node gives."""
+    """Return whether primitives can compute the value of a node."""
     if node.target is operator.getitem:
         return _has_form(node.all_input_nodes[0])
     return node.op == "call_function" and str(node.target) in RULES
 
 
 class _Located:
-    """Turns what goes wrong at a node into a JobError that says where the model calls it."""
+    """A context that turns an exception at a node into a JobError with the call site in the model."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -1,7 +1,7 @@
-"""What depends on no input of a job: torch computes it while the job is traced, and its value becomes part of the job.
+"""Constant folding: torch computes values that depend on no input during the capture, and the job stores them.
 
-Masks, tables of positions and the like need no primitives then, and no time in a step. Large values are left to
-primitives where there are some, because a job has room for few constants.
+Masks, tables of positions and similar values then need no primitives, and cost no time in a step. Primitives compute
+large values if they can, because a job has little room for constants.
 """
 
 from math import prod
@@ -16,18 +16,18 @@ from pol.capture.rules.registry import dtype_of
 from pol.state.arrays import NUMPY_DTYPES, Array
 
 MOST_ELEMENTS = 2**22
-"""Of a value that is computed here."""
+"""Largest number of elements of a value that is computed here."""
 MOST_BYTES = 2**17
-"""Of a constant that primitives could make as well."""
+"""Largest size of a constant that primitives could compute as well."""
 ROOM = 2**19
-"""Bytes of all such constants."""
+"""Largest total size, in bytes, of all such constants."""
 
 _WITHOUT_VALUES = "aten.empty", "aten.new_empty"
-"""Memory that nobody has written has no value."""
+"""Operations that return uninitialized memory, which has no value."""
 
 
 class Folding:
-    """The values of nodes that depend on no input."""
+    """Values of the nodes that depend on no input."""
 
     def __init__(self) -> None:
         self._values: dict[Node, Any] = {}
@@ -37,11 +37,11 @@ class Folding:
         return node in self._values
 
     def keep(self, node: Node, tensor: torch.Tensor) -> None:
-        """Take the value of a tensor that the function closes over."""
+        """Record the value of a tensor that the function closes over."""
         self._values[node] = tensor.detach()
 
     def fold(self, node: Node) -> bool:
-        """Compute a node all of whose operands are known; return whether it was one."""
+        """Compute a node if the values of all its operands are known; return whether it was computed."""
         if not all(used in self._values for used in node.all_input_nodes) or not _may_fold(node):
             return False
         args: Any = torch.fx.map_arg(node.args, self._values.__getitem__)
@@ -52,9 +52,12 @@ class Folding:
         return True
 
     def emit(self, emitter: Emitter, node: Node, is_needed: bool) -> int | None:
-        """Return the value of a node as a constant; None where primitives shall make it, if it is not needed as one."""
+        """Return the value of a node as a constant, or None if primitives should compute it.
+
+        With ``is_needed``, primitives cannot compute it.
+        """
         tensor = self._values[node]
-        # of several results each is a constant by itself, or none is
+        # A node with several results is written part by part.
         if not isinstance(tensor, torch.Tensor):
             return None
         dtype = dtype_of(tensor.dtype)
@@ -82,7 +85,7 @@ def _may_fold(node: Node) -> bool:
 
 
 def _distinct(array: Array) -> Array:
-    """Return an array with each dimension along which its elements repeat, bit for bit, cut to 1."""
+    """Return an array in which each dimension along which elements repeat, bit for bit, is reduced to size 1."""
     for dim, size in enumerate(array.shape):
         if size > 1:
             first = np.ascontiguousarray(array.take([0], axis=dim))

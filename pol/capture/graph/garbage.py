@@ -1,4 +1,4 @@
-"""Python's search for objects in cycles, put off while many are made that stay: modules, and graphs under tracing."""
+"""Delay of Python's garbage collection while many lasting objects are created, such as modules and captured graphs."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """Look for objects in cycles afterwards only; for what makes no large ones."""
+    """Disable garbage collection within this context, for code that creates no large reference cycles."""
     is_on = gc.isenabled()
     gc.disable()
     try:
@@ -18,5 +18,5 @@ def collected_later() -> Iterator[None]:
 
 
 def keep_for_good() -> None:
-    """Never look again at what is there now, such as the modules that were imported."""
+    """Exclude all present objects, such as imported modules, from garbage collection for good."""
     gc.freeze()

@@ -1,25 +1,26 @@
-"""Which product of a traced function is what: part of the forward pass, an input gradient, or a weight gradient.
+"""Kinds of the products in a captured function: forward pass, input gradient, or weight gradient.
 
-A step is one flat graph, so what a product is follows from what depends on what. The step marks each parameter's
-gradient with :func:`gradient`; outputs called ``metric.…`` are what the forward pass is for.
+A step is one flat graph, so the kind of a product follows from the dependences between nodes. The step marks the
+gradient of each parameter with :func:`gradient`; outputs called ``metric.…`` are the results of the forward pass.
 
-* A product is **forward** if a metric depends on it, or no gradient does (what only a buffer needs).
-* Else it is a **weight gradient** if gradients of parameters are all that follows from it, by operations that move its
-  elements, add them up, add others to them, or combine them with what does not depend on the batch.
-* Else, because other products or the batch come between, it is an **input gradient**.
-* A product that depends on gradients belongs to an optimizer, which decides the weights: a **weight gradient**.
+* A product is **forward** if a metric depends on it, or if no gradient does (for example, if only a buffer needs it).
+* Otherwise it is a **weight gradient** if only gradients of parameters depend on it, and only by simple operations.
+  These move its elements, sum them, add other values, or combine them with values that do not depend on the batch.
+* Otherwise it is an **input gradient**, because other products or the batch come between.
+* A product that depends on gradients belongs to an optimizer, which decides the weights: it is a **weight gradient**.
 
-A product belongs to the parameters of which a factor is made without the batch, and a weight gradient to those whose
-gradient it makes. Precision may be chosen apart for parameters, by the names of their modules.
+A product belongs to a parameter if one of its factors is computed from the parameter without the batch. A weight
+gradient also belongs to the parameters whose gradients it computes. A job may choose a precision for each parameter,
+by the names of modules.
 
-All products in the body of a repeat are of one kind, that of the repeat as a whole. Where that is a weight gradient,
-they have the most bits of both kinds, for a body that adds up the one has products for the other, too.
+All products in the body of a repeat have one kind, that of the repeat as a whole. If that is a weight gradient, they
+get the larger number of bits of both kinds of gradients, because the body also has products for input gradients.
 
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 
-Where a step takes several gradients, one after another, :func:`later_weight` marks the weights that the next pass
-begins with. They count as an input of it, as those of the step do: what they depend on is no part of its forward pass.
-:func:`inner_loss` marks a loss that no metric is.
+If a step takes several gradients, one after another, :func:`later_weight` marks the weights with which the next pass
+begins. They count as inputs of that pass: nodes on which they depend are not part of its forward pass.
+:func:`inner_loss` marks a loss that is not a metric.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,12 +48,12 @@ PRODUCTS = frozenset(
     }
 )
 _GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})
-"""Operations that put values together without changing them; a product may meet others of its batch there."""
+"""Operations that combine values without products; they may combine a weight gradient with values of the batch."""
 
 
 @torch.library.custom_op("assay::gradient", mutates_args=())
 def gradient(value: torch.Tensor, name: str) -> torch.Tensor:
-    """The gradient of the parameter of this name, as it is: a mark in the graph of a job."""
+    """Return the gradient of the parameter ``name`` unchanged; the call marks it in the graph of a job."""
     del name
     return value.clone()
 
@@ -65,7 +66,7 @@ def _(value: torch.Tensor, name: str) -> torch.Tensor:
 
 @torch.library.custom_op("assay::later_weight", mutates_args=())
 def later_weight(value: torch.Tensor, name: str) -> torch.Tensor:
-    """The parameter of this name as a later pass of the same step begins with it: a mark in the graph of a job."""
+    """Return the parameter ``name`` unchanged; the call marks it as the initial value of a later pass of the step."""
     del name
     return value.clone()
 
@@ -78,7 +79,7 @@ def _(value: torch.Tensor, name: str) -> torch.Tensor:
 
 @torch.library.custom_op("assay::inner_loss", mutates_args=())
 def inner_loss(value: torch.Tensor) -> torch.Tensor:
-    """A loss that is no metric, of which gradients are taken all the same: a mark in the graph of a job."""
+    """Return a loss unchanged; the call marks it as a loss that has gradients but is not a metric."""
     return value.clone()
 
 
@@ -89,7 +90,7 @@ def _(value: torch.Tensor) -> torch.Tensor:
 
 _MARK = torch.ops.assay.gradient.default
 _LOSS = torch.ops.assay.inner_loss.default
-# nothing needs its result
+# The mark would be removed as dead code, because no node uses its result.
 has_side_effect(_LOSS)
 _WEIGHT = torch.ops.assay.later_weight.default
 
@@ -100,9 +101,10 @@ def bits_of_products(
     outputs: Iterable[str],
     precisions: Mapping[str, Precision],
 ) -> dict[Node, int]:
-    """Return the bits of each product of ``graph``, whose placeholders and results have these names, in their order.
+    """Return the bits of each product of ``graph``.
 
-    ``precisions`` are by the names of modules; what belongs to parameters of several takes the most bits of theirs.
+    ``inputs`` and ``outputs`` name its placeholders and results, in their order. ``precisions`` maps names of modules
+    to precisions. A product that belongs to parameters of several modules gets the largest of their bits.
     """
     nodes = list(graph.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
@@ -118,7 +120,7 @@ def bits_of_products(
     made_of = _made_of(nodes, names, of_batch | of_gradients)
     makes = _makes(nodes, of_weights)
     backward = derived - measured
-    found = {}
+    bits = {}
     for node in nodes:
         if node.target not in PRODUCTS:
             continue
@@ -131,15 +133,15 @@ def bits_of_products(
         else:
             kind = "input_gradient" if node in backward else "forward"
         chosen = {_nearest(owner, precisions) for owner in owners} or {""}
-        # a body that adds up gradients of weights has products of both kinds
+        # A body that sums gradients of weights has products of both kinds.
         both = node.target is REPEAT and kind == "weight_gradient"
         kinds = (kind, "input_gradient") if both else (kind,)
-        found[node] = max(getattr(precisions[name], kind) for name in chosen for kind in kinds)
-    return found
+        bits[node] = max(getattr(precisions[name], kind) for name in chosen for kind in kinds)
+    return bits
 
 
 def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
-    """Return the longest of the names that is the parameter's, or that of a module around it."""
+    """Return the longest name in ``precisions`` that is the parameter's or that of a module that contains it."""
     name = parameter
     while name and name not in precisions:
         name = name.rpartition(".")[0]
@@ -147,7 +149,7 @@ def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
 
 
 def _ancestors(nodes: list[Node], of: set[Node]) -> set[Node]:
-    """Return ``of`` and all that they depend on within their pass."""
+    """Return the nodes ``of`` and all nodes of the same pass on which they depend."""
     found = set(of)
     for node in reversed(nodes):
         if node in found and node.target is not _WEIGHT:
@@ -156,7 +158,7 @@ def _ancestors(nodes: list[Node], of: set[Node]) -> set[Node]:
 
 
 def _descendants(nodes: list[Node], of: set[Node]) -> set[Node]:
-    """Return ``of`` and all that depends on them within their pass."""
+    """Return the nodes ``of`` and all nodes of the same pass that depend on them."""
     found = set(of)
     for node in nodes:
         if node.target is not _WEIGHT and not found.isdisjoint(node.all_input_nodes):
@@ -165,7 +167,7 @@ def _descendants(nodes: list[Node], of: set[Node]) -> set[Node]:
 
 
 def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> set[Node]:
-    """Return the nodes from which only gradients of parameters follow, by what weights alone decide."""
+    """Return the nodes on which only gradients of parameters depend, by operations that :func:`_keeps` accepts."""
     found = set(marks)
     for node in reversed(nodes):
         if node.users and all(user in found and _keeps(user, node, of_batch) for user in node.users):
@@ -174,7 +176,7 @@ def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> s
 
 
 def _made_of(nodes: list[Node], names: Mapping[Node, str], apart: set[Node]) -> dict[Node, frozenset[str]]:
-    """Return the tensors of the model that a node is made of, for all nodes that are not ``apart``."""
+    """Return the names of the model's tensors on which each node depends, for all nodes that are not ``apart``."""
     found: dict[Node, frozenset[str]] = {}
     for node in nodes:
         if node.op == "output" or node in apart:
@@ -189,7 +191,7 @@ def _made_of(nodes: list[Node], names: Mapping[Node, str], apart: set[Node]) -> 
 
 
 def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str]]:
-    """Return the parameters that a node makes the gradients of, for all nodes from which nothing else follows."""
+    """Return, for each node in ``of_weights``, the names of the parameters whose gradients it contributes to."""
     found: dict[Node, frozenset[str]] = {}
     for node in reversed(nodes):
         if node in of_weights:
@@ -199,7 +201,7 @@ def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str
 
 
 def _keeps(user: Node, value: Node, of_batch: set[Node]) -> bool:
-    """Whether ``user`` makes of a value what weights alone decide."""
+    """Return whether ``user`` leaves ``value`` a weight gradient: no product, and no combination with the batch."""
     if user.target in PRODUCTS:
         return False
     others = (other for other in user.all_input_nodes if other is not value)

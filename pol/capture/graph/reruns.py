@@ -1,4 +1,4 @@
-"""What of a graph is computed again for the backward pass, as its nodes say."""
+"""Marks on the nodes of a graph that are computed again for the backward pass."""
 
 from contextlib import AbstractContextManager
 
@@ -9,12 +9,12 @@ _MARK = "rerun"
 
 
 def marked_as(rerun: int) -> AbstractContextManager[object]:
-    """Mark the nodes that are made meanwhile as those of a rerun, counted from 1."""
-    marked: AbstractContextManager[object] = fx_traceback.annotate({_MARK: rerun})
-    return marked
+    """Mark the nodes that are created within this context as those of a rerun, counted from 1."""
+    marking: AbstractContextManager[object] = fx_traceback.annotate({_MARK: rerun})
+    return marking
 
 
 def rerun_of(node: Node) -> int:
-    """Return which rerun of a checkpointed part a node is of, counted from 1; 0 for all other nodes."""
-    found: int = node.meta.get("custom", {}).get(_MARK, 0)
-    return found
+    """Return the number, from 1, of the rerun of a checkpointed part to which a node belongs; 0 if it is in none."""
+    rerun: int = node.meta.get("custom", {}).get(_MARK, 0)
+    return rerun

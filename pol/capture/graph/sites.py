@@ -1,4 +1,4 @@
-"""The sites that a step draws from: each call that draws has one of its own, counted in the order of the calls."""
+"""Sites of random numbers: each call in a step that draws has its own site, numbered in the order of the calls."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -6,21 +6,21 @@ from contextvars import ContextVar
 
 
 class Sites:
-    """Counts sites; within ``drawing``, what draws does so from these."""
+    """A counter of sites; calls within the context ``drawing`` draw from them."""
 
     def __init__(self, drawing: AbstractContextManager[object] | None = None, first: int = 0) -> None:
         self.drawing = drawing or nullcontext()
         self.next = first
-        """The site that will be drawn from next."""
+        """Site of the next call that draws."""
 
     def take(self) -> int:
-        """Return a site that nothing has drawn from."""
+        """Return a site from which no call has drawn."""
         site, self.next = self.next, self.next + 1
         return site
 
     @contextmanager
     def again_from(self, site: int) -> Iterator[None]:
-        """Draw once more from sites that were drawn from, from this one on."""
+        """Draw again, within this context, from earlier sites, beginning with ``site``."""
         later, self.next = self.next, site
         try:
             yield
@@ -33,7 +33,7 @@ _active: ContextVar[tuple[Sites, ...]] = ContextVar("active", default=())
 
 @contextmanager
 def drawing_from(sites: Sites) -> Iterator[None]:
-    """Let :func:`active_sites` be these."""
+    """Make these the sites that :func:`active_sites` returns within this context."""
     token = _active.set((*_active.get(), sites))
     try:
         yield
@@ -42,5 +42,5 @@ def drawing_from(sites: Sites) -> Iterator[None]:
 
 
 def active_sites() -> Sites:
-    """Return the sites that are drawn from now; new ones where nothing draws."""
+    """Return the sites of the innermost :func:`drawing_from`, or new sites outside any."""
     return _active.get()[-1] if _active.get() else Sites()

@@ -40,7 +40,7 @@ class Remembered:
         self.is_changed = False
 
     def check(self, capture: Callable[[], Program], steps: int = 1) -> None:
-        """Refuse a model whose step depends on earlier calls; the job has ``steps``, and ``capture`` captures one.
+        """Refuse a model whose step depends on earlier calls. The job has ``steps``; ``capture`` captures one again.
 
         Raises JobError, which names the value and the line that changes it.
         """

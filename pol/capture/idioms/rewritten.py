@@ -127,12 +127,12 @@ def grid_sample(
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements by their index in C order; the gradient of torch's own ``take`` is not supported."""
+    """Return elements by their index in C order; the gradient of torch's own ``take`` is an operation that a job lacks."""
     return x.reshape(-1)[index]
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """Return ``x[key]``; an index that is a tensor of one integer selects a row without a look at its value."""
+    """Return ``x[key]``; a tensor of one integer as index selects a row without reading its value, as in torch."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_number, keys)):
         return _GETITEM(x, key)

@@ -1,6 +1,6 @@
 """A batch that is gone through in parts: one part as the body of a ``repeat``, which adds up losses and gradients.
 
-A part is traced like a step, with names for its values, so that each of its products has the bits of its own pass.
+A part is captured like a step, with names for its values, so that each of its products has the bits of its own pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ def accumulated(
 ) -> dict[str, Tensor]:
     """Return what is carried after all parts of ``sequences``, by name; what no part changes is not among it.
 
-    ``trace`` makes a program of one part, whose example inputs are given. Outside of tracing it is a loop.
+    ``trace`` captures a program of one part from example inputs. Outside a capture it is a loop.
 
     Raises JobError where a part changes what is no FP32.
     """

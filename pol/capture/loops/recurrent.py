@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.loops.repeats import (
     Operands,
     Slopes,
@@ -68,7 +68,7 @@ CELLS: Mapping[Any, Cell] = {
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a turn is made of: shapes of what is carried and of weights; the last of these may be a projection."""
+    """The shapes of a turn: those of the carried values and of the weights, the last of which may be a projection."""
 
     cell: Cell
     carried: tuple[torch.Size, ...]
@@ -120,7 +120,7 @@ def _passes(form: _Form) -> Passes:
         names[f"{SEQUENCE}.0"] = by_input
         names |= {f"{CONSTANT}.{at}": value for at, value in enumerate(own)}
         names |= {f"{END}.{at}": value for at, value in enumerate(carried)}
-        return taken_apart(trace_program(function, names | {f"{GIVEN}.0": carried[0]}))
+        return taken_apart(capture_program(function, names | {f"{GIVEN}.0": carried[0]}))
 
 
 @lru_cache(64)

@@ -41,11 +41,11 @@ def repeat(
 ) -> tuple[Any, Any]:
     """Call ``function(carry, part)`` for one turn after another; return the last carry, and all outputs stacked.
 
-    It returns ``(carry, output)``: a carry like the one that it was given, for the next turn, and what is to be stacked
+    The function returns ``(carry, output)``: a carry of the same form for the next turn, and an output that is stacked
     along a new first dimension, or None. ``carry``, ``sequence`` and output are tensors, or tuples, lists and dicts of
-    them. Each turn's part is what the tensors of the sequence have at one place of their first dimension, from the
-    first on, or from the last on with ``reverse`` (outputs lie where their parts do); without a sequence it is None,
-    and there are ``count`` turns. Weights and other tensors may be read from around the function.
+    them. Each turn's part is one element of the sequence's tensors along their first dimension. Turns begin with the
+    first element, or with the last one if ``reverse`` is set; an output has the place of its part. Without a sequence
+    the part is None, and there are ``count`` turns. Weights and other tensors may be read from around the function.
 
     In a job this is one operation, however many turns there are, and so is its gradient. Elsewhere it is a loop.
 
@@ -157,7 +157,7 @@ def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]
 
     def within(carried: Values, parts: Values, constants: Values) -> tuple[Values, Values]:
         own = [value.to(kind) for value, kind in zip(carried, kinds, strict=False)]
-        # the same sites, however often it is traced
+        # the same sites in each capture
         with Swapping(seen, constants), sites.again_from(first):
             found = (of_number if is_drawn else turn)(own, parts, ())
         return plain(found[0]), plain(found[1])

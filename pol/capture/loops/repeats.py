@@ -1,6 +1,6 @@
-"""A function that is called turn after turn, traced once: ``repeat`` in the program, with its gradient.
+"""A function that is called turn after turn, captured once: ``repeat`` in the program, with its gradient.
 
-The body is traced apart from the function around it, with tensors of its own in the places of those that come from
+The body is captured apart from the function around it, with tensors of its own in the places of those that come from
 there. Gradients of constants are added up from the last turn to the first one.
 """
 
@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.loops.turns import BEGIN, END, GIVEN, SLOPE, TOTAL, Passes, taken_apart
 from pol.capture.reports.reasons import NotInAJob
 from pol.capture.rules.repeat_op import repeated
@@ -32,7 +32,7 @@ Turn = Callable[[Values, Values, Values], tuple[Values, Values]]
 
 @dataclass(eq=False, slots=True)
 class TurnNumber:
-    """The number of the turn that is traced, of how many it is one, and whether anything was made of it."""
+    """The number of the captured turn, the number of turns, and whether the turn was used."""
 
     value: Tensor
     count: int
@@ -78,13 +78,13 @@ def _trial() -> Iterator[None]:
 
 
 def is_tried() -> bool:
-    """Whether a turn is called to see what it reads and gives, with zeros."""
+    """True if a turn is called with zeros, only to record its inputs and outputs."""
     return _tried.get()
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What a repeat is given: carried values, sequences, and constants."""
+    """The operands of a repeat: carried values, sequences, and constants."""
 
     carried: Values
     sequences: Values
@@ -104,7 +104,7 @@ class Operands:
 
     @property
     def need_gradient(self) -> bool:
-        """Whether there will be a gradient by any of them."""
+        """True if any of them requires a gradient."""
         return torch.is_grad_enabled() and any(value.requires_grad for value in self.all)
 
     def like(self, values: Values) -> "Operands":
@@ -132,7 +132,7 @@ def looped(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
     return carried, stacked
 
 
-# --- tracing a body ---
+# --- capturing a body ---
 
 
 def _same(value: Tensor) -> Tensor:
@@ -141,14 +141,14 @@ def _same(value: Tensor) -> Tensor:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Be outside of the tracing that is going on."""
+    """Leave the current capture for a while."""
     # what is saved in here is no concern of a checkpoint around it
     with _disable_current_modes(), torch.enable_grad(), saved_tensors_hooks(_same, _same):
         yield
 
 
 def stand_ins(values: Iterable[Tensor]) -> list[Tensor]:
-    """Return zeros like values, for tracing."""
+    """Return zeros like values, for a capture."""
     return [torch.zeros(tuple(value.shape), dtype=value.dtype) for value in values]
 
 
@@ -230,12 +230,12 @@ class Within:
 
     @classmethod
     def now(cls) -> Self:
-        """Return where whoever asks is."""
+        """Return the caller's place."""
         return cls(_turns.get(), _active.get())
 
     @property
     def is_any(self) -> bool:
-        """Whether it is in the body of a repeat."""
+        """True inside the body of a repeat."""
         return bool(self.swapping)
 
     @contextmanager
@@ -253,7 +253,7 @@ class Within:
 
 
 def resolved(value: Tensor) -> Tensor:
-    """Return what is in the place of a tensor in the bodies that are being traced."""
+    """Return the tensor that replaces a tensor in the bodies that are being captured."""
     for mode in reversed(_active.get()):
         value = mode.swapped(value)
     return value
@@ -286,7 +286,7 @@ def traced_turn(turn: Turn, operands: Operands) -> Program:
 
     with apart():
         kinds = zip((CARRY, SEQUENCE, CONSTANT), map(stand_ins, shown), strict=True)
-        return trace_program(function, _named(dict(kinds)))
+        return capture_program(function, _named(dict(kinds)))
 
 
 def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
@@ -323,7 +323,7 @@ def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> P
         for at, (value, is_wanted) in enumerate(zip(inside[2], wanted[sequences:], strict=True)):
             if is_wanted:
                 names[f"{TOTAL}.{at}"] = torch.zeros_like(value)
-        return taken_apart(trace_program(function, names))
+        return taken_apart(capture_program(function, names))
 
 
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
@@ -358,7 +358,7 @@ def _finish(operands: Operands, _: Values, found: Slopes) -> list[Tensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a repeat is computed: its turn, its two passes, and what makes the last gradients of the backward pass's.
+    """The ways to compute a repeat: its turn, its two passes, and the last gradients of the backward pass.
 
     ``again`` puts a turn that runs again in the backward pass back to where it was called.
     """

@@ -1,4 +1,4 @@
-"""The bodies of repeats: one turn of a function and of its gradient, traced as one program and taken apart.
+"""The bodies of repeats: one turn of a function and of its gradient, captured as one program and split.
 
 What needs no gradient is the forward pass. What the backward pass reads of it is stacked, turn by turn, unless it is
 cheaper to compute it again: another view, truths and integers, or a few cheap operations on one value. Products are
@@ -133,7 +133,7 @@ def _made_of(program: Program, number: int, kept: Collection[int]) -> tuple[set[
 
 
 def _is_free(program: Program, number: int) -> bool:
-    """Whether a value is never stacked: there is only one dtype in stacks, and a view is nothing new."""
+    """Return whether a value is never stacked: stacks have one dtype, and a view has no data of its own."""
     node = program.nodes[number - program.first_node]
     return program.types[number].dtype != "f32" or node.op in _VIEWS
 

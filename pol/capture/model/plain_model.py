@@ -34,7 +34,7 @@ def prepare_model(model: object, tell: Callable[[str], None]) -> nn.Module:
         reason = "is an AveragedModel, and a job keeps the moving average itself"
         raise JobError("model", reason, "give the model, and ema=0.999 (the share that stays)")
     if isinstance(model, torch.jit.ScriptModule):
-        reason = "is compiled by torch.jit, which cannot be traced"
+        reason = "is compiled by torch.jit, which cannot be captured"
         raise JobError("model", reason, "give the module from which it was made")
     if isinstance(model, nn.Module):
         make_buffers_dense(plain_model(model), tell)

@@ -165,7 +165,7 @@ def _padding(module: nn.Module) -> int | None:
 
 
 def _may_be_drawn(values: torch.Tensor, module: nn.Module, law: _Bound) -> bool:
-    """Tell whether values may have been drawn by torch for a layer, by Kolmogorov's and Smirnov's test and by range."""
+    """Return whether torch may have drawn values for a layer, by the test of Kolmogorov and Smirnov and by range."""
     is_normal, padding = law is _unit_variance, _padding(module)
     if padding is not None:
         kept = torch.arange(len(values)) != padding % len(values)
@@ -195,7 +195,7 @@ def _places(model: nn.Module) -> dict[int, list[_Place]]:
 
 
 def _is_constant(parameter: torch.Tensor) -> bool:
-    """Tell whether all elements are equal: ones, zeros, or what the model set on purpose."""
+    """Return whether all elements are equal: ones, zeros, or what the model set on purpose."""
     return not parameter.numel() or bool((parameter == parameter.flatten()[0]).all())
 
 

@@ -1,4 +1,4 @@
-"""Which parameters a job trains, by which rule, and with what learning rate in each step."""
+"""Groups of parameters: those that a job trains, their rule, and their learning rate in each step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -267,7 +267,7 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
     kind = None if isinstance(optimizer, UpdateRule) else _RULES.get(type(optimizer))
     if kind is None and not isinstance(optimizer, UpdateRule):
         raise _unknown(optimizer)
-    # Whether another is added by hand, torch does not tell.
+    # torch does not record groups that are added by hand.
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         reason = "it has hooks, and a step of a job is torch's own formula"
         raise JobError("optimizer", reason, "give it without hooks")
@@ -303,7 +303,7 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
 
 
 def _has_own_step(optimizer: _Optimizer) -> bool:
-    """Tell whether an optimizer's ``step`` is that of its class; a scheduler of torch wraps it to count its calls."""
+    """Return whether an optimizer's ``step`` is that of its class; a scheduler of torch wraps it to count its calls."""
     given = vars(optimizer).get("step")
     return given is None or (
         hasattr(given, "_wrapped_by_lr_sched") and getattr(given, "__wrapped__", None) is type(optimizer).step

@@ -1,4 +1,4 @@
-"""Inner and outer optimizers as plain tensor functions: what they compute is traced into the job."""
+"""Inner and outer optimizers as plain tensor functions: the job captures them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +27,7 @@ class InnerOptimizer:
 
     @property
     def draws(self) -> bool:
-        """Whether a rule is a person's own, which may draw and write what a step has in other words."""
+        """Return whether a rule is a person's own, which may draw and use functions that a step rewrites."""
         return any(isinstance(group.rule, OwnRule) for group in self._groups)
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:

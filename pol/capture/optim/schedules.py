@@ -1,4 +1,4 @@
-"""What a schedule makes of each step: learning rates, and the momentum where it cycles, of each group of parameters."""
+"""The values of a schedule in each step: learning rates, and a momentum that cycles, per group of parameters."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -140,7 +140,7 @@ def _turns(spec: JobSpec, steps: int, rows: int) -> "range | set[int]":
 
 
 class _Seen:
-    """What one group's options were in each step so far."""
+    """The options of one group in each step so far."""
 
     def __init__(self, group: Mapping[str, Any]) -> None:
         self._rates: list[float] = []

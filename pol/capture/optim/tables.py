@@ -36,12 +36,12 @@ class StepTable:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all steps have the same number."""
+        """True if all steps have the same number."""
         return len(self.values) == 1
 
     @property
     def is_finite(self) -> bool:
-        """Whether FP32 holds all of its numbers."""
+        """True if FP32 holds all of its numbers."""
         return bool(torch.isfinite(self._numbers).all())
 
     def at(self, step: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ _IN_TORCH = {_MOMENTUM: "momentum_buffer"}
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an optimizer has of the parameters of a group: steps that it made, and its state."""
+    """The steps that an optimizer made for the parameters of a group, and its state."""
 
     steps: int = 0
     numbers: Mapping[str, float] = field(default_factory=dict)

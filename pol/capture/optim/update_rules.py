@@ -1,7 +1,7 @@
 """Update rules of a person's own: one function moves one parameter, in a loop of plain torch as in a job.
 
 An :class:`UpdateRule` is an optimizer of torch. Its ``step()`` calls the function on tensors; a job calls the same
-function while a step is traced. Whatever the function returns is checked by :func:`moved`, in both.
+function during the capture of a step. Whatever the function returns is checked by :func:`moved`, in both.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -215,9 +215,9 @@ def update_rule(
     :class:`RuleStep`: the number of the step, its learning rate, and ``options``. ``params`` are parameters, or groups
     of them with a learning rate and options of their own, as those of ``torch.optim`` are.
 
-    What a group has in common is in ``numbers``, with their values before the first step. Once a step and before its
-    parameters, ``begin(parameters, gradients, states, step)`` gets lists of all parameters of the group that have a
-    gradient, and returns the new numbers, which the function reads from ``step.numbers``.
+    ``numbers`` are values that a group shares, as they are before the first step. Once per step, before the parameters
+    move, ``begin(parameters, gradients, states, step)`` gets lists of all parameters of the group that have a gradient.
+    It returns the new numbers, which the function reads from ``step.numbers``.
 
     Python runs once, when a job is built: whatever changes from step to step is a tensor in ``state`` or ``numbers``,
     and what depends on the step is chosen by ``torch.where(step.number % 5 == 0, …, …)``.

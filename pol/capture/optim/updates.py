@@ -1,4 +1,4 @@
-"""How inner optimizers move one parameter: the formulas of ``torch.optim`` as plain tensor functions.
+"""Inner optimizers, for one parameter: the formulas of ``torch.optim`` as plain tensor functions.
 
 A rule belongs to one group of parameters. What it computes once a step for all of them (corrections, the size of the
 step) is apart from what it computes for each. Nothing is raised to a power in a step: the local state keeps what
@@ -67,7 +67,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plain:
-    """What all rules have: decay that is part of the gradient, and the other direction."""
+    """Options of all rules: weight decay that is added to the gradient, and maximization."""
 
     weight_decay: float = 0.0
     maximize: bool = False
@@ -182,7 +182,7 @@ class Adam(_Decoupled):
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0, **largest}
 
     def numbers(self) -> dict[str, float]:
-        """What the means lack: they began at 0."""
+        """Return the factors that correct the means for their start at 0."""
         return {"correction1": 0.0, "correction2": 0.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
@@ -191,7 +191,7 @@ class Adam(_Decoupled):
             name: _next_correction(numbers[name], beta)
             for name, beta in zip(("correction1", "correction2"), self.betas, strict=True)
         }
-        # Of a beta that varies, torch takes the power of its present value.
+        # If a beta varies, torch takes the power of its present value.
         first = now.varying.get("correction1", kept["correction1"])
         return kept, {"size": now.lr / first, "scale": torch.sqrt(kept["correction2"])}
 
@@ -221,7 +221,7 @@ class NAdam(_Decoupled):
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
 
     def numbers(self) -> dict[str, float]:
-        """What the mean square lacks, how far the momentum is grown, and the product of all momenta."""
+        """Return the correction of the mean square, the momentum of the step, and the product of all momenta."""
         return {"correction2": 0.0, "decay_power": 1.0, "mu_product": 1.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
@@ -263,7 +263,7 @@ class RAdam(_Decoupled):
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
 
     def numbers(self) -> dict[str, float]:
-        """What the mean gradient lacks: it began at 0."""
+        """Return the factor that corrects the mean gradient for its start at 0."""
         return {"correction1": 0.0}
 
     def rectified(self, step: int) -> float:
@@ -309,7 +309,7 @@ class Adamax(_Plain):
         return {"exp_avg": 0.0, "exp_inf": 0.0}
 
     def numbers(self) -> dict[str, float]:
-        """What the mean gradient lacks: it began at 0."""
+        """Return the factor that corrects the mean gradient for its start at 0."""
         return {"correction1": 0.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:

@@ -1,10 +1,10 @@
-"""Writes primitives into a program: merges equal nodes and drops those that change nothing.
+"""Emitter of primitives into a program, which merges equal nodes and omits nodes that change nothing.
 
-Handlers of torch's operations (``rules_*.py``) call these functions only, so views, casts and broadcasts that cancel
-each other never reach a job.
+The handlers of torch's operations (``rules/``) write primitives only with these functions. So views, casts and
+broadcasts that cancel each other never reach a job.
 
-What a checkpointed part computes again stays apart from what it computed first, which then need not be kept until the
-backward pass: see :attr:`Emitter.rerun`.
+Nodes that a checkpointed part computes again are not merged with those that it computed first. So the first values
+need not stay in memory until the backward pass: see :attr:`Emitter.rerun`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,23 +22,23 @@ from pol.values import TensorType
 Scalar = bool | int | float
 
 BACKWARD = -1
-"""The rerun of what a backward pass computes again by itself."""
+"""Rerun number of nodes that a backward pass computes again outside of checkpointed parts."""
 
 _BROADCASTING = frozenset(row.name for row in ELEMENTWISE if row.arity != (1, 1))
 
 
 class Emitter:
-    """A program under construction; values are the builder's handles."""
+    """A program under construction; its values are handles of the builder."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._builder = ProgramBuilder(limits)
         self.rerun = 0
-        """Which rerun of a checkpointed part is being written, counted from 1; 0 is none. A rerun's nodes are merged
-        with each other only. What comes later is merged with the latest of equal nodes, so that the earlier ones are
-        not needed for it."""
+        """Number, from 1, of the rerun of a checkpointed part whose nodes are being written; 0 outside of reruns.
+        Nodes of a rerun are merged only with each other. Later nodes are merged with the latest of equal nodes, so
+        that the earlier ones need not stay in memory."""
         self._known: dict[tuple[object, ...], int] = {}
         self._rerun_of: dict[int, int] = {}
-        # the first value that equals one of a rerun
+        # For each value, the first value that equals it, across reruns.
         self._first: dict[int, int] = {}
         self._firsts: dict[tuple[object, ...], int] = {}
         self._made: dict[int, tuple[str, tuple[int, ...], dict[str, object]]] = {}
@@ -77,17 +77,17 @@ class Emitter:
         return self._known[key]
 
     def scalar(self, number: Scalar, dtype: str) -> int:
-        """Add a constant of shape () (an FP32 one is rounded here, once)."""
+        """Add a constant of shape (); an FP32 constant is rounded once, here."""
         value = self.constant(np.array(number), dtype)
         self._scalars[value] = number
         return value
 
     def element(self, number: Scalar, dtype: str) -> str:
-        """Return a number as the hex digits of one element, the form of an attribute."""
+        """Return a number as the hex digits of one element, as attributes of nodes hold it."""
         return np.array(number).astype(NUMPY_DTYPES[dtype]).tobytes().hex()
 
     def is_scalar(self, value: int, number: Scalar) -> bool:
-        """Tell whether a value is the constant ``number``, broadcast or not."""
+        """Return whether a value is the constant ``number``, possibly broadcast."""
         made = self._made.get(value)
         if made is not None and made[0] == "broadcast":
             value = made[1][0]
@@ -112,17 +112,17 @@ class Emitter:
 
     @contextmanager
     def anew(self) -> Iterator[None]:
-        """Write nodes of the backward pass that equal ones of the forward pass again, as in a rerun of their own."""
+        """Write nodes within this context as a rerun, so that they are not merged with nodes of the forward pass."""
         before, self.rerun = self.rerun, self.rerun or BACKWARD
         yield
         self.rerun = before
 
     def _first_of(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Return what was written first of what equals these values, reruns or not."""
+        """Return, for each value, the first value that equals it, across reruns."""
         return tuple(self._first.get(value, value) for value in values)
 
     def _without_broadcasts(self, args: tuple[int, ...]) -> tuple[int, ...]:
-        """Use the source of a broadcast operand where the result keeps its shape without it."""
+        """Replace each broadcast operand with its source if the result keeps its shape."""
         current = list(args)
         wanted = broadcast_shapes([self.shape(arg) for arg in args])
         for index, arg in enumerate(args):
@@ -135,14 +135,14 @@ class Emitter:
         return tuple(current)
 
     def product(self, left: int, right: int, bits: int) -> int:
-        """Return a product in integers of ``bits``; of those of the first product of these operands, if there is one.
+        """Return a product in integers of ``bits``, or of the bits of the first product of the same operands.
 
-        So a product that is computed again for the backward pass has the bits that it had in the forward pass.
+        So a product that is computed again for the backward pass has the same bits as in the forward pass.
         """
         return self._product("matmul", left, right, bits)
 
     def windows_product(self, left: int, right: int, bits: int, **form: object) -> int:
-        """Return the product with the windows of a value, in integers of bits that :meth:`product` would choose."""
+        """Return the product with the windows of a value; the bits are chosen as in :meth:`product`."""
         return self._product("matmul_windows", left, right, bits, **form)
 
     def _product(self, op: str, left: int, right: int, bits: int, **form: object) -> int:
@@ -150,7 +150,7 @@ class Emitter:
         return self.emit(op, left, right, bits=self._bits.setdefault(key, bits), **form)
 
     def cast(self, value: int, dtype: str) -> int:
-        """Return the value in another dtype; a constant is written in it."""
+        """Return the value in another dtype; an integer or bool constant becomes a constant of that dtype."""
         source = self.type(value).dtype
         if source == dtype:
             return value
@@ -204,17 +204,17 @@ class Emitter:
         return self.emit("amax", value, dims=self.dims(value, dims), keepdim=keepdim)
 
     def dims(self, value: int, dims: Sequence[int]) -> tuple[int, ...]:
-        """Return dimensions as a primitive wants them: ascending and not negative; none means all."""
+        """Return dimensions in ascending order and not negative; all dimensions if ``dims`` is empty."""
         rank = len(self.shape(value))
         return tuple(sorted(dim % rank for dim in dims)) if dims else tuple(range(rank))
 
     def mean(self, value: int, dims: Sequence[int], keepdim: bool = False, correction: float = 0) -> int:
-        """Return the sum along ``dims`` divided by the number of summed elements less ``correction``."""
+        """Return the sum along ``dims``, divided by the number of summed elements minus ``correction``."""
         count = prod(self.shape(value)[dim] for dim in self.dims(value, dims))
         return self.emit("div", self.sum(value, dims, keepdim), self.scalar(count - correction, "f32"))
 
     def one_hot(self, index: int, size: int, dim: int) -> int:
-        """Return the bool mask of ``index`` along ``dim``, where ``index`` has size 1."""
+        """Return the bool mask of ``index`` along ``dim``; ``index`` has size 1 in that dimension."""
         return self.emit("eq", self.iota(size, len(self.shape(index)), dim), index)
 
 

@@ -1,4 +1,4 @@
-"""Formulas over values of a program, written with the operators of Python: each is one FP32 operation."""
+"""Formulas over values of a program, written with Python operators; each operator is one operation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Operand = Union["Expression", float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A value of a program; a number beside it is rounded to its dtype."""
+    """A value of a program; a number that is combined with it is rounded to its dtype."""
 
     emitter: Emitter
     handle: int
@@ -22,7 +22,7 @@ class Expression:
         return self.emitter.type(self.handle).dtype
 
     def number(self, number: float, dtype: str = "") -> "Expression":
-        """Return a constant of the dtype of this value, or of another."""
+        """Return a constant of ``dtype``, or of the dtype of this value."""
         return Expression(self.emitter, self.emitter.scalar(number, dtype or self.dtype))
 
     def _of(self, op: str, *operands: Operand) -> "Expression":
@@ -77,11 +77,11 @@ class Expression:
         return self._of("logical_not", self)
 
     def is_equal(self, other: Operand) -> "Expression":
-        """Whether it equals another."""
+        """Return the bool value that is true where both are equal."""
         return self._of("eq", self, other)
 
     def is_other(self, other: Operand) -> "Expression":
-        """Whether it differs from another; NaN does from itself."""
+        """Return the bool value that is true where both differ; NaN differs from itself."""
         return self._of("ne", self, other)
 
     def floor_divide(self, other: Operand) -> "Expression":
@@ -89,26 +89,26 @@ class Expression:
         return self._of("floor_divide", self, other)
 
     def maximum(self, other: Operand) -> "Expression":
-        """Return the larger one."""
+        """Return the larger of both, element by element."""
         return self._of("maximum", self, other)
 
     def minimum(self, other: Operand) -> "Expression":
-        """Return the smaller one."""
+        """Return the smaller of both, element by element."""
         return self._of("minimum", self, other)
 
     def function(self, op: str) -> "Expression":
-        """Return a primitive of this value alone: ``sqrt``, ``exp``, ``log``, ``tanh``, ``erf``."""
+        """Apply a primitive with one operand: ``sqrt``, ``exp``, ``log``, ``tanh`` or ``erf``."""
         return self._of(op, self)
 
     def cast(self, dtype: str) -> "Expression":
-        """Return it in another dtype."""
+        """Return this value in another dtype."""
         return Expression(self.emitter, self.emitter.cast(self.handle, dtype))
 
     def where(self, left: Operand, right: Operand) -> "Expression":
-        """Return ``left`` where this is true, else ``right``; one of them is a value."""
-        beside = left if isinstance(left, Expression) else right
-        assert isinstance(beside, Expression)
-        both = [o if isinstance(o, Expression) else beside.number(o) for o in (left, right)]
+        """Return ``left`` where this is true, and ``right`` elsewhere; at least one of them is an Expression."""
+        typed = left if isinstance(left, Expression) else right
+        assert isinstance(typed, Expression)
+        both = [o if isinstance(o, Expression) else typed.number(o) for o in (left, right)]
         return self._of("where", self, *both)
 
     def polynomial(self, coefficients: Sequence[float]) -> "Expression":

@@ -1,7 +1,7 @@
-"""Functions that are no primitives, as sequences of FP32 operations: rounding, angles, powers, errors.
+"""Functions that are not primitives, as sequences of FP32 operations: rounding, angles, powers, error functions.
 
-``docs/arithmetic.md`` has what each of them is wrong by. Polynomials are fits to the least relative error; each
-coefficient is rounded to FP32.
+``docs/arithmetic.md`` lists the error of each. Polynomials minimize the largest relative error; each coefficient is
+rounded to FP32.
 """
 
 import math
@@ -9,10 +9,10 @@ import math
 from pol.capture.program.formula import Expression
 
 WHOLE = 2.0**23
-"""From here on every FP32 number is an integer."""
+"""Size from which every FP32 number is an integer."""
 
 _HALF_PI = (1.5703125, 4.837512969970703e-04, 7.549533620476723e-08, 2.5633441515945189e-12)
-"""pi / 2 in pieces, of which all but the last have eleven bits at most: times a small integer they are exact."""
+"""Parts of pi / 2. All but the last have at most eleven bits, so that their products with small integers are exact."""
 _SIN = (-0.166666542, 0.00833213172, -0.000195108703)
 _COS = (0.0416666457, -0.00138873063, 2.44312392e-05)
 _ATAN = (-0.333329413, 0.1997733, -0.138728475, 0.0803603063)
@@ -56,7 +56,7 @@ _ERFINV_TAIL = (
 
 
 def round_even(x: Expression) -> Expression:
-    """Return the nearest integer, ties to even: what adding 2^23 leaves of the digits. -0 becomes +0."""
+    """Return the nearest integer, ties to even, by adding and subtracting 2^23. -0 becomes +0."""
     size = abs(x)
     rounded = (size + WHOLE) - WHOLE
     signed = (x < 0).where(-rounded, rounded)
@@ -84,9 +84,9 @@ def trunc(x: Expression) -> Expression:
 
 
 def _quarters(x: Expression) -> tuple[Expression, Expression]:
-    """Return the nearest multiple of a quarter turn, as an integer, and what x is beyond it, in -pi/4..pi/4.
+    """Return the number of quarter turns nearest to the angle x, and the remaining angle in -pi/4..pi/4.
 
-    Of an x so large that nothing is left of the digits, some angle: sines stay between -1 and 1.
+    For an x too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
     """
     turns = round_even(x * (2 / math.pi))
     rest = x
@@ -103,7 +103,7 @@ def _sin_cos(rest: Expression) -> tuple[Expression, Expression]:
 
 
 def _at(turns: Expression, rest: Expression) -> Expression:
-    """Return the sine at so many quarter turns and a rest."""
+    """Return the sine of the angle of ``turns`` quarter turns plus ``rest``."""
     sine, cosine = _sin_cos(rest)
     quarter = turns - 4 * floor(turns * 0.25)
     is_odd = quarter.is_equal(1) | quarter.is_equal(3)
@@ -117,7 +117,7 @@ def sin(x: Expression) -> Expression:
 
 
 def cos(x: Expression) -> Expression:
-    """Return the cosine: the sine a quarter turn further."""
+    """Return the cosine, as the sine of x plus a quarter turn."""
     turns, rest = _quarters(x)
     return _at(turns + 1, rest)
 
@@ -131,7 +131,10 @@ def tan(x: Expression) -> Expression:
 
 
 def atan(x: Expression) -> Expression:
-    """Return the arc tangent: beyond tan(pi/8) by that of (x - 1) / (x + 1), beyond tan(3 pi/8) of -1 / x."""
+    """Return the arc tangent.
+
+    Beyond tan(pi/8) it uses the arc tangent of (x - 1) / (x + 1), and beyond tan(3 pi/8) that of -1 / x.
+    """
     size = abs(x)
     is_far, is_middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)
     near = is_middle.where((size - 1) / (size + 1), size)
@@ -143,7 +146,7 @@ def atan(x: Expression) -> Expression:
 
 
 def atan2(y: Expression, x: Expression) -> Expression:
-    """Return the angle of the point (x, y): 0 at the origin, and a sign of zero counts for nothing."""
+    """Return the angle of the point (x, y); 0 at the origin. The sign of a zero is ignored."""
     high, low = abs(y).maximum(abs(x)), abs(y).minimum(abs(x))
     both = abs(x).is_equal(math.inf) & abs(y).is_equal(math.inf)
     ratio = both.where(1.0, low / high.is_equal(0).where(1.0, high))
@@ -154,7 +157,7 @@ def atan2(y: Expression, x: Expression) -> Expression:
 
 
 def asin(x: Expression) -> Expression:
-    """Return the arc sine: beyond 1/2 by that of sqrt((1 - x) / 2)."""
+    """Return the arc sine; beyond 1/2 by the arc sine of sqrt((1 - x) / 2)."""
     size = abs(x)
     is_far = size > 0.5
     square = is_far.where((1 - size) * 0.5, size * size)
@@ -165,7 +168,7 @@ def asin(x: Expression) -> Expression:
 
 
 def acos(x: Expression) -> Expression:
-    """Return the arc cosine: beyond 1/2 without the difference from pi / 2, which loses digits."""
+    """Return the arc cosine; beyond 1/2 without subtraction from pi / 2, which would lose digits."""
     size = abs(x)
     is_far = size > 0.5
     square = is_far.where((1 - size) * 0.5, size * size)
@@ -186,7 +189,7 @@ def expm1(x: Expression) -> Expression:
 
 
 def log1p(x: Expression) -> Expression:
-    """Return ln(1 + x) in Kahan's form: with u = 1 + x, ln(u) x / (u - 1), or x where u is 1 or infinite."""
+    """Return ln(1 + x) in Kahan's form: with u = 1 + x, ln(u) x / (u - 1), or x if u is 1 or infinite."""
     u = x + 1
     is_same = u.is_equal(1) | u.is_equal(math.inf)
     quotient = u.function("log") * x / is_same.where(1.0, u - 1)
@@ -194,7 +197,7 @@ def log1p(x: Expression) -> Expression:
 
 
 def sinh(x: Expression) -> Expression:
-    """Return the hyperbolic sine, by e^|x| - 1."""
+    """Return the hyperbolic sine, computed from e^|x| - 1."""
     beyond = expm1(abs(x))
     ratio = beyond.is_equal(math.inf).where(1.0, beyond / (beyond + 1))
     value = (beyond + ratio) * 0.5
@@ -208,7 +211,7 @@ def cosh(x: Expression) -> Expression:
 
 
 def asinh(x: Expression) -> Expression:
-    """Return the inverse hyperbolic sine, by ln(1 + ...), which keeps its digits near 0."""
+    """Return the inverse hyperbolic sine, computed with :func:`log1p`, which keeps its digits near 0."""
     size = abs(x)
     root = (size * size + 1).function("sqrt")
     more = root.is_equal(math.inf).where(size, size * (size / (root + 1)))
@@ -231,7 +234,10 @@ def atanh(x: Expression) -> Expression:
 
 
 def power(x: Expression, y: Expression | float) -> Expression:
-    """Return x^y as e^(y ln|x|): 1 for y = 0, NaN below 0 unless y is an integer, whose odd ones keep the sign."""
+    """Return x^y as e^(y ln|x|); 1 for y = 0.
+
+    For x below 0 the result is NaN unless y is an integer; it is negative if y is odd.
+    """
     size = abs(x).function("log")
     exponent = y if isinstance(y, Expression) else x.number(y)
     value = (size * exponent).function("exp")
@@ -251,11 +257,11 @@ def power(x: Expression, y: Expression | float) -> Expression:
 
 
 def erfc(x: Expression) -> Expression:
-    """Return 1 - erf(x), above 1/2 as t e^(p(t) - x^2) with t = 1 / (1 + x / 2), which keeps its digits."""
-    # beyond 11 FP32 has only 0
+    """Return 1 - erf(x); above 1/2 as t e^(p(t) - x^2) with t = 1 / (1 + x / 2), which keeps its digits."""
+    # Beyond 11 the result is 0 in FP32.
     size = abs(x).maximum(0.5).minimum(16)
     t = 1 / (1 + size * 0.5)
-    # the square in two parts, of which the first is exact
+    # The square has two parts; the first is exact.
     upper = (size * 256 + WHOLE - WHOLE) * (1 / 256)
     lower = size - upper
     square = (-upper * upper).function("exp")
@@ -264,7 +270,7 @@ def erfc(x: Expression) -> Expression:
 
 
 def erfinv(x: Expression) -> Expression:
-    """Return the inverse of erf: x p(w) with w = -ln(1 - x^2), beyond w = 5 x p(sqrt w); infinite at 1."""
+    """Return the inverse of erf: x p(w) with w = -ln(1 - x^2), or x p(sqrt w) from w = 5 on; infinite at 1 and -1."""
     inner = (1 - x) * (1 + x)
     w = -inner.function("log")
     centre = (w - 2.5).polynomial(_ERFINV_CENTRE)

@@ -206,7 +206,7 @@ def _multi_margin_backward(
 
 @_of(_aten.histc.default)
 def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
-    """How many elements are in each of so many parts of an interval, the last of which has its end."""
+    """Return the number of elements in each of ``bins`` parts of an interval; the last part includes the end."""
     values = x.reshape(-1)
     low, high = torch.tensor(float(min)), torch.tensor(float(max))
     if min == max:

@@ -6,19 +6,19 @@ from typing import Any
 
 from pol.capture.program import functions_fp32 as fp32
 from pol.capture.program.formula import Expression
-from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 
 MOST_PRODUCTS = 64
 """The largest power that is made of products."""
 
 
-def _value(site: TraceSite, argument: Any, dtype: str = "f32") -> Expression:
+def _value(site: CaptureSite, argument: Any, dtype: str = "f32") -> Expression:
     return Expression(site.emitter, site.operand(argument, dtype))
 
 
 def _of_one(name: str, function: Callable[[Expression], Expression]) -> None:
     @rule(f"aten.{name}.default", f"prims.{name}.default")
-    def handler(site: TraceSite, x: Ref) -> int:
+    def handler(site: CaptureSite, x: Ref) -> int:
         if site.dtype != "f32":
             # what rounds integers
             return site.operand(x, site.dtype)
@@ -57,7 +57,7 @@ for _name, _function in {
 
 
 @rule("aten.round.decimals")
-def _round_decimals(site: TraceSite, x: Ref, decimals: int) -> int:
+def _round_decimals(site: CaptureSite, x: Ref, decimals: int) -> int:
     scale = 10.0 ** abs(decimals)
     value = _value(site, x)
     if decimals < 0:
@@ -66,12 +66,12 @@ def _round_decimals(site: TraceSite, x: Ref, decimals: int) -> int:
 
 
 @rule("aten.atan2.default", "prims.atan2.default")
-def _atan2(site: TraceSite, y: Ref, x: Ref) -> int:
+def _atan2(site: CaptureSite, y: Ref, x: Ref) -> int:
     return fp32.atan2(_value(site, y), _value(site, x)).handle
 
 
 @rule("aten.hypot.default", "prims.hypot.default")
-def _hypot(site: TraceSite, x: Ref, y: Ref) -> int:
+def _hypot(site: CaptureSite, x: Ref, y: Ref) -> int:
     """Scaled by the larger one, whose square may be too large."""
     a, b = abs(_value(site, x)), abs(_value(site, y))
     most = a.maximum(b)
@@ -82,14 +82,14 @@ def _hypot(site: TraceSite, x: Ref, y: Ref) -> int:
 
 
 @rule("aten.copysign.Tensor", "aten.copysign.Scalar")
-def _copysign(site: TraceSite, x: Ref, sign: Any) -> int:
-    """What has no sign is positive: -0 counts as 0."""
+def _copysign(site: CaptureSite, x: Ref, sign: Any) -> int:
+    """Return the sign of each element; -0 counts as positive."""
     size = abs(_value(site, x))
     return (_value(site, sign) < 0).where(-size, size).handle
 
 
 def _one_that_is(op: str) -> Any:
-    def handler(site: TraceSite, left: Any, right: Any) -> int:
+    def handler(site: CaptureSite, left: Any, right: Any) -> int:
         a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
         extreme = a.maximum(b) if op == "maximum" else a.minimum(b)
         if site.dtype != "f32":
@@ -106,7 +106,7 @@ rule("aten.fmin.default", "prims.fmin.default")(_one_that_is("minimum"))
 
 
 @rule("aten.pow.Tensor_Scalar", "prims.pow.default")
-def _power(site: TraceSite, x: Ref, exponent: Any) -> int:
+def _power(site: CaptureSite, x: Ref, exponent: Any) -> int:
     """Multiples of 1/2 up to 8 and small integers are products and square roots, all others e^(y ln x)."""
     if isinstance(exponent, Ref):
         return _power_of_values(site, x, exponent)
@@ -137,14 +137,14 @@ def _product(x: Expression, power: int) -> Expression:
 
 
 @rule("aten.pow.Tensor_Tensor")
-def _power_of_values(site: TraceSite, x: Ref, exponent: Ref) -> int:
+def _power_of_values(site: CaptureSite, x: Ref, exponent: Ref) -> int:
     if site.dtype != "f32":
         raise Unsupported("powers of integers by integers are not supported; use float32")
     return fp32.power(_value(site, x), _value(site, exponent)).handle
 
 
 @rule("aten.pow.Scalar")
-def _power_of_number(site: TraceSite, base: float, exponent: Ref) -> int:
+def _power_of_number(site: CaptureSite, base: float, exponent: Ref) -> int:
     y = _value(site, exponent)
     if site.dtype != "f32":
         raise Unsupported("powers by integers are not supported; use float32")
@@ -157,7 +157,7 @@ def _power_of_number(site: TraceSite, base: float, exponent: Ref) -> int:
 
 
 @rule("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def _div_mode(site: TraceSite, left: Any, right: Any, rounding_mode: str | None = None) -> int:
+def _div_mode(site: CaptureSite, left: Any, right: Any, rounding_mode: str | None = None) -> int:
     a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
     if rounding_mode is None:
         return (a / b).handle
@@ -167,7 +167,7 @@ def _div_mode(site: TraceSite, left: Any, right: Any, rounding_mode: str | None 
 
 
 @rule("aten.floor_divide.default", "aten.floor_divide.Scalar")
-def _floor_divide(site: TraceSite, left: Any, right: Any) -> int:
+def _floor_divide(site: CaptureSite, left: Any, right: Any) -> int:
     return _div_mode(site, left, right, "floor")
 
 
@@ -177,8 +177,8 @@ def _toward_zero(a: Expression, b: Expression) -> Expression:
     return is_apart.where(down + 1, down)
 
 
-def _rest(site: TraceSite, left: Any, right: Any, *, is_down: bool) -> int:
-    """What a division leaves: a - b x quotient; in FP32 brought back between 0 and b where the quotient was rounded."""
+def _rest(site: CaptureSite, left: Any, right: Any, *, is_down: bool) -> int:
+    """Return the remainder a - b x quotient; in FP32 it is moved between 0 and b if the quotient was rounded."""
     a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
     if site.dtype != "f32":
         quotient = a.floor_divide(b) if is_down else _toward_zero(a, b)
@@ -196,10 +196,10 @@ def _rest(site: TraceSite, left: Any, right: Any, *, is_down: bool) -> int:
 
 
 @rule("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
-def _remainder(site: TraceSite, left: Any, right: Any) -> int:
+def _remainder(site: CaptureSite, left: Any, right: Any) -> int:
     return _rest(site, left, right, is_down=True)
 
 
 @rule("aten.fmod.Tensor", "aten.fmod.Scalar", "prims.fmod.default")
-def _fmod(site: TraceSite, left: Any, right: Any) -> int:
+def _fmod(site: CaptureSite, left: Any, right: Any) -> int:
     return _rest(site, left, right, is_down=False)

@@ -1,7 +1,7 @@
 """Taking by index, and the ways back: rows of tables, gathering, scattering, one index or several.
 
-An index that is outside of its own dimension names no element at all: whoever takes by it stops the job. Where
-something is written to one place twice, the last one stays; where it is added, it is added in the order of the index.
+An index outside its dimension names no element, and taking by it stops the job. If a place is written twice, the last
+write stays; sums add in the order of the index.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch
 
 from pol.capture.constants.known import COUNTS
 from pol.capture.program.emitter import Emitter, kept
-from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 from pol.capture.rules.shape import cut
 
 ONE_HOT_MOST = 1_024
@@ -24,7 +24,7 @@ _EXACT = 2**24
 
 @rule("aten.embedding.default")
 def _embedding(
-    site: TraceSite,
+    site: CaptureSite,
     table: Ref,
     index: Ref,
     padding_idx: int = -1,
@@ -38,7 +38,7 @@ def _embedding(
 
 @rule("aten.embedding_dense_backward.default")
 def _embedding_backward(
-    site: TraceSite,
+    site: CaptureSite,
     gradient: Ref,
     index: Ref,
     rows: int,
@@ -63,7 +63,7 @@ def _embedding_backward(
 
 
 @rule("aten.index_select.default")
-def _index_select(site: TraceSite, x: Ref, dim: int, index: Ref) -> int:
+def _index_select(site: CaptureSite, x: Ref, dim: int, index: Ref) -> int:
     emitter = site.emitter
     if not emitter.shape(x):
         return emitter.reshape(x, site.shape)
@@ -74,7 +74,7 @@ def _index_select(site: TraceSite, x: Ref, dim: int, index: Ref) -> int:
 
 
 @rule("aten.index_add.default")
-def _index_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref, alpha: float = 1) -> int:
+def _index_add(site: CaptureSite, x: Ref, dim: int, index: Ref, source: Ref, alpha: float = 1) -> int:
     emitter, first = site.emitter, _to_front(len(site.shape), dim)
     _check_float(site)
     flat = emitter.reshape(index, (emitter.type(index).elements,))
@@ -86,7 +86,7 @@ def _index_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref, alpha
 
 
 @rule("aten.index_copy.default")
-def _index_copy(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
+def _index_copy(site: CaptureSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
     emitter, first = site.emitter, _to_front(len(site.shape), dim)
     flat = emitter.reshape(index, (emitter.type(index).elements,))
     written = _written(site, emitter.permute(x, first), flat, emitter.permute(source, first), may_repeat=True)
@@ -94,7 +94,7 @@ def _index_copy(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> i
 
 
 @rule("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
-def _index_fill(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
+def _index_fill(site: CaptureSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
     emitter, axis = site.emitter, dim % len(site.shape)
     count = emitter.type(index).elements
     ones = emitter.full(1, "f32", (count,))
@@ -115,7 +115,7 @@ def _back(order: Sequence[int]) -> list[int]:
     return [order.index(dim) for dim in range(len(order))]
 
 
-def _check_float(site: TraceSite) -> None:
+def _check_float(site: CaptureSite) -> None:
     if site.dtype != "f32":
         raise Unsupported("integers are not added up by index; make them float32 before")
 
@@ -128,7 +128,7 @@ def _plus(emitter: Emitter, x: int, added: int) -> int:
 
 
 @rule("aten.gather.default")
-def _gather(site: TraceSite, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
+def _gather(site: CaptureSite, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
     del sparse_grad
     emitter, source, wanted = site.emitter, site.emitter.shape(x), site.shape
     if not emitter.type(index).elements:
@@ -154,7 +154,7 @@ def gathered(emitter: Emitter, x: int, axis: int, index: int) -> int:
 
 
 @rule("aten.scatter.value", "aten.scatter.src")
-def _scatter(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
+def _scatter(site: CaptureSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
     emitter, shape = site.emitter, at_least_1d(site.shape)
     axis, index = dim % len(shape), _with_dimensions(site, index)
     if not emitter.type(index).elements:
@@ -187,7 +187,7 @@ def _scatter(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
 
 
 @rule("aten.scatter_add.default")
-def _scatter_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
+def _scatter_add(site: CaptureSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
     emitter, shape = site.emitter, at_least_1d(site.shape)
     _check_float(site)
     axis, index = dim % len(shape), _with_dimensions(site, index)
@@ -210,11 +210,11 @@ def at_least_1d(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape) or (1,)
 
 
-def _with_dimensions(site: TraceSite, index: Ref) -> Ref:
+def _with_dimensions(site: CaptureSite, index: Ref) -> Ref:
     return Ref(site.emitter.reshape(index, at_least_1d(site.emitter.shape(index))))
 
 
-def _fitting(site: TraceSite, source: Ref, shape: Sequence[int]) -> int:
+def _fitting(site: CaptureSite, source: Ref, shape: Sequence[int]) -> int:
     """Return the first elements of a source along each dimension: as many as there are indices."""
     value = site.emitter.cast(_with_dimensions(site, source), site.dtype)
     for dim, size in enumerate(shape):
@@ -255,7 +255,7 @@ def _is_in(emitter: Emitter, index: int, count: int) -> int:
     )
 
 
-def _written(site: TraceSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
+def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
     """Return ``rows`` with those of ``values`` in the places that ``numbers``, [K], names: the last one for each."""
     emitter = site.emitter
     shape, dtype = emitter.shape(rows), emitter.type(rows).dtype
@@ -288,8 +288,8 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
     return emitter.emit("gt", named, emitter.scalar(0, "f32"))
 
 
-def _chosen_rows(site: TraceSite, rows: int, numbers: int, values: int, weights: int) -> int:
-    """What FP32 does not hold is taken: from ``values`` where a number names the row, else from ``rows``."""
+def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
+    """Take rows of integers, which FP32 cannot hold: from ``values`` if a number names the row, else from ``rows``."""
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
     if count >= _EXACT:
@@ -308,7 +308,7 @@ def _chosen_rows(site: TraceSite, rows: int, numbers: int, values: int, weights:
 
 
 @rule("aten.index.Tensor", "aten._unsafe_index.Tensor")
-def _index(site: TraceSite, x: Ref, indices: Sequence[Ref | None]) -> int:
+def _index(site: CaptureSite, x: Ref, indices: Sequence[Ref | None]) -> int:
     """Take from a table with a row for each combination of what the indexed dimensions can be."""
     emitter, shape = site.emitter, site.emitter.shape(x)
     indexed = [dim for dim, index in enumerate(indices) if index is not None]
@@ -320,7 +320,7 @@ def _index(site: TraceSite, x: Ref, indices: Sequence[Ref | None]) -> int:
 
 
 @rule("aten.index_put.default", "aten._unsafe_index_put.default")
-def _index_put(site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False) -> int:
+def _index_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False) -> int:
     emitter, shape = site.emitter, site.shape
     if any(index is not None and emitter.type(index).dtype == "bool" for index in indices):
         return _masked_put(site, x, indices, values, accumulate)
@@ -345,7 +345,7 @@ def _index_put(site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: R
     return emitter.permute(emitter.reshape(written, apart), _back(moved))
 
 
-def _masked_put(site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool) -> int:
+def _masked_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool) -> int:
     """Write one number wherever a mask is true."""
     emitter = site.emitter
     (mask, *others), before = [index for index in indices if index is not None], 0
@@ -378,7 +378,7 @@ def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
     return [*range(rank, rank + before), *range(rank), *range(rank + before, rank + rest)]
 
 
-def _row_numbers(site: TraceSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
+def _row_numbers(site: CaptureSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
     """Return the row of each combination of indices in a table of all; -1, which no table has, where one is outside.
 
     With several a number that is outside of its own dimension would else name a row of another combination.

@@ -15,7 +15,7 @@ from pol.capture.program.formula import Expression
 from pol.capture.program.functions_fp32 import log1p
 from pol.capture.rules.index import at_least_1d, gathered
 from pol.capture.rules.reduce import opposite
-from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 from pol.capture.rules.shape import cut
 
 # --- positions in order ---
@@ -27,13 +27,13 @@ def _positions(emitter: Emitter, x: int, axis: int, *, descending: bool) -> int:
     return emitter.emit("argsort", x, dim=axis)
 
 
-def _sortable(site: TraceSite, x: Ref) -> int:
+def _sortable(site: CaptureSite, x: Ref) -> int:
     emitter = site.emitter
     value = emitter.reshape(x, at_least_1d(emitter.shape(x)))
     return emitter.cast(value, "i64") if emitter.type(x).dtype == "bool" else value
 
 
-def _first(site: TraceSite, x: Ref, dim: int, count: int, *, descending: bool) -> tuple[int, ...]:
+def _first(site: CaptureSite, x: Ref, dim: int, count: int, *, descending: bool) -> tuple[int, ...]:
     """Return the first elements in order, and their positions."""
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
@@ -44,19 +44,19 @@ def _first(site: TraceSite, x: Ref, dim: int, count: int, *, descending: bool) -
     return emitter.reshape(values, shape), emitter.reshape(positions, shape)
 
 
-def _size(site: TraceSite, x: Ref, dim: int) -> int:
+def _size(site: CaptureSite, x: Ref, dim: int) -> int:
     shape = site.emitter.shape(x)
     return shape[dim] if shape else 1
 
 
 @rule("aten.sort.default")
-def _sort(site: TraceSite, x: Ref, dim: int = -1, descending: bool = False) -> tuple[int, ...]:
+def _sort(site: CaptureSite, x: Ref, dim: int = -1, descending: bool = False) -> tuple[int, ...]:
     return _first(site, x, dim, _size(site, x, dim), descending=descending)
 
 
 @rule("aten.sort.stable")
 def _sort_stable(
-    site: TraceSite, x: Ref, stable: bool | None = None, dim: int = -1, descending: bool = False
+    site: CaptureSite, x: Ref, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[int, ...]:
     del stable
     return _first(site, x, dim, _size(site, x, dim), descending=descending)
@@ -64,7 +64,7 @@ def _sort_stable(
 
 @rule("aten.topk.default")
 def _topk(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     k: int,
     dim: int = -1,
@@ -76,7 +76,7 @@ def _topk(
 
 
 def _ranked(
-    site: TraceSite, x: Ref, dim: int, rank: Callable[[int], int], *, keepdim: bool, spreads: bool
+    site: CaptureSite, x: Ref, dim: int, rank: Callable[[int], int], *, keepdim: bool, spreads: bool
 ) -> tuple[int, ...]:
     """Return the element of a rank in ascending order and its position; where NaN spreads, NaN if there is one."""
     emitter, value = site.emitter, _sortable(site, x)
@@ -98,24 +98,24 @@ def _ranked(
 
 
 @rule("aten.kthvalue.default")
-def _kthvalue(site: TraceSite, x: Ref, k: int, dim: int = -1, keepdim: bool = False) -> tuple[int, ...]:
+def _kthvalue(site: CaptureSite, x: Ref, k: int, dim: int = -1, keepdim: bool = False) -> tuple[int, ...]:
     return _ranked(site, x, dim, lambda _: k - 1, keepdim=keepdim, spreads=False)
 
 
 @rule("aten.median.dim")
-def _median_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+def _median_dim(site: CaptureSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
     return _ranked(site, x, dim, lambda size: (size - 1) // 2, keepdim=keepdim, spreads=True)
 
 
 @rule("aten.median.default")
-def _median(site: TraceSite, x: Ref) -> int:
+def _median(site: CaptureSite, x: Ref) -> int:
     flat = Ref(site.emitter.reshape(x, (site.emitter.type(x).elements,)))
     return _median_dim(site, flat, 0)[0]
 
 
 @rule("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
 def _searchsorted(
-    site: TraceSite,
+    site: CaptureSite,
     edges: Ref,
     x: Any,
     out_int32: bool = False,
@@ -123,7 +123,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Ref | None = None,
 ) -> int:
-    """How many edges are below each element, or not above it."""
+    """Return how many edges are below each element, or not above it."""
     del out_int32
     emitter = site.emitter
     if sorter is not None:
@@ -142,7 +142,7 @@ def _searchsorted(
 
 
 @rule("aten.bucketize.Tensor", "aten.bucketize.Scalar")
-def _bucketize(site: TraceSite, x: Any, edges: Ref, out_int32: bool = False, right: bool = False) -> int:
+def _bucketize(site: CaptureSite, x: Any, edges: Ref, out_int32: bool = False, right: bool = False) -> int:
     return _searchsorted(site, edges, x, out_int32, right)
 
 
@@ -165,7 +165,7 @@ def _running(emitter: Emitter, x: int, axis: int, start: float, step: Callable[[
 
 
 def _with(op: str, start: float) -> Any:
-    def handler(site: TraceSite, x: Ref, dim: int, dtype: Any = None) -> int:
+    def handler(site: CaptureSite, x: Ref, dim: int, dtype: Any = None) -> int:
         del dtype
         emitter, value = site.emitter, site.operand(x, site.dtype)
         if not site.shape:
@@ -181,7 +181,7 @@ rule("aten.cumprod.default")(_with("mul", 1))
 
 
 @rule("aten.logcumsumexp.default")
-def _logcumsumexp(site: TraceSite, x: Ref, dim: int) -> int:
+def _logcumsumexp(site: CaptureSite, x: Ref, dim: int) -> int:
     emitter = site.emitter
 
     def step(left: int, right: int) -> int:
@@ -197,7 +197,7 @@ def _logcumsumexp(site: TraceSite, x: Ref, dim: int) -> int:
 
 
 def _running_extreme(op: str) -> Any:
-    def handler(site: TraceSite, x: Ref, dim: int) -> tuple[int, ...]:
+    def handler(site: CaptureSite, x: Ref, dim: int) -> tuple[int, ...]:
         """The last of equal ones is named, as torch does; NaN is behind it wherever there was one."""
         emitter, value = site.emitter, _sortable(site, x)
         if emitter.type(x).dtype == "bool":
@@ -231,7 +231,7 @@ rule("aten.cummin.default")(_running_extreme("minimum"))
 
 
 @rule("aten.prod.default", "aten.prod.dim_int")
-def _prod(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> int:
+def _prod(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> int:
     """Halves are multiplied, as a sum adds them; where there is an odd one, it waits for the next time."""
     del dtype
     emitter, value = site.emitter, site.operand(x, site.dtype)
@@ -258,7 +258,7 @@ def _prod(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False
 
 
 @rule("aten.flip.default", "prims.rev.default")
-def _flip(site: TraceSite, x: Ref, dims: Sequence[int]) -> int:
+def _flip(site: CaptureSite, x: Ref, dims: Sequence[int]) -> int:
     emitter, value = site.emitter, int(x)
     for dim in dims:
         value = _turned(emitter, value, dim % len(site.shape))
@@ -281,7 +281,7 @@ def _turned(emitter: Emitter, x: int, axis: int) -> int:
 
 
 @rule("aten.diagonal.default", "aten.diagonal_copy.default")
-def _diagonal(site: TraceSite, x: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
+def _diagonal(site: CaptureSite, x: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
     """The elements of a matrix in a row are a slice: each is one row and one column further."""
     emitter, shape = site.emitter, site.emitter.shape(x)
     one, two = dim1 % len(shape), dim2 % len(shape)
@@ -297,7 +297,7 @@ def _diagonal(site: TraceSite, x: Ref, offset: int = 0, dim1: int = 0, dim2: int
 
 
 @rule("aten.diagonal_scatter.default")
-def _diagonal_scatter(site: TraceSite, x: Ref, source: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
+def _diagonal_scatter(site: CaptureSite, x: Ref, source: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
     emitter, shape = site.emitter, site.shape
     one, two = dim1 % len(shape), dim2 % len(shape)
     rest = [dim for dim in range(len(shape)) if dim not in (one, two)]
@@ -319,7 +319,7 @@ def _diagonal_scatter(site: TraceSite, x: Ref, source: Ref, offset: int = 0, dim
 
 
 @rule("aten.unfold.default")
-def _unfold(site: TraceSite, x: Ref, dim: int, size: int, step: int) -> int:
+def _unfold(site: CaptureSite, x: Ref, dim: int, size: int, step: int) -> int:
     emitter, shape = site.emitter, site.emitter.shape(x)
     if not shape:
         return emitter.reshape(x, site.shape)
@@ -357,14 +357,14 @@ _REFUSED = {
 for _name, _reason in _REFUSED.items():
 
     @rule(_name)
-    def _refused(site: TraceSite, *_: Any, reason: str = _reason, **__: Any) -> int:
+    def _refused(site: CaptureSite, *_: Any, reason: str = _reason, **__: Any) -> int:
         raise Unsupported(reason)
 
 
 for _name in ("and", "or", "xor", "left_shift", "right_shift"):
 
     @rule(f"aten.bitwise_{_name}.Scalar", f"aten.bitwise_{_name}.Tensor_Scalar")
-    def _bits(site: TraceSite, *_: Any, **__: Any) -> int:
+    def _bits(site: CaptureSite, *_: Any, **__: Any) -> int:
         raise Unsupported("bits of integers are not looked at; use // and % by powers of two")
 
 

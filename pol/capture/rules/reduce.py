@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pol.capture.program.emitter import Emitter
-from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 
 
 @rule("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
-def _sum(site: TraceSite, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any) -> int:
+def _sum(site: CaptureSite, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any) -> int:
     if not site.emitter.shape(x):
         return site.operand(x, site.dtype)
     return site.emitter.cast(site.emitter.sum(x, dims or (), keepdim), site.dtype)
@@ -16,7 +16,7 @@ def _sum(site: TraceSite, x: Ref, dims: Sequence[int] | None = None, keepdim: bo
 
 @rule("aten.mean.dim", "aten.mean.default")
 def _mean(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     dims: Sequence[int] | None = None,
     keepdim: bool = False,
@@ -26,7 +26,7 @@ def _mean(
     return site.emitter.mean(site.operand(x, "f32"), dims or (), keepdim)
 
 
-def _variance(site: TraceSite, x: int, dims: Sequence[int], correction: float, keepdim: bool) -> int:
+def _variance(site: CaptureSite, x: int, dims: Sequence[int], correction: float, keepdim: bool) -> int:
     emitter = site.emitter
     centred = emitter.emit("sub", x, emitter.mean(x, dims, keepdim=True))
     square = emitter.emit("mul", centred, centred)
@@ -34,13 +34,13 @@ def _variance(site: TraceSite, x: int, dims: Sequence[int], correction: float, k
 
 
 @rule("prims.var.default")
-def _var(site: TraceSite, x: Ref, dims: Sequence[int] | None, correction: float = 1.0) -> int:
+def _var(site: CaptureSite, x: Ref, dims: Sequence[int] | None, correction: float = 1.0) -> int:
     return _variance(site, x, dims or (), correction, keepdim=False)
 
 
 @rule("aten.var.correction")
 def _var_correction(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     dims: Sequence[int] | None = None,
     correction: float | None = None,
@@ -51,7 +51,7 @@ def _var_correction(
 
 @rule("aten.var_mean.correction")
 def _var_mean(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     dims: Sequence[int] | None = None,
     correction: float | None = None,
@@ -63,30 +63,30 @@ def _var_mean(
 
 
 @rule("aten.amax.default", "prims.amax.default")
-def _amax(site: TraceSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
+def _amax(site: CaptureSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
     value = site.emitter.amax(_ordered(site.emitter, x), dims, keepdim)
     return site.emitter.cast(value, site.dtype)
 
 
 @rule("aten.max.default")
-def _max(site: TraceSite, x: Ref) -> int:
+def _max(site: CaptureSite, x: Ref) -> int:
     return _amax(site, x)
 
 
 @rule("aten.amin.default", "prims.amin.default")
-def _amin(site: TraceSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
+def _amin(site: CaptureSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
     emitter = site.emitter
     turned = opposite(emitter, _ordered(emitter, x))
     return emitter.cast(opposite(emitter, emitter.amax(turned, dims, keepdim)), site.dtype)
 
 
 @rule("aten.min.default")
-def _min(site: TraceSite, x: Ref) -> int:
+def _min(site: CaptureSite, x: Ref) -> int:
     return _amin(site, x)
 
 
 @rule("aten.any.default", "aten.any.dim", "aten.any.dims")
-def _any(site: TraceSite, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
+def _any(site: CaptureSite, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
     emitter = site.emitter
     order = (dims,) if isinstance(dims, int) else tuple(dims or ())
     count = emitter.sum(emitter.cast(x, "bool"), order, keepdim)
@@ -94,7 +94,7 @@ def _any(site: TraceSite, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
 
 
 @rule("aten.argmax.default")
-def _argmax(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
+def _argmax(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
     emitter = site.emitter
     x = Ref(_ordered(emitter, x))
     if not emitter.shape(x):
@@ -106,7 +106,7 @@ def _argmax(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = Fal
 
 
 @rule("aten.max.dim")
-def _max_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+def _max_dim(site: CaptureSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
     emitter = site.emitter
     if not emitter.shape(x):
         return int(x), emitter.full(0, "i64", ())
@@ -117,7 +117,7 @@ def _max_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[
 
 
 @rule("aten.min.dim")
-def _min_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+def _min_dim(site: CaptureSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
     emitter, dtype = site.emitter, site.emitter.type(x).dtype
     turned = Ref(opposite(emitter, _ordered(emitter, x)))
     largest, index = _max_dim(site, turned, dim, keepdim)
@@ -125,7 +125,7 @@ def _min_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[
 
 
 @rule("aten.argmin.default")
-def _argmin(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
+def _argmin(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
     turned = opposite(site.emitter, _ordered(site.emitter, x))
     return _argmax(site, Ref(turned), dim, keepdim)
 
@@ -143,12 +143,12 @@ def opposite(emitter: Emitter, x: int) -> int:
 
 
 @rule("aten.mm.default", "aten.bmm.default")
-def _matmul(site: TraceSite, left: Ref, right: Ref) -> int:
+def _matmul(site: CaptureSite, left: Ref, right: Ref) -> int:
     return site.emitter.product(left, right, site.bits)
 
 
 @rule("aten.mv.default", "aten.dot.default", "aten.vdot.default")
-def _vector_product(site: TraceSite, left: Ref, right: Ref) -> int:
+def _vector_product(site: CaptureSite, left: Ref, right: Ref) -> int:
     emitter = site.emitter
     size = emitter.shape(right)[0]
     rows = emitter.reshape(left, (emitter.type(left).elements // size, size))
@@ -157,12 +157,12 @@ def _vector_product(site: TraceSite, left: Ref, right: Ref) -> int:
 
 
 @rule("assay.gradient.default", "assay.inner_loss.default", "assay.later_weight.default")
-def _marked(_site: TraceSite, value: Ref, _name: str = "") -> int:
+def _marked(_site: CaptureSite, value: Ref, _name: str = "") -> int:
     return value
 
 
 @rule("assay.uniform.default")
-def _uniform(site: TraceSite, step: Ref, shape: Sequence[int], place: int) -> int:
+def _uniform(site: CaptureSite, step: Ref, shape: Sequence[int], place: int) -> int:
     return site.emitter.emit("uniform", step, shape=tuple(shape), site=place)
 
 
@@ -187,7 +187,7 @@ def _uniform(site: TraceSite, step: Ref, shape: Sequence[int], place: int) -> in
     "aten.uniform.default",
     "aten.native_dropout.default",
 )
-def _random(site: TraceSite, *_arguments: Any, **_options: Any) -> int:
+def _random(site: CaptureSite, *_arguments: Any, **_options: Any) -> int:
     raise Unsupported(
         "random numbers are drawn by torch's functions where the model or the loss calls them; "
         "write the drawing in Python there"

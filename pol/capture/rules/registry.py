@@ -39,8 +39,8 @@ class Ref(int):
 
 
 @dataclass(frozen=True, slots=True)
-class TraceSite:
-    """What a handler may ask about the node that it translates."""
+class CaptureSite:
+    """The node that a handler translates, with its shape, dtype and operands."""
 
     emitter: Emitter
     node: Node

@@ -1,4 +1,4 @@
-"""The operation of torch that a ``repeat`` is while it is traced: its body goes into the graph as text."""
+"""The operation of torch that stands for a ``repeat`` during a capture: its body is in the graph as text."""
 
 import json
 from functools import lru_cache
@@ -15,7 +15,7 @@ _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 
 @torch.library.custom_op("assay::repeat", mutates_args=())
 def repeat_op(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
-    """A program that is run for one turn after another; exists while a job is traced and is never run."""
+    """A program that runs for one turn after another; it exists during a capture and is never run."""
     raise NotImplementedError("a repeat of a job exists in the executor only")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pol.capture.program.emitter import kept
-from pol.capture.rules.registry import Ref, TraceSite, rule
+from pol.capture.rules.registry import CaptureSite, Ref, rule
 from pol.limits import MAX_OPERANDS
 
 
@@ -21,35 +21,35 @@ from pol.limits import MAX_OPERANDS
     "prims.reshape.default",
     "prims.squeeze.default",
 )
-def _reshape(site: TraceSite, x: Ref, *_how: Any) -> int:
+def _reshape(site: CaptureSite, x: Ref, *_how: Any) -> int:
     return site.emitter.reshape(x, site.shape)
 
 
 @rule("aten.permute.default", "prims.transpose.default")
-def _permute(site: TraceSite, x: Ref, dims: Sequence[int]) -> int:
+def _permute(site: CaptureSite, x: Ref, dims: Sequence[int]) -> int:
     return site.emitter.permute(x, dims)
 
 
 @rule("aten.t.default")
-def _t(site: TraceSite, x: Ref) -> int:
+def _t(site: CaptureSite, x: Ref) -> int:
     return site.emitter.permute(x, range(len(site.shape) - 1, -1, -1))
 
 
 @rule("aten.transpose.int")
-def _transpose(site: TraceSite, x: Ref, first: int, second: int) -> int:
+def _transpose(site: CaptureSite, x: Ref, first: int, second: int) -> int:
     order = list(range(len(site.shape)))
     order[first], order[second] = order[second], order[first]
     return site.emitter.permute(x, order)
 
 
 @rule("aten.expand.default")
-def _expand(site: TraceSite, x: Ref, sizes: Sequence[int], implicit: bool = False) -> int:
+def _expand(site: CaptureSite, x: Ref, sizes: Sequence[int], implicit: bool = False) -> int:
     del sizes, implicit
     return site.emitter.broadcast(x, site.shape)
 
 
 @rule("aten.repeat.default")
-def _repeat(site: TraceSite, x: Ref, times: Sequence[int]) -> int:
+def _repeat(site: CaptureSite, x: Ref, times: Sequence[int]) -> int:
     """Dimension by dimension: put a dimension of 1 before it, repeat that, and join the two."""
     emitter = site.emitter
     value = emitter.reshape(x, (1,) * (len(times) - len(emitter.shape(x))) + emitter.shape(x))
@@ -64,14 +64,14 @@ def _repeat(site: TraceSite, x: Ref, times: Sequence[int]) -> int:
 
 
 @rule("prims.broadcast_in_dim.default")
-def _broadcast_in_dim(site: TraceSite, x: Ref, shape: Sequence[int], dims: Sequence[int]) -> int:
+def _broadcast_in_dim(site: CaptureSite, x: Ref, shape: Sequence[int], dims: Sequence[int]) -> int:
     aligned = [1] * len(shape)
     for size, dim in zip(site.emitter.shape(x), dims, strict=True):
         aligned[dim] = size
     return site.emitter.broadcast(site.emitter.reshape(x, aligned), shape)
 
 
-def cut(site: TraceSite, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
+def cut(site: CaptureSite, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
     """Return a part of a value along one dimension: the value itself where that is all of it."""
     shape = site.emitter.shape(x)
     starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
@@ -89,7 +89,7 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 
 @rule("aten.slice.Tensor")
 def _slice(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     dim: int = 0,
     start: int | None = None,
@@ -102,14 +102,14 @@ def _slice(
 
 
 @rule("aten.select.int")
-def _select(site: TraceSite, x: Ref, dim: int, index: int) -> int:
+def _select(site: CaptureSite, x: Ref, dim: int, index: int) -> int:
     shape = site.emitter.shape(x)
     start = index % shape[dim]
     return site.emitter.reshape(cut(site, x, dim % len(shape), start, start + 1), site.shape)
 
 
 @rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split_with_sizes_copy.default")
-def _split(site: TraceSite, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
+def _split(site: CaptureSite, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
     shape = site.emitter.shape(x)
     total = shape[dim]
     sizes = [min(size, total - at) for at in range(0, total, size)] if isinstance(size, int) else size
@@ -121,7 +121,7 @@ def _split(site: TraceSite, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
 
 
 @rule("aten.unbind.int")
-def _unbind(site: TraceSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
+def _unbind(site: CaptureSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
     shape = site.emitter.shape(x)
     axis = dim % len(shape)
     rest = shape[:axis] + shape[axis + 1 :]
@@ -129,7 +129,7 @@ def _unbind(site: TraceSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
 
 
 @rule("aten.cat.default", "prims.cat.default")
-def _cat(site: TraceSite, parts: Sequence[Ref], dim: int = 0) -> int:
+def _cat(site: CaptureSite, parts: Sequence[Ref], dim: int = 0) -> int:
     # torch lets [0] stand for nothing, whatever the rank of the others
     present = [part for part in parts if site.emitter.shape(part) != (0,)] or parts[:1]
     values = [site.operand(part, site.dtype) for part in present]
@@ -142,7 +142,7 @@ def _cat(site: TraceSite, parts: Sequence[Ref], dim: int = 0) -> int:
 
 
 @rule("aten.constant_pad_nd.default")
-def _pad(site: TraceSite, x: Ref, widths: Sequence[int], value: float = 0) -> int:
+def _pad(site: CaptureSite, x: Ref, widths: Sequence[int], value: float = 0) -> int:
     """Torch gives (low, high) pairs from the last dimension on; negative widths would cut."""
     rank = len(site.shape)
     low, high = [0] * rank, [0] * rank
@@ -151,7 +151,7 @@ def _pad(site: TraceSite, x: Ref, widths: Sequence[int], value: float = 0) -> in
     return _padded(site, x, low, high, value)
 
 
-def _padded(site: TraceSite, x: int, low: Sequence[int], high: Sequence[int], value: float = 0) -> int:
+def _padded(site: CaptureSite, x: int, low: Sequence[int], high: Sequence[int], value: float = 0) -> int:
     """Pad each dimension; a negative width cuts."""
     result = x
     for dim, (before, after) in enumerate(zip(low, high, strict=True)):
@@ -165,7 +165,7 @@ def _padded(site: TraceSite, x: int, low: Sequence[int], high: Sequence[int], va
     return site.emitter.emit("pad", result, **widths, value=element)
 
 
-def _spread(site: TraceSite, x: int, dim: int, step: int) -> int:
+def _spread(site: CaptureSite, x: int, dim: int, step: int) -> int:
     """Put ``step`` - 1 zeros after each element along ``dim``."""
     shape = site.emitter.shape(x)
     apart = site.emitter.reshape(x, (*shape[: dim + 1], 1, *shape[dim + 1 :]))
@@ -177,7 +177,7 @@ def _spread(site: TraceSite, x: int, dim: int, step: int) -> int:
 
 @rule("aten.slice_scatter.default")
 def _slice_scatter(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     source: Ref,
     dim: int = 0,
@@ -201,7 +201,7 @@ def _slice_scatter(
 
 
 @rule("aten.select_scatter.default")
-def _select_scatter(site: TraceSite, x: Ref, source: Ref, dim: int, index: int) -> int:
+def _select_scatter(site: CaptureSite, x: Ref, source: Ref, dim: int, index: int) -> int:
     shape, axis = site.shape, dim % len(site.shape)
     row = site.emitter.reshape(source, kept(shape, [axis]))
     start = index % shape[axis]
@@ -209,7 +209,7 @@ def _select_scatter(site: TraceSite, x: Ref, source: Ref, dim: int, index: int) 
 
 
 @rule("aten.arange.start_step", "prims.iota.default", "aten.arange.default", "aten.arange.start")
-def _arange(site: TraceSite, *arguments: Any, **options: Any) -> int:
+def _arange(site: CaptureSite, *arguments: Any, **options: Any) -> int:
     """Numbers start, start + step, …; torch's three forms differ in which of them are given."""
     emitter = site.emitter
     size = site.shape[0]
@@ -227,7 +227,7 @@ def _arange(site: TraceSite, *arguments: Any, **options: Any) -> int:
 
 
 def _number(position: int, default: float | None = None) -> Any:
-    def handler(site: TraceSite, *arguments: Any, **_options: Any) -> int:
+    def handler(site: CaptureSite, *arguments: Any, **_options: Any) -> int:
         number = arguments[position] if default is None else default
         if isinstance(number, Ref):
             return site.emitter.broadcast(site.operand(number, site.dtype), site.shape)

@@ -1,6 +1,6 @@
 """Views by strides, which torch's own formulas make: which element of its operand each place in memory is.
 
-Nothing in a job has strides, so the places are followed while it is traced.
+Nothing in a job has strides, so the capture follows the places.
 """
 
 from collections.abc import Sequence
@@ -8,14 +8,16 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from pol.capture.rules.registry import Ref, TraceSite, Unsupported, rule
+from pol.capture.rules.registry import CaptureSite, Ref, Unsupported, rule
 
 _MOST_ELEMENTS = 2**22
 """Of an operand whose places are followed."""
 
 
 @rule("aten.as_strided.default")
-def _as_strided(site: TraceSite, x: Ref, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> int:
+def _as_strided(
+    site: CaptureSite, x: Ref, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> int:
     numbers, source = _numbered(site, 0)
     places = numbers.as_strided(tuple(size), tuple(stride), source.storage_offset() if offset is None else offset)
     return _taken(site, x, places)
@@ -23,7 +25,7 @@ def _as_strided(site: TraceSite, x: Ref, size: Sequence[int], stride: Sequence[i
 
 @rule("aten.as_strided_scatter.default")
 def _as_strided_scatter(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     values: Ref,
     size: Sequence[int],
@@ -43,10 +45,10 @@ def _as_strided_scatter(
     return _taken(site, Ref(emitter.emit("concat", *both, dim=0)), places)
 
 
-def _numbered(site: TraceSite, operand: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _numbered(site: CaptureSite, operand: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return memory that holds, for each place of an operand, the number of its element, and the operand.
 
-    Places that are nobody's hold -1.
+    Places without an element hold -1.
     """
     node = site.node.args[operand]
     assert isinstance(node, Node)
@@ -60,7 +62,7 @@ def _numbered(site: TraceSite, operand: int) -> tuple[torch.Tensor, torch.Tensor
     return memory, source
 
 
-def _taken(site: TraceSite, x: Ref, places: torch.Tensor) -> int:
+def _taken(site: CaptureSite, x: Ref, places: torch.Tensor) -> int:
     """Return the elements of ``x`` with these numbers."""
     emitter = site.emitter
     if bool((places < 0).any()):

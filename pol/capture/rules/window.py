@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from pol.capture.program.emitter import Emitter
-from pol.capture.rules.registry import Ref, TraceSite, rule
+from pol.capture.rules.registry import CaptureSite, Ref, rule
 from pol.capture.rules.windows import WindowOffset, Windows
 from pol.limits import MAX_OPERANDS, MAX_SUMMED
 
@@ -32,11 +32,11 @@ def convolution_weight_gradient(
     groups: int,
     is_kept: bool,
 ) -> torch.Tensor:
-    """Gradient of a convolution by its weights; exists while a job is traced and is never run.
+    """Gradient of a convolution by its weights; exists during a capture and is never run.
 
     ``is_kept`` says that ``x`` comes from the forward pass, which has padded it already.
     """
-    raise NotImplementedError("this operation exists while a job is traced only")
+    raise NotImplementedError("this operation exists only during a capture")
 
 
 @convolution_weight_gradient.register_fake
@@ -146,7 +146,7 @@ def _slices(
     return [_read(emitter, x, start, count, step) for start in starts]
 
 
-def _product(site: TraceSite, left: int, right: int) -> int:
+def _product(site: CaptureSite, left: int, right: int) -> int:
     """Multiply [groups, M, K] and [groups, K, N]; one group is no batch."""
     emitter = site.emitter
     (groups, rows, summed), columns = emitter.shape(left), emitter.shape(right)[-1]
@@ -160,7 +160,7 @@ def _product(site: TraceSite, left: int, right: int) -> int:
 
 
 def _windows_product(
-    site: TraceSite,
+    site: CaptureSite,
     lines: int,
     x: int,
     starts: Sequence[int],
@@ -199,7 +199,7 @@ def _windows_product(
 
 @rule("aten.convolution.default")
 def _convolution(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     weight: Ref,
     bias: Ref | None,
@@ -231,7 +231,7 @@ def _channels_first(emitter: Emitter, x: int) -> int:
     return emitter.permute(x, (1, 0, *range(2, rank)))
 
 
-def _gathered(site: TraceSite, x: int, weight: int, windows: Windows, groups: int) -> int:
+def _gathered(site: CaptureSite, x: int, weight: int, windows: Windows, groups: int) -> int:
     emitter = site.emitter
     rows, out = site.shape[:2]
     padded = _padded(emitter, _channels_first(emitter, x), windows.padding, windows.padding_after())
@@ -250,7 +250,7 @@ def _gathered(site: TraceSite, x: int, weight: int, windows: Windows, groups: in
     return _channels_first(emitter, emitter.reshape(found, (out, rows, *windows.outputs)))
 
 
-def _spread_back(site: TraceSite, x: int, weight: int, windows: Windows, groups: int) -> int:
+def _spread_back(site: CaptureSite, x: int, weight: int, windows: Windows, groups: int) -> int:
     """Return the transpose of a convolution, whose weights are [channels of ``x``, channels / groups, kernel]."""
     emitter = site.emitter
     rows, out = site.shape[:2]
@@ -321,7 +321,7 @@ def _way_back(
 
 @rule("assay.convolution_weight_gradient.default")
 def _weight_gradient(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     gradient: Ref,
     kernel: Sequence[int],
@@ -336,7 +336,7 @@ def _weight_gradient(
     windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
-    # What the forward pass has padded is larger than what it was made of, and would be kept until now.
+    # The padded input of the forward pass is larger than the input and would be kept until now, so it is padded again.
     with emitter.anew() if is_kept else nullcontext():
         padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)
@@ -408,7 +408,7 @@ def _sum(emitter: Emitter, parts: Sequence[int]) -> int:
 
 @rule("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def _avg_pool(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     kernel: Sequence[int],
     stride: Sequence[int] = (),
@@ -430,7 +430,7 @@ def _avg_pool(
 
 @rule("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
 def _avg_pool_backward(
-    site: TraceSite,
+    site: CaptureSite,
     gradient: Ref,
     x: Ref,
     kernel: Sequence[int],
@@ -452,7 +452,7 @@ def _avg_pool_backward(
 
 
 @rule("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
-def _adaptive_avg_pool(site: TraceSite, x: Ref, _sizes: Sequence[int]) -> int:
+def _adaptive_avg_pool(site: CaptureSite, x: Ref, _sizes: Sequence[int]) -> int:
     """One dimension after another: a window is as many elements of each as every other in its place."""
     emitter, rank = site.emitter, _rank_of(site)
     value = x
@@ -463,7 +463,7 @@ def _adaptive_avg_pool(site: TraceSite, x: Ref, _sizes: Sequence[int]) -> int:
 
 
 @rule("aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default")
-def _adaptive_avg_pool_backward(site: TraceSite, gradient: Ref, _x: Ref) -> int:
+def _adaptive_avg_pool_backward(site: CaptureSite, gradient: Ref, _x: Ref) -> int:
     emitter, rank = site.emitter, _rank_of(site)
     value = gradient
     for dim in range(len(site.shape) - rank, len(site.shape)):
@@ -501,14 +501,14 @@ def _parts_sum(emitter: Emitter, x: int, dim: int, bounds: Sequence[tuple[int, i
 
 
 @rule("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
-def _adaptive_max_pool(site: TraceSite, x: Ref, sizes: Sequence[int]) -> tuple[int, int]:
+def _adaptive_max_pool(site: CaptureSite, x: Ref, sizes: Sequence[int]) -> tuple[int, int]:
     rank = _rank_of(site)
     kernel = _even(site.emitter.shape(x)[-rank:], sizes)
     return _max_pool(site, x, kernel)
 
 
 @rule("aten.adaptive_max_pool2d_backward.default", "aten.adaptive_max_pool3d_backward.default")
-def _adaptive_max_pool_backward(site: TraceSite, gradient: Ref, x: Ref, indices: Ref) -> int:
+def _adaptive_max_pool_backward(site: CaptureSite, gradient: Ref, x: Ref, indices: Ref) -> int:
     rank = _rank_of(site)
     emitter = site.emitter
     kernel = _even(emitter.shape(x)[-rank:], emitter.shape(gradient)[-rank:])
@@ -522,7 +522,7 @@ def _even(inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
 
 @rule("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def _max_pool(
-    site: TraceSite,
+    site: CaptureSite,
     x: Ref,
     kernel: Sequence[int],
     stride: Sequence[int] = (),
@@ -554,7 +554,7 @@ def _max_pool(
 
 @rule("aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default")
 def _max_pool_backward(
-    site: TraceSite,
+    site: CaptureSite,
     gradient: Ref,
     x: Ref,
     kernel: Sequence[int],
@@ -613,7 +613,7 @@ def _flat(offsets: Sequence[int], sizes: Sequence[int]) -> int:
     return sum(at * prod(sizes[dim + 1 :]) for dim, at in enumerate(offsets))
 
 
-def _rank_of(site: TraceSite) -> int:
+def _rank_of(site: CaptureSite) -> int:
     """Return how many dimensions an operation is named for."""
     name = str(site.node.target)
     return next(rank for rank in (1, 2, 3) if f"{rank}d" in name)
@@ -627,7 +627,7 @@ def _rank_of(site: TraceSite) -> int:
     "aten.upsample_nearest2d.default",
     "aten.upsample_nearest3d.default",
 )
-def _upsample_nearest(site: TraceSite, x: Ref, *_how: Any) -> int:
+def _upsample_nearest(site: CaptureSite, x: Ref, *_how: Any) -> int:
     """Each element several times, in each dimension."""
     emitter, rank = site.emitter, _rank_of(site)
     times = _whole_times(site.shape[-rank:], emitter.shape(x)[-rank:])
@@ -645,7 +645,7 @@ def _upsample_nearest(site: TraceSite, x: Ref, *_how: Any) -> int:
     "aten.upsample_nearest2d_backward.default",
     "aten.upsample_nearest3d_backward.default",
 )
-def _upsample_nearest_backward(site: TraceSite, gradient: Ref, *_how: Any) -> int:
+def _upsample_nearest_backward(site: CaptureSite, gradient: Ref, *_how: Any) -> int:
     emitter, rank = site.emitter, _rank_of(site)
     times = _whole_times(emitter.shape(gradient)[-rank:], site.shape[-rank:])
     apart = emitter.reshape(gradient, _apart(site.shape, times))

@@ -1,1 +1,1 @@
-"""Tiers: how the work of an order is verified. Each is a value; nothing else knows how they differ."""
+"""Tiers: the ways to verify the work of an order; each is a value that holds all differences from the others."""

@@ -1,4 +1,4 @@
-"""What a seat's answers commit to: the digest of what it recomputed, and the hash that it sends first."""
+"""Answers of a seat: the digest of a recomputed place, and the commitment that the seat sends first."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -9,12 +9,17 @@ from domain.proof.records import AnswerKind, Finding, SeatAnswer
 
 
 def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]) -> bytes:
-    """Return the digest of an answer: of the stage's seed, the roots inside the place, and what was recomputed.
+    """Return the digest of an answer: a hash of the stage's seed, the roots inside the place, and the recomputed state.
 
-    ``inner_roots`` are the boundary roots behind each inner step of a segment; none for an update or aggregation.
-    ``state`` are the bytes of the recomputed state, in any pieces: of a segment the canonical global and then local
-    state behind it, of an update the update and then the local state, of an aggregation the next global state. Of
-    ``STOPPED`` the state before the step that stopped. Nobody knows it before the draw, and no trace has it.
+    ``inner_roots`` are the boundary roots after each inner step of a segment; an update or aggregation has none.
+    ``state`` holds the canonical bytes of the recomputed state, in any pieces:
+
+    - for a segment, the global and then the local state at its end;
+    - for an update, the update and then the local state;
+    - for an aggregation, the next global state;
+    - for a place that ``STOPPED``, the state before the step that stopped.
+
+    No one can compute the digest before the draw of the seed, and no trace contains it.
     """
     digest = sha256(encode_fields("assay/panel/digest", seed, b"".join(inner_roots)))
     for piece in state:
@@ -30,7 +35,7 @@ def answer_commitment(
     salt: bytes,
     answers: Iterable[SeatAnswer],
 ) -> bytes:
-    """Return the hash by which a seat commits to its answers; another seat's cannot be copied."""
+    """Return the hash with which a seat commits to its answers; it depends on the auditor, so copying it is useless."""
     order_id, leg, round = key.order_id, key.leg, key.round
     parts = [
         encode_fields(
@@ -57,6 +62,6 @@ def answer_commitment(
 
 
 def finding_of(answer: SeatAnswer) -> Finding:
-    """Return what an answer says; which blob was unavailable makes no difference."""
+    """Return the finding of an answer; answers about different unavailable blobs have the same finding."""
     root = answer.root if answer.kind is AnswerKind.FINISHED else b""
     return Finding(answer.kind, root, answer.step)

@@ -1,4 +1,4 @@
-"""The tier ``exact``: arithmetic with the same bits on every machine, a panel for every round, and equal roots."""
+"""The tier ``exact``: the same bits on every machine, a panel for every round, and agreement only of equal roots."""
 
 from functools import partial
 
@@ -25,32 +25,32 @@ def _every_byte(digest: bytes) -> bytes:
 
 
 COUNTED = Counted(_whole, _every_byte)
-"""All of a finding counts, and all of a digest."""
+"""Every field of a finding and every byte of a digest counts."""
 
 
 def always(_: Order, __: Leg, ___: Round) -> int:
-    """Return the chance of a panel: each round has one."""
+    """Return the chance of a panel in basis points: every round has one."""
     return BPS
 
 
 def draw_duty(seed: bytes, segments: int, params: OrderParams) -> tuple[int, ...]:
-    """Draw the segments of a share that its validator must replay, beside the first, the last and the update."""
+    """Draw the segments of a share that its validator must replay beside the first, the last and the update."""
     return draw(seed, segments, params.segments_drawn)
 
 
 def may_sit(order: Order, speed: int, rate: int) -> bool:
-    """Return whether a validator promises enough to recompute the order's places within its audit time."""
+    """Return whether a validator promises enough speed to audit the order within its audit time."""
     return is_eligible(order.terms, order.params, order.audit_ms, speed, rate)
 
 
 def panel_fee(order: Order, leg: Leg, work: int) -> int:
-    """Return the audit fee of a round of ``work`` FLOPs: basis points of its price, and never below the floor."""
+    """Return the audit fee of a round of ``work`` FLOPs: ``audit_bps`` of its price, and at least the floor."""
     floor = audit_floor(served_terms(order.terms, leg), order.price_limit, order.params)
     return max(floor, audit_fee(work, leg.price, order.params.audit_bps))
 
 
 def is_same_share(rejected: bytes, accepted: bytes) -> bool:
-    """Return whether a rejected share committed to what was accepted: equal roots have equal commitments."""
+    """Return whether a rejected share has the accepted roots, which is the case if the commitments are equal."""
     return rejected == accepted
 
 

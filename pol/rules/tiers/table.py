@@ -1,4 +1,4 @@
-"""The tiers that this software runs, and how they are looked up."""
+"""The tiers that this software runs, and functions to look them up."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -11,10 +11,10 @@ from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Tier
 
 TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT,)})
-"""By name, the default first. Look a tier up by the functions below: tests put a larger table in its place."""
+"""The tiers by name, the default first. Use the functions below for look-ups, since tests replace this table."""
 
 DEFAULT_TIERS = tuple(TIERS)[:1]
-"""What an order asks for, and a bid offers, unless it says otherwise."""
+"""The tiers that an order allows and a bid offers by default."""
 
 
 def all_tiers() -> tuple[Tier, ...]:
@@ -28,12 +28,12 @@ def tier_names() -> tuple[str, ...]:
 
 
 def default_tier() -> Tier:
-    """Return the tier of an order that asks for nothing else."""
+    """Return the tier of an order that does not name one."""
     return all_tiers()[0]
 
 
 def tier_named(name: str) -> Tier:
-    """Return the tier with a name that the chain has checked."""
+    """Return the tier with this name, which the chain has checked."""
     return TIERS[name]
 
 
@@ -43,15 +43,15 @@ def tier_of(leg: Leg) -> Tier:
 
 
 def check_names(names: Iterable[str], field: str) -> None:
-    """Refuse the name of a tier that this software does not run."""
+    """Raise Refusal if one of the names is not a tier that this software runs."""
     for at, name in enumerate(names):
         if name not in TIERS:
             reason = f"{name!r} is not a tier of this chain"
-            remedy = f"take one of: {', '.join(TIERS)}"
+            remedy = f"use one of: {', '.join(TIERS)}"
             raise Refusal(UNSUPPORTED, f"{field}[{at}]", reason, remedy)
 
 
 def highest_floor(names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams) -> int:
-    """Return the least audit fee of a round in the dearest of some tiers; none named: of all."""
+    """Return the least audit fee of a round in the most expensive of the named tiers, or of all if none is named."""
     tiers = [TIERS[name] for name in names] or all_tiers()
     return max(tier.floor(terms, price_limit, params) for tier in tiers)

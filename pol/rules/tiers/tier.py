@@ -1,8 +1,8 @@
-"""What a tier is: everything that may differ between two ways to verify the same work, as one value.
+"""The definition of a tier: everything that may differ between two ways to verify the same work, as one value.
 
-The state machine, the daemons and the commands ask the tier of a leg (:func:`pol.rules.tiers.table.tier_of`) and never
-compare names, roots or findings themselves. All functions are pure. Their counterpart on a validator's machine, how a
-place is recomputed, is in ``validator/work/checks``.
+The state machine, the daemons and the commands use the functions of a leg's tier
+(:func:`pol.rules.tiers.table.tier_of`); they never compare names, roots or findings themselves. All functions are pure.
+The code that recomputes a place on a validator's machine is in ``validator/work/checks``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from pol.rules.panels import ShareExtent
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What a seat of a stage said of a place, None where it was silent; ``stake`` is the seat's."""
+    """The answer of a seat about a place, or None if the seat was silent, with its stage and its stake."""
 
     stage: int
     stake: int
@@ -28,10 +28,10 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """What it takes to decide a place at the end of a stage.
+    """The numbers that determine whether a place is decided at the end of a stage.
 
-    ``auditors`` are the seats of a first stage, ``eligible`` the validators who have or could have a seat, ``stake``
-    is theirs together. ``is_last`` if the stage seats everyone who is left.
+    ``auditors`` is the number of seats of the first stage. ``eligible`` is the number of validators that have or could
+    have a seat, and ``stake`` is their total stake. ``is_last`` means that all of them have a seat.
     """
 
     auditors: int
@@ -41,42 +41,54 @@ class Quorum:
 
 
 class AnswerVerdict(Enum):
-    """What the ruling of a place makes of a seat's answer."""
+    """The verdict on a seat's answer that follows from the ruling of the place."""
 
     RIGHT = 1
     DIFFERENT = 2
-    UNKNOWN = 3  # the ruling's root, but it is not known whether the seat computed it
+    UNKNOWN = 3  # The root is that of the ruling, but the digest does not show whether the seat computed it.
     SILENT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A tier in words, for consumers: one row of the tables that the documentation and the commands show."""
+    """A description of a tier for consumers; the documentation and the commands show it as a row of a table."""
 
     arithmetic: str
-    recomputed: str  # by whom and how often
-    agreement: str  # when two findings agree
+    recomputed: str  # The part of the work that is recomputed.
+    agreement: str  # The condition under which two findings agree.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """How the work of a leg is verified.
+    """A way to verify the work of a leg.
 
-    Drawing: ``rate(order, leg, closed)`` are the basis points of the chance that a closed round gets a panel,
-    ``draw_places(seed, shares, segments, stopped)`` the places of the panel, ``draw_duty(seed, segments, params)`` the
-    segments of a share that its own validator must replay. ``may_sit(order, speed, rate)`` tells who is asked.
+    Drawing:
 
-    Answers: ``digest(seed, inner_roots, state)`` and ``commitment(chain_id, round, stage, auditor, salt, answers)``
-    are what a seat commits to.
+    - ``rate(order, leg, closed)``: the chance that a closed round gets a panel, in basis points.
+    - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
+    - ``draw_duty(seed, segments, params)``: the segments of a share that its own validator must replay.
+    - ``may_sit(order, speed, rate)``: whether a validator may have a seat.
 
-    Rulings: ``decide(votes, quorum)`` is what is decided of a place, None if nothing is; ``judge(votes, finding)`` what
-    that makes of each seat; ``differ(votes)`` whether seats contradict each other; ``rule(finding, claim, stops)`` what
-    a finding makes of the root that the chain has. ``is_same_share(rejected, accepted)`` compares the commitment of a
-    rejected share with the one that the accepted roots have under its provider's name.
+    Answers:
 
-    Money: ``floor(terms, price_limit, params)`` is the least audit fee of a round, for which the deposit must suffice;
-    ``fee(order, leg, work)`` what a round with a panel pays its seats; ``cost(terms, kind, price_limit)`` what a seat
-    gets for a place; ``penalty`` how often that it loses for silence or for another answer than the ruling.
+    - ``digest(seed, inner_roots, state)``: the digest of a recomputed place.
+    - ``commitment(chain_id, round, stage, auditor, salt, answers)``: the commitment of a seat to its answers.
+
+    Rulings:
+
+    - ``decide(votes, quorum)``: the finding that is decided for a place, or None.
+    - ``judge(votes, finding)``: the verdict on each seat that follows from the decided finding.
+    - ``differ(votes)``: whether the answers of seats contradict each other.
+    - ``rule(finding, claim, stops)``: the ruling on the root that the chain has, given the finding.
+    - ``is_same_share(rejected, accepted)``: whether the commitment of a rejected share is equivalent to the commitment
+      of the accepted roots under the same provider's name.
+
+    Money:
+
+    - ``floor(terms, price_limit, params)``: the least audit fee of a round, which the deposit must cover.
+    - ``fee(order, leg, work)``: the total pay of the seats of a round with a panel.
+    - ``cost(terms, kind, price_limit)``: the pay of a seat for a place.
+    - ``penalty``: the loss of a seat for silence or for an answer other than the ruling, as a multiple of that pay.
     """
 
     name: str

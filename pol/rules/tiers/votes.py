@@ -1,6 +1,7 @@
-"""Counting answers where agreement is an equivalence: two answers agree if what counts of them is the same.
+"""Counting of votes, if agreement is an equivalence: two answers agree if their relevant parts are equal.
 
-A tier says what counts (:class:`Counted`) and gets from it what is decided, who was right, and what a ruling is.
+A tier defines the relevant parts (:class:`Counted`). From them follow the decided finding, the verdicts on seats, and
+the ruling.
 """
 
 from collections import Counter
@@ -14,13 +15,13 @@ from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What counts of an answer: the part of its ``finding``, and the part of its ``digest``."""
+    """The relevant parts of an answer: functions that return those of its ``finding`` and of its ``digest``."""
 
     finding: Callable[[Finding], Finding]
     digest: Callable[[bytes], bytes]
 
     def of(self, answer: SeatAnswer) -> tuple[Finding, bytes]:
-        """Return what counts of an answer."""
+        """Return the relevant parts of an answer."""
         return self.finding(finding_of(answer)), self.digest(answer.digest)
 
     def agree(self, one: Finding, other: Finding) -> bool:
@@ -29,34 +30,34 @@ class Counted:
 
 
 def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding | None:
-    """Return what is decided of a place at the end of a stage, None where nothing is.
+    """Return the finding that is decided for a place at the end of a stage, or None.
 
-    More than two thirds of all seats that revealed on it so far, and at least ``auditors`` of them, or all ``eligible``
-    where these are fewer, gave the same answer: root and digest together, where seats of one stage are concerned. In
-    the last stage: seats with more than half of the ``stake`` of all eligible did, the silent counted. Of answers that
-    agree the first one stands for all.
+    A finding is decided if more than two thirds of all seats that have revealed so far gave it. These must also be at
+    least ``auditors`` seats, or all ``eligible`` ones if these are fewer. Seats of the same stage count together only
+    if their digests agree, too. In the last stage, a finding is decided if seats with more than half of the ``stake``
+    of all eligible validators gave it, including the silent ones. Of findings that agree, the first is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
-        return next((found for found, part in stakes if 2 * part > quorum.stake), None)
+        return next((finding for finding, stake in stakes if 2 * stake > quorum.stake), None)
     revealed = sum(vote.answer is not None for vote in votes)
     needed = max(1, min(quorum.auditors, quorum.eligible))
     counts = _count(counted, votes, by_stake=False)
     return next(
-        (found for found, count in counts if 3 * count > 2 * revealed and count >= needed),
+        (finding for finding, count in counts if 3 * count > 2 * revealed and count >= needed),
         None,
     )
 
 
-def judge(counted: Counted, votes: Sequence[Vote], found: Finding) -> tuple[AnswerVerdict, ...]:
-    """Return what a ruling makes of each seat's answer.
+def judge(counted: Counted, votes: Sequence[Vote], decided: Finding) -> tuple[AnswerVerdict, ...]:
+    """Return the verdict on each seat's answer, given the decided finding.
 
-    Of seats of one stage that gave the ruling's root those are right whose digest more than two thirds of them share:
-    a root can be read from a trace, a digest cannot.
+    An answer with the decided finding is right if more than two thirds of such answers of its stage share its digest. A
+    seat could copy the root from a trace, but not the digest.
     """
     digests: dict[int, Counter[bytes]] = {}
     for vote in votes:
-        if vote.answer is not None and counted.agree(finding_of(vote.answer), found):
+        if vote.answer is not None and counted.agree(finding_of(vote.answer), decided):
             _, digest = counted.of(vote.answer)
             digests.setdefault(vote.stage, Counter())[digest] += 1
     right = {
@@ -66,20 +67,20 @@ def judge(counted: Counted, votes: Sequence[Vote], found: Finding) -> tuple[Answ
         if 3 * count > 2 * counts.total()
     }
     settled = {stage for stage, _ in right}
-    return tuple(_verdict(counted, vote, found, right, settled) for vote in votes)
+    return tuple(_verdict(counted, vote, decided, right, settled) for vote in votes)
 
 
 def _verdict(
     counted: Counted,
     vote: Vote,
-    found: Finding,
+    decided: Finding,
     right: set[tuple[int, bytes]],
     settled: set[int],
 ) -> AnswerVerdict:
     if vote.answer is None:
         return AnswerVerdict.SILENT
     finding, digest = counted.of(vote.answer)
-    if finding != counted.finding(found):
+    if finding != counted.finding(decided):
         return AnswerVerdict.DIFFERENT
     if (vote.stage, digest) in right:
         return AnswerVerdict.RIGHT
@@ -87,28 +88,28 @@ def _verdict(
 
 
 def differ(counted: Counted, votes: Sequence[Vote]) -> bool:
-    """Return whether seats that revealed on a place said different things."""
-    said = [(vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None]
-    findings = {finding for _, finding, _ in said}
-    return len(findings) > 1 or len(set(said)) > len({stage for stage, *_ in said})
+    """Return whether seats that revealed answers about a place contradict each other."""
+    answers = [(vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None]
+    findings = {finding for _, finding, _ in answers}
+    return len(findings) > 1 or len(set(answers)) > len({stage for stage, *_ in answers})
 
 
-def rule(counted: Counted, found: Finding | None, claim: bytes, stops: bool) -> Ruling:
-    """Return the ruling that a finding makes of what the chain claims; an empty claim was never shown.
+def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -> Ruling:
+    """Return the ruling on the root ``claim`` that the chain has; it is empty if the provider never showed one.
 
-    Where the chain has it that the job ``stops``, that it does is all there is to find.
+    If the chain holds that the job ``stops`` at this place, the claim is right if the finding is that it stopped.
     """
-    if found is None:
+    if decided is None:
         return Ruling.UNDECIDED
     if stops:
-        return Ruling.RIGHT if found.kind is AnswerKind.STOPPED else Ruling.WRONG
+        return Ruling.RIGHT if decided.kind is AnswerKind.STOPPED else Ruling.WRONG
     claimed = Finding(AnswerKind.FINISHED, claim, 0)
-    same = claim != b"" and counted.agree(found, claimed)
+    same = claim != b"" and counted.agree(decided, claimed)
     return Ruling.RIGHT if same else Ruling.WRONG
 
 
 def _count(counted: Counted, votes: Sequence[Vote], *, by_stake: bool) -> list[tuple[Finding, int]]:
-    """Return how many seats, or what stake, gave each answer; of a stage those who share the commonest digest."""
+    """Return the number of seats, or their stake, per finding; per stage, only the largest group by digest counts."""
     groups: dict[tuple[Finding, int], dict[bytes, int]] = {}
     first: dict[Finding, Finding] = {}
     for vote in votes:

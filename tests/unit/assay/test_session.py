@@ -273,10 +273,10 @@ def test_an_order_knows_those_of_the_same_job_that_live(tmp_path: Path, monkeypa
     network = Session(Market(1), lambda: test_submit.KEY, tmp_path, said.append)
     order = network.submit(tmp_path / "job", price_limit=10**12)
     assert [(other.id, other.session) for other in order.others] == [(OTHER, network)]
-    assert "ordered this job already: 777777777777 (open)" in said[0]
+    assert "already have active orders of this job: 777777777777 (open)" in said[0]
     assert said[1] == (
-        "no bid stands; wait for bids: an order with a price limit"
-        " (price_limit=) stays in the book; the order waits for 10.0 min at most"
+        "there are no bids; wait for bids: an order with a price limit"
+        " (price_limit=) stays in the book; the order waits at most 10.0 min"
     )
     assert network.order(order.id).others == ()
 
@@ -344,17 +344,17 @@ def test_which_key_signs_is_told_in_both_languages(tmp_path: Path) -> None:
     network = assay.connect(home=tmp_path, keyring="test")
     for name in ("alice", "bob"):
         ring.add(name)
-    with pytest.raises(assay.Error, match=r"one of alice, bob \(--from, or key=\)$"):
+    with pytest.raises(assay.Error, match=r"one of alice, bob with --from NAME \(in Python: key=\)$"):
         _ = network.key
 
 
 def test_a_passphrase_is_asked_for_only_where_something_is_signed(tmp_path: Path) -> None:
-    with pytest.raises(assay.Error, match="choose file or test"):
+    with pytest.raises(assay.Error, match="use file or test"):
         assay.Keyring(tmp_path, "gold")
-    with pytest.raises(assay.Error, match="choose file or test"):
+    with pytest.raises(assay.Error, match="use file or test"):
         _ = assay.connect("127.0.0.1:9", home=tmp_path, keyring="gold").key
     network = assay.connect("127.0.0.1:9", home=tmp_path)
-    with network, pytest.raises(assay.Error, match="there is none that signs"):
+    with network, pytest.raises(assay.Error, match="this home has no key to sign with"):
         _ = network.key
 
 
@@ -399,7 +399,7 @@ def test_a_saved_result_is_what_a_command_writes(tmp_path: Path, made: Path) -> 
     ours, theirs = tmp_path / "again.training", tmp_path / "model.training"
     names = sorted(path.name for path in theirs.iterdir())
     assert [(ours / name).read_bytes() for name in names] == [(theirs / name).read_bytes() for name in names]
-    with pytest.raises(assay.ConsumerError, match="name another file"):
+    with pytest.raises(assay.ConsumerError, match="choose another file"):
         result.save(tmp_path)
 
 

@@ -125,4 +125,4 @@ def test_an_order_in_a_notebook_says_what_it_waits_for(tmp_path: Path) -> None:
     network = session(Node([], [OrderState.RUNNING]), tmp_path)
     assert "waits for round 0 to close" in PlacedOrder(network, s.ORDER_ID)._repr_html_()
     away = session(Node([], [OrderState.RUNNING], away=1), tmp_path)
-    assert "not known: no node answers at here" in PlacedOrder(away, s.ORDER_ID)._repr_html_()
+    assert "unknown: no node answers at here" in PlacedOrder(away, s.ORDER_ID)._repr_html_()

@@ -55,7 +55,7 @@ def test_a_trace_that_the_disk_has_no_room_for_is_not_begun(
 ) -> None:
     free = SimpleNamespace(free=needed() - lacking)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    assert ("there is room for" in problem(performer)) is bool(lacking)
+    assert ("the share's trace needs" in problem(performer)) is bool(lacking)
 
 
 def test_what_is_there_already_needs_no_room(
@@ -68,7 +68,7 @@ def test_what_is_there_already_needs_no_room(
 
 def test_what_the_owner_allows_is_the_bound(performer: Performer) -> None:
     performer._config = replace(performer._config, disk_bytes=needed() - 1)
-    assert "there is room for" in problem(performer)
+    assert "the share's trace needs" in problem(performer)
 
 
 def test_a_bond_is_seen_to_only_in_the_cluster(tmp_path: Path) -> None:

@@ -340,7 +340,7 @@ def test_something_else_than_a_node_ends_it_at_once(validator: Running, tmp_path
         error = running.error()
     server.stop(None).wait()
     assert isinstance(error, ChainError)
-    assert "something else than an assay node" in str(error)
+    assert "does not answer like an assay node" in str(error)
 
 
 def test_two_providers_do_not_share_a_home(validator: Running, tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_two_providers_of_one_machine_do_not_share_a_key(validator: Running, tmp
             with provider(config(tmp_path / "copy", solo.address)) as second:
                 error = second.error()
     assert isinstance(error, ProviderError)
-    assert f"another provider of this machine uses this key, as process {os.getpid()}" in str(error)
+    assert f"another provider on this machine already uses this key: process {os.getpid()}" in str(error)
 
 
 def test_a_provider_whose_key_another_machine_uses_waits_and_says_so(
@@ -409,11 +409,11 @@ def test_a_bond_that_is_not_there_is_said_before_anything_is_on_chain(
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address, bond=too_much)
         with making_blocks(solo.engine):
-            said = "--bond wants 2000000000ASSAY in the bond account, where 0ASSAY are free, and"
+            said = f"--bond asks for a free bond of 2000000000ASSAY; {s.PROVIDER.address} has a free bond of 0ASSAY and"
             with provider(settings) as running:
                 wait_until(lambda: said in caplog.text, "the sentence")
                 running.ends_soon()
-            assert "it works with the bond" not in caplog.text
+            assert "works with the bond that it has" not in caplog.text
             with ChainClient(solo.address) as client:
                 assert client.query(ProviderRequest(s.PROVIDER.address)).provider is None
             # One that is in the cluster works with the bond that it has, and says so once.
@@ -426,4 +426,4 @@ def test_a_bond_that_is_not_there_is_said_before_anything_is_on_chain(
                     answers_of(validator).polls.get(timeout=WAIT)
                 running.ends_soon()
             assert caplog.text.count(said) == 1
-            assert "it works with the bond that is there" in caplog.text
+            assert "the provider works with the bond that it has" in caplog.text

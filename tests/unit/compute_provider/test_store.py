@@ -120,7 +120,7 @@ def test_a_database_of_another_form_is_said(tmp_path: Path) -> None:
 
 
 def test_two_providers_of_one_home_are_refused(tmp_path: Path) -> None:
-    refused = pytest.raises(ProviderError, match=f"as process {os.getpid()}; stop it")
+    refused = pytest.raises(ProviderError, match=f"process {os.getpid()}; stop that provider")
     with locked(tmp_path), refused, locked(tmp_path):
         pass
     assert runs_as(tmp_path) == 0

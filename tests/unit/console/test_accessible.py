@@ -123,7 +123,7 @@ def test_every_price_is_of_a_pflop(told: Told) -> None:
 
 def test_rounds_have_the_number_of_commands_in_words_and_tables(told: Told) -> None:
     text = told.get(f"/orders/{told.running.hex()}").text
-    assert "Round 1 is trained" in text
+    assert "train round 1" in text
     heads = re.findall(r'<tr id="round-(\d+)">\s*<th [^>]*>(\d+)</th>', text)
     assert heads == [("0", "0")]
     assert "1 of 2 rounds are closed" in text

@@ -86,7 +86,7 @@ def test_every_event_is_on_the_page_of_its_block(told: Told) -> None:
         assert page["operator"] == block["operator"] != ""
     assert told.get(f"/blocks/{height}").status_code == 200
     quiet = min(block["height"] for block in listed["blocks"] if not block["events"])
-    assert "None in this block." in told.get(f"/blocks/{quiet}").text
+    assert "This block has no events." in told.get(f"/blocks/{quiet}").text
     for path in (f"/blocks/{height + 1}", "/blocks/0", "/blocks/x", f"/blocks/{2**70}"):
         assert told.get(path).status_code == 404
     assert "The chain has a block" not in told.get("/blocks/0").text
@@ -159,7 +159,7 @@ def test_transactions_of_a_real_node_are_shown_by_block_and_by_hash(tmp_path: Pa
             assert [tx["kinds"] for tx in page["sent"]] == [["beacon"], ["deposit bond"], []]
             assert page["sent"][1]["hash"] == done.hash.hex()
             assert page["sent"][1]["signer"] == ALICE.address
-            assert "what the chain does not read" in ask(console, f"/blocks/{height}").text
+            assert "not readable" in ask(console, f"/blocks/{height}").text
             shown = ask(console, f"/api/transactions/{done.hash.hex()}").json()
             assert (shown["height"], shown["code"]) == (height, 0)
             values = {f["name"]: f["value"] for f in shown["messages"][0]["fields"]}
@@ -171,7 +171,7 @@ def test_transactions_of_a_real_node_are_shown_by_block_and_by_hash(tmp_path: Pa
             assert ask(console, f"/transactions/{'0' * 64}").status_code == 404
             # A block that its CometBFT does not tell is shown with its events all the same.
             other = ask(console, f"/blocks/{height - 1 or 1}")
-            assert "only CometBFT tells" in other.text or height == 1
+            assert "Only CometBFT lists" in other.text or height == 1
 
 
 @pytest.mark.parametrize("answer", [{"block": {"data": []}}, {"block": {"data": {"txs": ["%"]}}}, {"block": 3}, []])
@@ -188,7 +188,7 @@ def test_the_network_names_round_slot_and_sum(told: Told) -> None:
     details = {event["kind"]: event["detail"] for event in told.json("/network")["events"]}
     text = told.get("/").text
     assert any(re.search("round 0, slot [01]", detail) for detail in details.values())
-    assert text.index("What happened last") < text.index("<h2>Validators</h2>")
+    assert text.index("Last events") < text.index("<h2>Validators</h2>")
     height = told.market.chain.height
     sums = [
         event["detail"]

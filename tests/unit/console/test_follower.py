@@ -93,13 +93,13 @@ def test_a_node_that_lies_is_told_apart_from_one_that_is_away(
         with monkeypatch.context() as patched:
             patched.setattr(node.app, "events", lie)
             follower.follow(node.address)
-            wait(known, lambda s: "what it says cannot be kept" in s.away)
+            wait(known, lambda s: "its answers cannot be stored" in s.away)
             assert index.next == 1
         wait(known, lambda s: not s.away and index.pots()["bonds"] == 5)
         follower.close()
     index.close()
     # Once, however often it is asked again.
-    assert len([r for r in caplog.records if "cannot be kept" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "cannot be stored" in r.getMessage()]) == 1
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from chain.state_machine.ledger.tables import POTS, SUPPLY
 from console.flows import deposit_of
 from console.rows import PageQuery
 from console.server import Console
-from console.story import tell
+from console.story import build_story
 from domain.genesis import POWER_REDUCTION
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.moves import (
@@ -97,14 +97,15 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
 
 
 def test_a_consumer_sees_what_orders_took_and_hold(told: Told) -> None:
-    stories = [tell(told.console.index.events_of(order_id)) for order_id in (told.settled, told.running, told.waiting)]
+    order_ids = (told.settled, told.running, told.waiting)
+    stories = [build_story(told.console.index.events_of(order_id)) for order_id in order_ids]
     escrows = [deposit_of(story) for story in stories if story is not None]
     back = sum(flow.amount for each in escrows for flow in each.flows if flow.kind == "refund")
     page = told.json("/members/carol")
     assert page["locked"] == sum(each.held + each.withheld for each in escrows)
     assert page["paid"] + page["locked"] + back == sum(each.total for each in escrows)
     text = told.get("/members/carol").text
-    assert "Paid for them" in text
+    assert "Paid for orders" in text
     assert "Earned" not in text
     assert "Earned" in told.get("/members/v0").text
 
@@ -156,7 +157,7 @@ def test_providers_and_consumers_have_duties_too() -> None:
         assert duties("v0p0") == []
         market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
         progress = market.leg(order_id).progress_deadline
-        assert duties("v0p0") == [("show what is asked of slot 0 in round 0", progress)]
+        assert duties("v0p0") == [("show the drawn segments of slot 0 in round 0", progress)]
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)
         market.chain.ok(market.close_message(order_id))
@@ -175,11 +176,11 @@ def test_a_provider_shows_what_it_has_in_hand_and_when_it_was_last_seen() -> Non
         assert [(w["round"], w["slot"], w["in_hand"]) for w in page["work"]] == [(0, 0, True)]
         assert (page["seen_height"], page["seen_by"]) == (committed, "share.committed")
         text = ask_page(console, "/members/v0p0").text
-        assert "What it does now" in text
+        assert "Current shares" in text
         assert '<td class="num">0</td><td class="num"><a ' in text
-        assert "A provider committed to its work" in text
+        assert "A provider committed to its share" in text
         idle = ask_page(console, "/members/v0p1").text
-        assert "The chain has no share of it" in idle
+        assert "The chain has no share of this provider" in idle
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)
         market.chain.ok(market.close_message(order_id))
@@ -203,5 +204,5 @@ def test_an_account_has_its_balance_and_its_bond(tmp_path: Path) -> None:
             assert found["bond"] == found["bond_free"] == on_chain.bond.free == 5_000_000
             text = ask_page(console, f"/members/{ALICE.address}").text
             assert "<dt>Balance</dt>" in text
-            assert "Coins came into a bond account" in text
+            assert "Coins were deposited in a bond account" in text
             assert ask_page(console, f"/members/{STRANGER.address}").status_code == 404

@@ -40,8 +40,8 @@ def test_decimals_are_read_without_rounding_down(name: str, text: str, value: in
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("pays", "0.0000001", "more digits behind the point"),
-        ("rounds", "1.5", "more digits behind the point"),
+        ("pays", "0.0000001", "too many decimal places"),
+        ("rounds", "1.5", "too many decimal places"),
         ("work", "1e5", "1e5 is not a number"),
         ("work", "-1", "-1 is not a number"),
         ("work", ".", ". is not a number"),

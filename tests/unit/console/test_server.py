@@ -174,7 +174,7 @@ def test_it_is_for_reading(told: Told, method: str) -> None:
 
 
 def test_it_listens_on_this_machine_alone(told: Told) -> None:
-    with pytest.raises(ConsoleError, match="cannot be listened on"):
+    with pytest.raises(ConsoleError, match="cannot listen on"):
         Console(told.console.port)
     other = socket.create_connection(("127.0.0.1", told.console.port))
     assert other.getpeername()[0] == "127.0.0.1"
@@ -193,7 +193,7 @@ def test_what_is_not_there_says_so(told: Told) -> None:
     ):
         answer = told.get(path)
         assert answer.status_code == 404, path
-        assert "Not there" in answer.text
+        assert "Not found" in answer.text
     assert told.get("/api/orders/00").json()["error"]["reason"].startswith("This is not the id")
 
 
@@ -266,7 +266,7 @@ def test_a_thousand_orders_fill_pages(told: Told) -> None:
         assert (found["count"], found["pages"], len(found["orders"])) == (1_000, 20, 50)
         assert many.get("/orders?page=20").text.count('href="/orders/0000') == 50
         assert many.json("/orders?page=21")["orders"] == []
-        assert "No order waits" not in many.get("/book").text
+        assert "No order is waiting" not in many.get("/book").text
 
 
 def test_tables_of_bids_and_providers_are_bounded(told: Told) -> None:
@@ -302,8 +302,10 @@ def test_a_node_that_is_behind_says_so_and_of_when_its_block_is(told: Told) -> N
             return said
 
         assert notice(5) == ""
-        assert notice(7_300).startswith("The last block is 2 h old: the chain stands still")
-        assert "fetches those that came since" in notice(7_300, catching_up=True)
+        assert notice(7_300).startswith(
+            "The last block is 2 h old, and you see the data of that time: the chain makes no blocks"
+        )
+        assert "fetches newer blocks" in notice(7_300, catching_up=True)
         assert "does not answer (gone)" in notice(7_300, away="gone")
         assert notice(5, away="") == ""
 

@@ -94,14 +94,14 @@ def test_who_answered_what_stands_at_each_place(cheat: tuple[ToldMarket, bytes],
         assert (row["ruling"], row["state"]) == ("right", "right")
         # The chain has what was claimed: of a segment, since somebody showed its leaf.
         assert row["claim"] == row["answers"][0]["root"] != ""
-    assert "strangers who recomputed" in str(found[0]["told"])
+    assert "auditors who recomputed" in str(found[0]["told"])
 
 
 def test_the_chain_alone_says_that_a_share_was_wrong_and_not_where(
     cheat: tuple[ToldMarket, bytes], console: Console
 ) -> None:
     page = share_of(console, cheat[1], 0, 1)
-    assert "Which one does not stand on the chain" in str(page["difference"])
+    assert "The chain does not have the segment's number" in str(page["difference"])
     assert page["curve"] == []
     assert not page["known"]
 
@@ -118,7 +118,7 @@ def test_records_say_where_a_cheat_first_differs_and_how_it_was_seen(
     half = SEGMENTS // 2
     steps = f"segment {half} (steps {4 * half} to {4 * half + 3})"
     told = str(page["difference"])
-    assert told.startswith(f"Up to step {4 * half - 1} its states are those of the share that stood.")
+    assert told.startswith(f"Up to step {4 * half - 1} its states are those of the accepted share.")
     assert f"It first differs in {steps}" in told
     assert f"when its validator trained {steps} again" in told
     right = share_of(console, order_id, 0, 2)
@@ -146,11 +146,11 @@ def test_records_are_only_read_and_only_when_they_changed(
     market.write_records(tmp_path, order_id)
     watcher = RecordWatcher(console.known, [tmp_path])
     watcher.look()
-    before = console.index.traced(0)
+    before = console.index.trace_changes(0)
     files = {path: path.read_bytes() for path in tmp_path.rglob("validator.db")}
     watcher.look()
-    assert console.index.traced(0) == before
-    assert console.index.traced(before[1]) == ([], before[1])
+    assert console.index.trace_changes(0) == before
+    assert console.index.trace_changes(before[1]) == ([], before[1])
     assert before[0] == [order_id]
     assert {path: path.read_bytes() for path in files} == files
     watcher.close()

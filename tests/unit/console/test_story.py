@@ -5,7 +5,7 @@ import pytest
 from chain.state_machine.ledger.tables import POTS
 from console.flows import bonds_of, deposit_of, draw
 from console.index.records import EARNINGS
-from console.story import OrderStory, tell
+from console.story import OrderStory, build_story
 from domain.ledger.moves import BONDS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.market.records import OrderState
 from domain.proof.moves import AUDITS_POT
@@ -14,7 +14,7 @@ from tests.unit.console.conftest import Told
 
 
 def story_of(told: Told, order_id: bytes) -> OrderStory:
-    story = tell(told.console.index.events_of(order_id))
+    story = build_story(told.console.index.events_of(order_id))
     assert story is not None
     return story
 

@@ -1,6 +1,6 @@
 """The console says what an order waits for in the words of commands, at each of its states."""
 
-from console.story import tell
+from console.story import build_story
 from console.waits import waiting_of
 from consumer.waiting import waiting
 from consumer.words import Asker, list_failures, what_helps
@@ -19,7 +19,7 @@ def sentences(market: ToldMarket, order_id: bytes, now: int) -> tuple[str, str]:
         remedy=what_helps(unmatched, 0, Asker.SHELL),
         asker=Asker.SHELL,
     )
-    story = tell(event for event in market.logged if order_id.hex() in str(event.attributes))
+    story = build_story(event for event in market.logged if order_id.hex() in str(event.attributes))
     assert story is not None
     return str(said), str(waiting_of(story, now, lambda operator: operator))
 

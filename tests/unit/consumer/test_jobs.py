@@ -30,7 +30,7 @@ def test_an_order_has_the_name_of_its_job_as_on_pages(tmp_path: Path) -> None:
 
 def test_a_note_that_cannot_be_kept_names_the_order(tmp_path: Path) -> None:
     (tmp_path / "orders").touch()
-    with pytest.raises(ConsumerError, match=f"order {ORDER.hex()} is on chain"):
+    with pytest.raises(ConsumerError, match=f"order {ORDER.hex()} was not sent"):
         remember(tmp_path, OrderNote(ORDER, tmp_path, "assay1x"))
 
 

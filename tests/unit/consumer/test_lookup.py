@@ -57,7 +57,10 @@ def test_a_whole_id_is_taken_without_asking() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("12345678", "2 orders begin with 12345678"), ("99999999", "no order begins with 99999999")],
+    [
+        ("12345678", "2 orders have ids that begin with 12345678"),
+        ("99999999", "no order has an id that begins with 99999999"),
+    ],
 )
 def test_digits_of_several_orders_or_of_none_are_refused(text: str, says: str) -> None:
     with pytest.raises(ConsumerError, match=says) as refused:
@@ -67,7 +70,7 @@ def test_digits_of_several_orders_or_of_none_are_refused(text: str, says: str) -
 
 @pytest.mark.parametrize("text", ["1234567", "my-order", "ab" * 33])
 def test_a_text_that_cannot_be_an_id_is_wrong_usage(text: str) -> None:
-    with pytest.raises(InvalidId, match="is not the id of an order; it has 8 to 64 hex digits"):
+    with pytest.raises(InvalidId, match="is not the id of an order; an id has 8 to 64 hex digits"):
         find_order(Node(), text)
     assert InvalidId.exit_code is Exit.USAGE
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from consumer.errors import ConsumerError
-from consumer.panels import panel_rows, tell_panel, tell_stop
+from consumer.panels import describe_panel, describe_stop, panel_rows
 from consumer.result import handed_over
 from domain.measures import duration
 from domain.params import local_params
@@ -18,22 +18,22 @@ def test_a_panel_says_what_it_waits_for() -> None:
     market = Market(local_params().replace(audit_room_bps=1, round_window=200), validators=6)
     first, second = market.run(), market.run()
     market.train_round(first)
-    assert tell_panel(market.panel(first, 0), market.chain.clock) == [
-        "the panel of round 0 of leg 1: the lots of its stage 1 are drawn in the next blocks"
+    assert describe_panel(market.panel(first, 0), market.chain.clock) == [
+        "the panel of round 0 of leg 1: the auditors of stage 1 are drawn in the next blocks"
     ]
     market.train_round(second)
-    assert tell_panel(market.panel(second, 0), market.chain.clock) == [
-        "the panel of round 0 of leg 1: until auditors have room for it, it does not begin"
+    assert describe_panel(market.panel(second, 0), market.chain.clock) == [
+        "the panel of round 0 of leg 1: it begins when auditors are free"
     ]
     market.wait_stage(first)
     panel, now = market.panel(first, 0), market.chain.clock
     left = panel.commits_end - now
-    assert tell_panel(panel, now) == [
+    assert describe_panel(panel, now) == [
         "the panel of round 0 of leg 1: 0 of 2 auditors of stage 1 have committed (for another"
         f" {duration(left)} at most)"
     ]
     market.answer_all(first, 0)
-    assert tell_panel(market.panel(first, 0), market.chain.clock) == []
+    assert describe_panel(market.panel(first, 0), market.chain.clock) == []
 
 
 def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> None:
@@ -50,7 +50,7 @@ def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> N
     assert [row[5:] for row in rows] == [(1, 2, 0)] * 4
     market.fault_round(order_id)
     found = market.all_of(order_id)
-    lines = [line for panel in found.panels for line in tell_panel(panel, 0)]
+    lines = [line for panel in found.panels for line in describe_panel(panel, 0)]
     assert lines[0] == "round 0 of leg 1: aggregation is wrong"
     assert len(lines) == 4
     rows = panel_rows(found, list(market.chain.ask(seats_of(order_id)).seats))
@@ -62,11 +62,11 @@ def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> No
     order_id = market.run()
     market.train_round(order_id)
     market.answer_all(order_id, 0)
-    assert tell_stop(market.all_of(order_id)) == ""
+    assert describe_stop(market.all_of(order_id)) == ""
     market.stop_round(order_id, None, 1)
-    said = tell_stop(market.all_of(order_id))
+    said = describe_stop(market.all_of(order_id))
     assert said == (
-        "its validator says that the job stops in round 1, because the segment 1 of slot 1 has no result; strangers "
+        "its validator reports that the job stops in round 1, because the segment 1 of slot 1 has no result; auditors "
         "recompute that"
     )
     market.wait_stage(order_id, 1)
@@ -75,7 +75,7 @@ def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> No
     market.answer_all(order_id, 1)
     market.chain.pass_until(market.round(order_id, 1).window_ends + 1)
     found = market.all_of(order_id)
-    assert "stops in round 1, because the segment 1 of slot 1 has no result (step 17)" in tell_stop(found)
+    assert "stops in round 1, because the segment 1 of slot 1 has no result (step 17)" in describe_stop(found)
     for asked in (None, 1):
         with pytest.raises(ConsumerError, match=r"stops in round 1.*--round 0"):
             handed_over(found, asked)
@@ -87,7 +87,7 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     order_id = market.run(submit(rematch=False))
     market.stop_round(order_id, 0, None)
     market.wait_stage(order_id)
-    with pytest.raises(ConsumerError, match="no round before it handed anything over"):
+    with pytest.raises(ConsumerError, match="no earlier round handed its state over"):
         handed_over(market.all_of(order_id))
     goes_on = tuple(
         replace(answer, kind=AnswerKind.FINISHED, root=bytes(32), step=0)
@@ -97,9 +97,9 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     )
     market.say(order_id, dict.fromkeys(market.seated(order_id), goes_on))
     found = market.all_of(order_id)
-    assert tell_stop(found) == ""
-    assert tell_panel(found.panels[0], 0) == [
-        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, and the validator says so"
+    assert describe_stop(found) == ""
+    assert describe_panel(found.panels[0], 0) == [
+        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, although the validator claims so"
     ]
 
 

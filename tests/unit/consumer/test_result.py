@@ -272,7 +272,7 @@ def test_a_tampered_chunk_is_named(market: Market, tmp_path: Path) -> None:
 
 def test_another_ciphertext_than_the_proven_one(market: Market, tmp_path: Path) -> None:
     market.sealed[0] = replace(market.sealed[0], point=market.sealed[1].point)
-    with pytest.raises(h.HandoverError, match="not the one whose root is on chain"):
+    with pytest.raises(h.HandoverError, match="does not have the root that is on the chain"):
         fetch(market, tmp_path)
 
 
@@ -303,13 +303,13 @@ def test_what_was_fetched_whole_is_not_fetched_again(market: Market, tmp_path: P
 
 def test_a_scratch_that_cannot_be_written_is_said(market: Market, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConsumerError, match="cannot keep the result"):
+    with pytest.raises(ConsumerError, match="the result cannot be written"):
         fetch(market, tmp_path / "file")
 
 
 def test_another_job_than_the_ordered_one_is_said(market: Market, tmp_path: Path) -> None:
     market.ordered = b"\x05" * 32
-    with pytest.raises(ConsumerError, match="not the one that was ordered"):
+    with pytest.raises(ConsumerError, match="this job is not the ordered one"):
         fetch(market, tmp_path)
 
 
@@ -318,7 +318,7 @@ def test_a_validator_that_is_nowhere_is_said(market: Market, tmp_path: Path) -> 
     with pytest.raises(ClusterError, match="no endpoint"):
         fetch(market, tmp_path)
     market.known = False
-    with pytest.raises(ConsumerError, match="not on the chain any more"):
+    with pytest.raises(ConsumerError, match="no longer registered on the chain"):
         fetch(market, tmp_path)
 
 
@@ -352,7 +352,7 @@ def test_a_result_replaces_the_old_one_whole_or_not_at_all(tmp_path: Path, monke
 def test_a_result_takes_no_other_files_place(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text("import assay  # weeks of work")
-    with pytest.raises(ConsumerError, match=r"train\.py is there, and is not a file of safe"):
+    with pytest.raises(ConsumerError, match=r"train\.py exists and is not a safetensors file"):
         write_result(result(), program)
     assert program.read_text() == "import assay  # weeks of work"
     empty = tmp_path / "model.safetensors"
@@ -379,7 +379,7 @@ def test_each_state_has_the_root_of_the_round(market: Market, tmp_path: Path, nu
     roots = list(market.roots)
     roots[number] = b"\x07" * 32
     market.roots = tuple(roots)
-    with pytest.raises(h.HandoverError, match=f"another state than was closed: .*{what}"):
+    with pytest.raises(h.HandoverError, match=f"a state with another root than the chain has: .*{what}"):
         fetch(market, tmp_path)
 
 
@@ -397,7 +397,7 @@ def test_an_earlier_hand_over_is_fetched_by_its_round(
     market = serve(monkeypatch, job, states(), FIRST)
     found = fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=FIRST)
     assert (found.round, found.root) == (FIRST, market.roots[0])
-    with pytest.raises(ConsumerError, match=f"round {FIRST + 1} hands nothing over"):
+    with pytest.raises(ConsumerError, match=f"round {FIRST + 1} is not a hand-over round"):
         fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=FIRST + 1)
     with pytest.raises(ConsumerError, match=f"no round {LAST + 1}"):
         fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=LAST + 1)
@@ -407,18 +407,18 @@ def test_what_one_round_left_is_no_result_of_another(job: Job, monkeypatch: pyte
     """Keys and leaves name the round, so that an old state cannot be served as the last one."""
     market = serve(monkeypatch, job, states(), FIRST)
     market.round = LAST
-    with pytest.raises(h.HandoverError, match="not the one whose root is on chain"):
+    with pytest.raises(h.HandoverError, match="does not have the root that is on the chain"):
         fetch(market, tmp_path)
 
 
 def test_another_leg_than_the_proven_one(market: Market, tmp_path: Path) -> None:
     market.leg = 2
-    with pytest.raises(h.HandoverError, match="another result than the chain has"):
+    with pytest.raises(h.HandoverError, match="the result of another round or leg"):
         fetch(market, tmp_path)
 
 
 def test_another_key_is_told_so(market: Market, tmp_path: Path) -> None:
-    with pytest.raises(ConsumerError, match="use the key that ordered"):
+    with pytest.raises(ConsumerError, match="use the key that submitted it"):
         fetch(market, tmp_path, Key(b"\x03" * 32))
 
 
@@ -436,5 +436,5 @@ def test_no_result_yet_or_ever(state: OrderState, reason: str) -> None:
 @pytest.mark.parametrize("round", [-1, 2, 99])
 def test_a_round_that_the_job_has_not(state: OrderState, round: int) -> None:
     answer = s.with_order(s.order(), state=state)
-    with pytest.raises(ConsumerError, match=f"the job has no round {round}; name one of 0 to 1"):
+    with pytest.raises(ConsumerError, match=f"the job has no round {round}; choose one of 0 to 1"):
         handed_over(answer, round)

@@ -35,7 +35,7 @@ from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.market.records import Bid, Conditions, Offer, Order
 from domain.messages import Message
 from domain.node.queries import ParamsRequest, StatusRequest, StatusResponse
-from domain.params import Params, local_params, told_params
+from domain.params import Params, local_params, params_response
 from domain.proof.params import ProofParams
 from domain.queries import Query
 from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
@@ -86,7 +86,7 @@ class Node(ChainClient):
                 standing = [bid for bid in self.bids if bid.offer.price <= (asked.price_limit or MONEY_MAX)]
                 answer = SimulateMatchResponse(tuple(standing), ())
             case ParamsRequest():
-                answer = told_params(self.parameters)
+                answer = params_response(self.parameters)
             case ValidatorsRequest():
                 answer = ValidatorsResponse(self.validators)
             case _:
@@ -214,7 +214,7 @@ def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("consumer.submit.SEQUENCES_TRIED", 50)
     assert SEQUENCES_TRIED > 50
     assert recover(now=60, made=11)
-    with pytest.raises(ConsumerError, match="use the key that ordered"):
+    with pytest.raises(ConsumerError, match="use the key that submitted it"):
         recover(now=60, made=10)
 
 
@@ -257,8 +257,8 @@ def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
     reason, remedy = explain((("regions", 4), ("capacity", 1)))
     assert reason == "no bid fits now: 4 bids may leave the regions, 1 bid has too little capacity left"
     assert remedy == "allow more regions, or name none"
-    assert explain((("price", 4),), 700)[1] == "price_limit=700 would match one"
-    assert explain(())[0] == "no bid stands"
+    assert explain((("price", 4),), 700)[1] == "price_limit=700 would match a bid"
+    assert explain(())[0] == "there are no bids"
 
 
 @pytest.mark.parametrize(

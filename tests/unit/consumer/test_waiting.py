@@ -28,13 +28,13 @@ def test_an_order_says_what_it_waits_for_until_it_is_closed() -> None:
     assert market.order(order_id).state is OrderState.MATCHED
     found, leg = asked(market, order_id), market.leg(order_id)
     assert (found.what, found.until) == ("its validator to accept it", leg.accept_deadline)
-    assert found.helps == (f"assay order watch {order_id.hex()[:12]} delivers the files, so leave it running")
+    assert found.helps == (f"keep assay order watch {order_id.hex()[:12]} running, which delivers the files")
 
     market.accept(order_id)
     found, rounds = asked(market, order_id), market.order(order_id).terms.rounds
     assert (found.what, found.until) == ("round 0 to close", market.leg(order_id).progress_deadline)
     assert found.detail == (
-        f"0 of {market.leg(order_id).slots} slots have handed in their shares;"
+        f"0 of {market.leg(order_id).slots} slots have committed their shares;"
         f" 0 of {rounds} rounds are closed, 0 verified"
     )
     market.commit(order_id, *market.traces_of_round(order_id)[:1])
@@ -92,6 +92,6 @@ def test_a_remedy_is_what_its_reader_can_type() -> None:
     shell = explain(unmatched, 9 * 10**11, asker=Asker.SHELL)
     assert shell == (
         "no bid fits now: 4 bids ask more, 1 bid has too little capacity left",
-        "--price-limit 900000ASSAY would match one",
+        "--price-limit 900000ASSAY would match a bid",
     )
-    assert explain(unmatched, 9 * 10**11)[1] == "price_limit=900000000000 would match one"
+    assert explain(unmatched, 9 * 10**11)[1] == "price_limit=900000000000 would match a bid"

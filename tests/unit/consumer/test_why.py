@@ -68,7 +68,7 @@ def test_an_order_that_waits_tells_the_price_that_it_lacks(asks: int, is_said: b
     (told,) = str(found).splitlines()
     assert told.startswith("the order is open, and waits for a bid for ")
     assert ": 1 bid asks more, 2 bids verify in other tiers; " in told
-    assert ("; price_limit=2000000000000 would match one; " in told) == is_said
+    assert ("; price_limit=2000000000000 would match a bid; " in told) == is_said
     assert ("; allow more tiers, or name none; " in told) != is_said
 
 
@@ -77,7 +77,7 @@ def test_an_order_that_no_stake_backs_says_how_much_is_backed() -> None:
     node = Node(stakes, 0)
     node.stake = 1
     told = str(ask_why(node, s.ORDER_ID))
-    assert "1 bid has too little stake behind it (which backs 1,000 FLOP at its price" in told
+    assert "1 bid has too little stake behind it (its stake backs 1,000 FLOP at the bid's price" in told
     assert "order a smaller job, or wait for a bid with more stake" in told
 
 

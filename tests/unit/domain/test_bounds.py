@@ -177,10 +177,10 @@ def test_types_are_read_without_their_marks() -> None:
 
 
 def test_texts_name_field_reason_and_remedy() -> None:
-    assert str(refused(Hash, b"1")) == "field: has 1 bytes; it has exactly 32"
-    assert str(refused(Count, -1)) == "field: -1 is not in 0..4294967295; give 0 to 4294967295"
-    assert str(refused(Tags, ("b", "a"))) == "field: is not sorted without repeats; sort it"
-    assert str(refused(Address, "")) == ("field: not an address; give an address that starts with assay1")
+    assert str(refused(Hash, b"1")) == "field: has 1 bytes; send exactly 32"
+    assert str(refused(Count, -1)) == "field: -1 is out of range; use 0 to 4294967295"
+    assert str(refused(Tags, ("b", "a"))) == "field: is not sorted without repeats; sort the items and list each once"
+    assert str(refused(Address, "")) == "field: is not an address; use an address that starts with assay1"
 
 
 def test_a_job_and_conditions_are_bounded_by_what_the_limits_say() -> None:
@@ -192,5 +192,5 @@ def test_a_job_and_conditions_are_bounded_by_what_the_limits_say() -> None:
     names = ("rounds", "slots", "batch", "step_work", "local_bytes", "executor_version")
     changes: list[dict[str, Any]] = [{name: 0} for name in names]
     for name, change in zip(names, changes, strict=True):
-        with pytest.raises(Refusal, match=f"{name}: 0 is not in 1"):
+        with pytest.raises(Refusal, match=f"{name}: 0 is out of range; use 1"):
             check(replace(good, **change))

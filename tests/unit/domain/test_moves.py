@@ -24,8 +24,8 @@ def test_all_that_leaves_an_escrow_says_what_of_it_is_used_up() -> None:
         (Words("other", pots=(Pot("fees", "a"),)), "the pot fees"),
         (Words("other", pots=(Pot("tips", BURNT_POT.address),)), "tips has the address"),
         (Words("other", moves=(SEND,)), "the move send"),
-        (Words("other", moves=(Move("tip", Pot("tips"), BURNT_POT),)), "tip is of tips"),
-        (Words("other", moves=(Move("tip", Pot("burnt"), BURNT_POT),)), "tip is of burnt"),
+        (Words("other", moves=(Move("tip", Pot("tips"), BURNT_POT),)), "tip names the pot tips"),
+        (Words("other", moves=(Move("tip", Pot("burnt"), BURNT_POT),)), "tip names the pot burnt"),
     ],
 )
 def test_components_whose_moves_do_not_fit_together_are_refused(words: Words, wrong: str) -> None:

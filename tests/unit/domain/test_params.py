@@ -11,7 +11,7 @@ from domain.errors import Refusal
 from domain.legs.params import LegsParams
 from domain.market.params import MarketParams
 from domain.node.queries import ComponentParams, Parameter, ParamsResponse
-from domain.params import RECORDS, Params, local_params, read_params, told_params
+from domain.params import RECORDS, Params, local_params, params_response, read_params
 from domain.proof.params import ProofParams
 from domain.vocabulary import COMPONENTS
 from wire.queries import METHODS, decode_response, encode_response
@@ -72,11 +72,11 @@ def answered(response: ParamsResponse) -> Params:
 
 @pytest.mark.parametrize("params", [Params(), local_params(), Params().replace(answer_fee=2**63 - 1)])
 def test_the_answer_has_all_of_them(params: Params) -> None:
-    assert answered(told_params(params)) == params
+    assert answered(params_response(params)) == params
 
 
 def test_a_component_that_the_client_does_not_know_is_left_out() -> None:
-    told = told_params(local_params())
+    told = params_response(local_params())
     more = ComponentParams("greetings", (Parameter("kept", 5),))
     assert answered(ParamsResponse((*told.components, more))) == local_params()
 
@@ -93,7 +93,7 @@ def test_a_component_that_the_client_does_not_know_is_left_out() -> None:
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused(parameters: tuple[Parameter, ...], field: str) -> None:
-    told = told_params(local_params())
+    told = params_response(local_params())
     others = tuple(part for part in told.components if part.component != "market")
     with pytest.raises(Refusal) as caught:
         answered(ParamsResponse((*others, ComponentParams("market", parameters))))

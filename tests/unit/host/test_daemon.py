@@ -28,7 +28,7 @@ def root() -> Iterator[None]:
         root.removeHandler(handler)
         handler.close()
     root.setLevel(level)
-    daemon._begun.clear()
+    daemon._log_handlers.clear()
 
 
 def test_lines_have_time_level_and_part(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_records_are_found_by_the_beginning_of_their_keys_and_in_their_order(
 
 
 def test_a_part_of_a_key_is_no_place_for_a_record(records: Records) -> None:
-    with pytest.raises(ValueError, match="keys of 2 parts"):
+    with pytest.raises(ValueError, match="has 2 parts"):
         records.put(PAIRS, Pair("", b""), b"a")
 
 

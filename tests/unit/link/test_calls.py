@@ -69,7 +69,7 @@ def test_a_claim_is_bounded_as_on_the_chain() -> None:
     share = sample(t.ShareSubmission)
     raw = pb.ShareSubmission.FromString(encode(share))
     raw.claim.provider = "somebody"
-    with pytest.raises(ClusterError, match=r"claim\.provider: not an address"):
+    with pytest.raises(ClusterError, match=r"claim\.provider: is not an address"):
         decode(t.ShareSubmission, raw.SerializeToString())
 
 
@@ -86,7 +86,7 @@ def test_a_value_out_of_bounds_is_not_sent() -> None:
 def test_numbers_that_are_no_case_of_an_enum_are_refused() -> None:
     doing = pb.PollRequest.FromString(encode(sample(t.PollRequest)))
     doing.doing[0].phase = 9
-    with pytest.raises(ClusterError, match=r"doing\[0\]\.phase: 9 is not known; one of \[1"):
+    with pytest.raises(ClusterError, match=r"doing\[0\]\.phase: 9 is not known; use one of \[1"):
         decode(t.PollRequest, doing.SerializeToString())
 
 

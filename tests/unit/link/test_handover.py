@@ -151,28 +151,28 @@ def test_the_root_is_a_merkle_root_over_the_leaves() -> None:
 def test_cut_ciphertext_names_the_chunk_it_ends_in() -> None:
     chunks = sealed()
     whole = joined(chunks)
-    with pytest.raises(h.HandoverError, match="result chunk 3: the ciphertext ends inside it"):
+    with pytest.raises(h.HandoverError, match="result chunk 3: is cut off by the end of the ciphertext"):
         split(whole[:-1], parts(chunks), CHUNK_MAX)
-    with pytest.raises(h.HandoverError, match="result chunk 0: the ciphertext ends inside it"):
+    with pytest.raises(h.HandoverError, match="result chunk 0: is cut off by the end of the ciphertext"):
         split(b"", parts(chunks), CHUNK_MAX)
 
 
 def test_what_follows_the_last_chunk_is_refused() -> None:
     chunks = sealed()
-    with pytest.raises(h.HandoverError, match="more bytes follow the last chunk") as caught:
+    with pytest.raises(h.HandoverError, match="has more bytes after its last chunk") as caught:
         split(joined(chunks) + b"xx", parts(chunks), CHUNK_MAX)
     assert caught.value.chunk == -1
 
 
 @pytest.mark.parametrize("length", [0, TAG - 1, CHUNK_MAX + TAG + 1, 1 << 40, -1])
 def test_lengths_are_bounded_before_they_are_used(length: int) -> None:
-    with pytest.raises(h.HandoverError, match="out of bounds"):
+    with pytest.raises(h.HandoverError, match="out of range"):
         split(b"x" * 2000, [(KEY, length)], CHUNK_MAX)
 
 
 @pytest.mark.parametrize("point", [b"", KEY[:-1], KEY + b"\x00"])
 def test_points_have_one_size(point: bytes) -> None:
-    with pytest.raises(h.HandoverError, match="its point has"):
+    with pytest.raises(h.HandoverError, match="has a point of"):
         split(b"x" * 100, [(point, 100)], CHUNK_MAX)
 
 

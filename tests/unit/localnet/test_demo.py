@@ -57,5 +57,5 @@ def test_a_demo_whose_order_stands_still_says_what_it_waits_for(
 ) -> None:
     with pytest.raises(NetworkError) as caught:
         patiently(at(OrderState.OPEN), at(OrderState.RUNNING))
-    assert "nothing has moved for 0 s: the order waits for round 0 to close" in str(caught.value)
+    assert "nothing about the order has changed for 0 s: it waits for round 0 to close" in str(caught.value)
     assert "run the demo again" in caught.value.remedy

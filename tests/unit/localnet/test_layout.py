@@ -15,11 +15,11 @@ def test_a_network_is_read_as_it_was_made(tmp_path: Path) -> None:
     assert load_layout(tmp_path) == made
     assert made.validator("val1").moniker == "val1"
     assert made.provider("prov0").validator == "val1"
-    with pytest.raises(NetworkError, match=r"^no validator val2; it is one of val0, val1$"):
+    with pytest.raises(NetworkError, match=r"^there is no validator val2; choose one of val0, val1$"):
         made.validator("val2")
-    with pytest.raises(NetworkError, match=r"^no provider val0; it is one of prov0$"):
+    with pytest.raises(NetworkError, match=r"^there is no provider val0; choose one of prov0$"):
         made.provider("val0")
-    with pytest.raises(NetworkError, match=r"^val9\.node was never started; it is one of val0\."):
+    with pytest.raises(NetworkError, match=r"^no process val9\.node was started; choose one of val0\."):
         Network(made).kill("val9.node")
 
 
@@ -27,5 +27,5 @@ def test_where_there_is_none(tmp_path: Path) -> None:
     told = assay("localnet", "status", "--dir", tmp_path).refusal
     assert told == f"there is no network in {tmp_path}; start one with assay localnet start"
     (tmp_path / FILE).write_text('{"directory": "x"}')
-    with pytest.raises(NetworkError, match="make it anew"):
+    with pytest.raises(NetworkError, match="create the network again"):
         load_layout(tmp_path)

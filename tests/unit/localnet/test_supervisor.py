@@ -13,8 +13,8 @@ from localnet.layout import NetworkError, NetworkKind
 from localnet.network import Network
 from localnet.supervisor import (
     NetworkBusy,
+    _ended_processes,
     _serve_requests,
-    _who_ended,
     ask_for_end,
     ask_for_fault,
     held,
@@ -49,7 +49,7 @@ def test_a_fault_is_carried_out(network: Network, monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_done_is_said(network: Network) -> None:
     refused = answered(network, "kill", "val9.node").exception()
     assert isinstance(refused, NetworkError)
-    assert "val9.node was never started; it is one of val0.node" in str(refused)
+    assert "no process val9.node was started; choose one of val0.node" in str(refused)
 
 
 def test_a_supervisor_that_does_not_answer(network: Network) -> None:
@@ -90,9 +90,9 @@ def test_who_ends_by_itself_is_told_with_what_starts_it_again(network: Network) 
     directory = network.layout.path
     network.start_one("val0.node")
     before = network.states()
-    assert list(_who_ended(before, before, directory)) == []
+    assert list(_ended_processes(before, before, directory)) == []
     network.kill("val0.node")
-    (text,) = _who_ended(before, network.states(), directory)
+    (text,) = _ended_processes(before, network.states(), directory)
     assert text.startswith(f"val0.node has ended, see {network.log_path('val0.node')}; ")
     assert text.endswith(f"assay localnet fault restart val0.node --dir {directory}")
-    assert list(_who_ended(network.states(), network.states(), directory)) == []
+    assert list(_ended_processes(network.states(), network.states(), directory)) == []

@@ -322,8 +322,8 @@ def test_what_fails_once_is_no_news(setting: Setting, caplog: pytest.LogCaptureF
     assert not caplog.messages
     act()
     assert caplog.messages == [
-        "ask:1: place_index: no seat for this place; wait until you are drawn, and ask for the "
-        "places of your duty; trying again"
+        "ask:1: place_index: you have no seat for this place; ask only for the places of your own seats, once they "
+        "are drawn; trying again"
     ]
     setting.auditor.end(EndSeat("end:1", KEY))
     act()

@@ -133,7 +133,10 @@ def test_an_instruction_set_that_nobody_knows_is_refused(tmp_path: Path, monkeyp
         making_blocks(node.engine),
         daemon(tmp_path / "validator", address, backend=NATIVE) as made,
     ):
-        assert str(made.ended()) == "ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
+        assert (
+            str(made.ended())
+            == "ASSAY_NATIVE: 'avx3' is not a known value; use one of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
+        )
 
 
 def test_a_node_that_has_no_state_yet_is_waited_for(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
@@ -214,7 +217,7 @@ def test_a_node_of_another_chain_ends_the_daemon(tmp_path: Path) -> None:
         with running(tmp_path / "other", address, chain=other) as node, making_blocks(node.engine):
             error = made.ended()
             assert isinstance(error, WrongChain)
-            assert "is of another-chain" in str(error)
+            assert "belongs to another-chain" in str(error)
             assert CHAIN_ID in str(error)
             again = Running(home, address)
             assert isinstance(again.ended(), WrongChain)
@@ -230,7 +233,7 @@ def test_a_key_that_is_no_validators_ends_the_daemon(tmp_path: Path) -> None:
 
 def test_two_daemons_of_one_home_are_refused(tmp_path: Path) -> None:
     """As whoever begins one by hand beside the service: both would answer with one key."""
-    refused = pytest.raises(StoreError, match=f"as process {os.getpid()}; stop it")
+    refused = pytest.raises(StoreError, match=f"process {os.getpid()}; stop that daemon")
     with daemon(tmp_path / "validator", free_address()), refused:
         Running(tmp_path / "validator", free_address())
     with daemon(tmp_path / "validator", free_address()) as next_one:
@@ -247,7 +250,7 @@ def test_two_daemons_with_one_key_are_refused_here_and_named_elsewhere(
         daemon(tmp_path / "validator", address) as made,
     ):
         assert made.ready.wait(WAIT)
-        with pytest.raises(StoreError, match=f"this key, as process {os.getpid()}"):
+        with pytest.raises(StoreError, match=f"uses this key: process {os.getpid()}"):
             Running(tmp_path / "copy", address)
         # On another machine nothing keeps it from publishing where it is.
         with ChainClient(address) as client:
@@ -256,4 +259,4 @@ def test_two_daemons_with_one_key_are_refused_here_and_named_elsewhere(
             )
         words = "another daemon with this operator's key has published copy.example:9191"
         wait_until(lambda: any(words in each for each in said.messages), "the sentence", WAIT)
-        assert any(words in each for each in made.daemon._told.readiness())
+        assert any(words in each for each in made.daemon._health.readiness())

@@ -17,7 +17,7 @@ def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     assert list(tell(fresh, before)) == [f"{start}: payload loaded"]
     local = planned()
     assert list(tell(before, local)) == [
-        f"{start} round 0 slot {slot} issue 1: for p{slot}, until {work.answer_by} s"
+        f"{start} round 0 slot {slot} issue 1: assigned to p{slot}, until chain second {work.answer_by}"
         for slot, work in enumerate(local.rounds[0].works)
     ]
     held = with_packets(local)
@@ -36,9 +36,9 @@ def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     current = replace(held.rounds[0], works=(judged, second))
     after = replace(held, rounds=(current,))
     assert [line.partition("issue 1: ")[2] for line in tell(held, after)] == [
-        "segment 0 holds",
-        "segment 1 segment_mismatch",
-        "rejected, segment_mismatch",
+        "segment 0: correct",
+        "segment 1: segment_mismatch",
+        "rejected: segment_mismatch",
     ]
     done = replace(current, next_global=current.global_in)
     assert list(tell(after, replace(after, rounds=(done,)))) == [f"{start} round 0: aggregated"]

@@ -267,7 +267,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_no_other(
     assert second.all_orders() == [(ORDER_ID, 1)]
     assert second.load(ORDER_ID, 1) == two_rounds()
     assert second.load(ORDER_ID, 2) is None
-    assert f"lost leg 2 of order {ORDER_ID.hex()}" in caplog.text
+    assert f"lost the record of leg 2 of order {ORDER_ID.hex()}" in caplog.text
     second.close()
     with sqlite3.connect(tmp_path / "v.db") as database:
         assert (junk,) in database.execute("SELECT record FROM damaged").fetchall()

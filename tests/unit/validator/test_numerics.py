@@ -37,7 +37,7 @@ from validator.work import numerics, requests
 from validator.work.checks import exact
 
 SEED = digest("seed of a stage")
-NOT_THERE = "states that are not the ones on chain"
+NOT_THERE = "the states that the winner sent do not have the roots on the chain"
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def test_a_leg_whose_states_are_not_held_is_declined_and_says_which(lost: bytes)
     for local in (new_order(ORDER_ID, 1), loaded()):
         refused, actions = decide(local, view(matched, 5, held=held))
         assert refused.payload.stage is PayloadStage.BAD
-        assert "starts from round 1, and 1 of the states" in refused.payload.text
+        assert "starts from round 1, and this validator lacks 1 of its initial states" in refused.payload.text
         assert lost.hex()[:12] in refused.payload.text
         assert messages(actions) == [MsgDeclineOrder(ME, ORDER_ID, 1, LegEnd.DECLINED_BY_CHOICE)]
         # It stays so, whatever is held later: one leg is declined once.

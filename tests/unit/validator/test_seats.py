@@ -295,14 +295,14 @@ def test_what_is_not_what_the_chain_has_is_unavailable_and_says_why() -> None:
     for opening, why in zip(
         OPENINGS[1:],
         (
-            "leaves of other boundaries",
-            "another job",
-            "a payload of another size",
-            "leaves of other boundaries",
-            "leaves of other boundaries",
-            "no states",
+            "the opening's leaves are not those of the place",
+            "the opening's job is not the order's",
+            "the opening's payload does not have the order's size, or its paths collide",
+            "the opening's leaves are not those of the place",
+            "the opening's leaves are not those of the place",
+            "the opening lacks states, or has too many",
             "",
-            "leaves of other boundaries",
+            "the opening's leaves are not those of the place",
         ),
         strict=True,
     ):
@@ -310,7 +310,7 @@ def test_what_is_not_what_the_chain_has_is_unavailable_and_says_why() -> None:
         assert seat.places[SEGMENT].unavailable == why
     sized = replace(seat, sizes=SIZES, places=new_seat(DUTY, 1).places)
     odd, _ = turn(opening_arrived(sized, SEGMENT, OPENINGS[7]), 11)
-    assert odd.places[SEGMENT].unavailable == "a state or update of another size"
+    assert odd.places[SEGMENT].unavailable == "a state or an update in the opening has a wrong size"
 
 
 # The end of the time
@@ -422,7 +422,7 @@ def test_seats_are_seen_to_by_their_deadlines_and_forgotten_when_they_are_over()
 
 outcomes = st.builds(
     Recomputed,
-    st.sampled_from(["", "states that are not the ones on chain"]),
+    st.sampled_from(["", "the states that the winner sent do not have the roots on the chain"]),
     st.sampled_from([AnswerKind.FINISHED, AnswerKind.STOPPED]),
     st.sampled_from([digest("root"), ROOT]),
     st.just(digest("digest")),

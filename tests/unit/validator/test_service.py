@@ -623,7 +623,7 @@ def test_a_provider_hears_why_it_has_no_work(setting: Setting, clock: Clock) -> 
     setting.service.view = replace(setting.service.view, providers=unmeasured)
     assert "not certified yet" in poll(setting, b"").idle
     setting.see(assigned={"state": LegState.MATCHED})
-    assert "begins when its files are here" in poll(setting, b"").idle
+    assert "begins when the validator has its files" in poll(setting, b"").idle
     setting.train()
     assert poll(setting, b"").idle == "", "it has work"
     local = setting.record()
@@ -640,9 +640,9 @@ def test_a_provider_hears_why_it_has_no_work(setting: Setting, clock: Clock) -> 
         "p1": Member(10**3 * TERMS.step_work, False, False),
     }
     setting.service.view = replace(setting.service.view, providers=speeds)
-    assert "the 2 slots of round 0 of order" in reason("p1", "p1")
-    assert "are with faster providers: a share takes about" in reason("p1", "p1")
-    assert "a share of it in round 0" in reason("p0", "p1", verdict=ShareReason.LATE)
+    assert "faster providers have the 2 slots of round 0 of order" in reason("p1", "p1")
+    assert ": a share takes about" in reason("p1", "p1")
+    assert "its share in round 0" in reason("p0", "p1", verdict=ShareReason.LATE)
     others = tuple(replace(work, provider="p1") for work in current.works)
     out = replace(local, excluded=("p0",), rounds=(replace(current, works=others),))
     setting.ledger.store.save(out)

@@ -310,7 +310,7 @@ def test_a_record_that_is_not_there_is_missed_and_a_hash_has_its_length() -> Non
     with pytest.raises(Refusal, match=r"m\.terms: is missing"):
         from_bytes(url, order.SerializeToString(), "m")
     order.terms.job_id = bytes(31)
-    with pytest.raises(Refusal, match=r"m\.terms\.job_id: has 31 bytes; it has exactly 32"):
+    with pytest.raises(Refusal, match=r"m\.terms\.job_id: has 31 bytes; send exactly 32"):
         from_bytes(url, order.SerializeToString(), "m")
 
 
@@ -384,5 +384,5 @@ def test_a_class_whose_constructor_does_more_has_no_maker() -> None:
         def __post_init__(self) -> None:
             raise AssertionError
 
-    with pytest.raises(Mismatch, match="more than its fields"):
+    with pytest.raises(Mismatch, match="does more than set its fields"):
         maker(Strict)

@@ -355,14 +355,14 @@ def test_what_is_accepted_is_what_cosmos_reads_in_its_one_encoding(raw: bytes) -
 
 LEFT_AS_BYTES = {
     "fee, unknown field": ("fee", b"\xf8\x07\x01", "auth_info.fee", "unknown field 127"),
-    "fee, a default": ("fee", b"\x1a\x00", "auth_info.fee", "not the canonical"),
+    "fee, a default": ("fee", b"\x1a\x00", "auth_info.fee", "is not the canonical"),
     "key, unknown field": ("public_key", b"\xf8\x07\x01", "public_key", "unknown field 127"),
-    "key, a field twice": ("public_key", b"\x0a\x01/", "public_key", "not the canonical"),
+    "key, a field twice": ("public_key", b"\x0a\x01/", "public_key", "is not the canonical"),
     "mode, unknown field": ("mode_info", b"\xf8\x07\x01", "mode_info", "unknown field 127"),
-    "mode, a field twice": ("mode_info", b"\x0a\x02\x08\x01", "auth_info", "not the canonical"),
-    "fee, no protobuf": ("fee", b"\xff", "auth_info.fee", "not a cosmos"),
-    "mode, no protobuf": ("mode_info", b"\xff", "auth_info", "not a cosmos"),
-    "key, no protobuf": ("public_key", b"\xff", "public_key", "not a google"),
+    "mode, a field twice": ("mode_info", b"\x0a\x02\x08\x01", "auth_info", "is not the canonical"),
+    "fee, no protobuf": ("fee", b"\xff", "auth_info.fee", "is not a cosmos"),
+    "mode, no protobuf": ("mode_info", b"\xff", "auth_info", "is not a cosmos"),
+    "key, no protobuf": ("public_key", b"\xff", "public_key", "is not a google"),
 }
 
 
@@ -415,7 +415,7 @@ def test_a_varint_that_is_longer_than_it_must_be_is_refused() -> None:
     parts.auth_info_bytes = longer[:1] + bytes([inner[1] + 1]) + longer[2:]
     assert at
     assert AuthInfo.FromString(parts.auth_info_bytes).signer_infos[0].sequence == 7
-    with pytest.raises(Refusal, match="auth_info: not the canonical encoding"):
+    with pytest.raises(Refusal, match="auth_info: is not the canonical encoding"):
         decode_tx(parts.SerializeToString())
 
 
@@ -426,7 +426,7 @@ def test_a_transfer_whose_length_is_cut_short_is_not_read_by_its_shape() -> None
     body = parts.body_bytes
     at = body.index(b"\x12\x83\x01\n,")
     parts.body_bytes = b"\n" + bytes([body[1] - 1]) + body[2 : at + 2] + body[at + 3 :]
-    with pytest.raises(Refusal, match=r"body: not a cosmos\.tx\.v1beta1\.TxBody"):
+    with pytest.raises(Refusal, match=r"body: is not a cosmos\.tx\.v1beta1\.TxBody"):
         decode_tx(parts.SerializeToString())
 
 
@@ -465,7 +465,7 @@ def test_many_sign_modes_have_one_code_without_a_look_at_each(auth: bytes) -> No
     assert len(AuthInfo.FromString(auth).signer_infos) in (1, 17)
     parts = TxRaw.FromString(built())
     parts.auth_info_bytes = auth
-    with pytest.raises(Refusal, match="more than 16 in or beside each other") as refused:
+    with pytest.raises(Refusal, match="has more than 16 sign modes inside or next to each other") as refused:
         decode_tx(parts.SerializeToString())
     assert refused.value.code.name == "tx_decode"
 
@@ -473,7 +473,7 @@ def test_many_sign_modes_have_one_code_without_a_look_at_each(auth: bytes) -> No
 def test_an_unknown_field_far_down_a_list_is_refused_without_a_search() -> None:
     parts = TxRaw.FromString(built())
     parts.body_bytes = b"\n\x00" * 100_000 + b"\n\x03\xf8\x07\x01"
-    with pytest.raises(Refusal, match="body: not the canonical encoding"):
+    with pytest.raises(Refusal, match="body: is not the canonical encoding"):
         decode_tx(parts.SerializeToString())
 
 

@@ -1,1 +1,1 @@
-"""How places are recomputed, by tier: the counterpart of ``pol/rules/tiers`` on a validator's machine."""
+"""The recomputation of places, by tier: the counterpart of ``pol/rules/tiers`` on a validator's machine."""

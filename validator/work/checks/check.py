@@ -1,4 +1,4 @@
-"""What the numerics of a tier are: one function per request, which a process of the pool calls."""
+"""The numerics of a tier: one function per kind of request, which a process of the pool calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from validator.work.requests import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """How the places of a leg are recomputed in a tier.
+    """The functions that recompute the places of a leg in a tier.
 
-    ``check_segment``, ``check_update`` and ``check_stop`` are what a validator does with a share of its own providers;
-    ``recompute_segment``, ``recompute_update`` and ``recompute_aggregation`` what a seat answers. The functions are
-    called by their name in another process, so each is at the top of its module.
+    ``check_segment``, ``check_update`` and ``check_stop`` check a share of the validator's own providers.
+    ``recompute_segment``, ``recompute_update`` and ``recompute_aggregation`` compute the answers of a seat. Another
+    process calls the functions by their names, so each must be at the top level of its module.
     """
 
     tier: str

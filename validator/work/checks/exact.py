@@ -1,6 +1,6 @@
-"""How the places of a share and a round are recomputed in the tier ``exact``: the same bits, so equal roots.
+"""The recomputation of places in the tier ``exact``: a correct result has the same bits, and so the same roots.
 
-The digest of an answer covers all bytes of the recomputed state, so it is made here, where these are.
+The digest of an answer covers all bytes of the recomputed state, so it is computed here, in the same process.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,13 +36,13 @@ from validator.work.requests import (
     UpdateCheck,
 )
 
-_NOT_THERE = "states that are not the ones on chain"
+_WRONG_STATES = "the states that the winner sent do not have the roots on the chain"
 
-# --- what a validator replays of its own providers' shares ---------------------------------------
+# --- checks of a validator's own providers -------------------------------------------------------
 
 
 def check_segment(asked: SegmentCheck) -> ReplayOutcome:
-    """Replay a segment of a share and compare with the boundary roots at its beginning and its end."""
+    """Replay a segment of a share and compare the result with the boundary roots at its start and its end."""
     job = job_in(asked.directory)
     start = opened_states(job, asked.start)
     if start is None:
@@ -57,7 +57,7 @@ def check_segment(asked: SegmentCheck) -> ReplayOutcome:
 
 
 def check_update(asked: UpdateCheck) -> ReplayOutcome:
-    """Recompute update and local_out from boundaries 0 and n, and check the files that were sent for them."""
+    """Recompute a share's update and local_out from boundaries 0 and n, and check the files that were sent for them."""
     job = job_in(asked.directory)
     end = opened_states(job, asked.closing)
     if end is None:
@@ -81,7 +81,7 @@ def check_update(asked: UpdateCheck) -> ReplayOutcome:
 
 
 def check_stop(asked: StopCheck) -> ReplayOutcome:
-    """Check that a share ends where the job stops: in a segment, or behind the last one in the update."""
+    """Check that the job stops itself where a share ends: in the next segment, or in the update if none is left."""
     job = job_in(asked.directory)
     last = opened_states(job, asked.last)
     if last is None:
@@ -98,15 +98,15 @@ def check_stop(asked: StopCheck) -> ReplayOutcome:
     return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
 
 
-# --- what seats recompute ------------------------------------------------------------------------
+# --- recomputations of seats ---------------------------------------------------------------------
 
 
 def recompute_segment(asked: SegmentAudit) -> Recomputed:
-    """Replay a segment of a share from the states at the boundary where it begins."""
+    """Replay a segment of a share from the states at its first boundary."""
     job = job_in(asked.directory)
     start = opened_states(job, asked.start)
     if start is None:
-        return Recomputed(_NOT_THERE)
+        return Recomputed(_WRONG_STATES)
     inner: list[bytes] = []
 
     def follow(state: SlotState) -> None:
@@ -115,7 +115,7 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
     try:
         replayed = replay_from(job, asked.part, asked.index, start, backend_named(asked.backend), follow)
     except StepFailed as error:
-        # what the last step began with is no longer there: it is made again
+        # The states before the failed step are no longer in memory, so they are computed again.
         digest = EXACT.digest(asked.seed, inner, _before(job, asked))
         return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step)
     states_reached = replayed.global_state, replayed.local_state
@@ -123,7 +123,7 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
 
 
 def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]:
-    """Yield the states behind the last step of a segment that has a result, or the opened ones."""
+    """Yield the states after the last step of a segment that has a result, or the segment's initial states."""
     opened = open_states(job, asked.start.files)
     assert opened is not None
     reached = opened
@@ -138,15 +138,15 @@ def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]
 
 
 def recompute_update(asked: UpdateAudit) -> Recomputed:
-    """Recompute a share's update from the round's opening and the states at its last boundary."""
+    """Recompute a share's update from the round's initial global state and the states at the last boundary."""
     job = job_in(asked.directory)
     end = opened_states(job, asked.closing)
     if end is None:
-        return Recomputed(_NOT_THERE)
+        return Recomputed(_WRONG_STATES)
     try:
         start = read_rooted(asked.round_opening, job.job.document.global_tensors)
     except StateError:
-        return Recomputed(_NOT_THERE)
+        return Recomputed(_WRONG_STATES)
     try:
         result = share_update(job, start, end)
     except UpdateFailed:
@@ -157,11 +157,11 @@ def recompute_update(asked: UpdateAudit) -> Recomputed:
 
 
 def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
-    """Recompute a round's next global state from an opening and updates whose roots the chain has."""
+    """Recompute a round's next global state from its initial global state and its updates."""
     job = job_in(asked.directory)
     try:
         start = read_rooted(asked.opening, job.job.document.global_tensors)
-        # One at a time: all of them together may be far more than this machine holds.
+        # Read one at a time, because all updates together may not fit in memory.
         read = (read_rooted(update, job.job.updated) for update in asked.updates)
         try:
             result = aggregate(job, start, read, backend_named(asked.backend))
@@ -169,7 +169,7 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
             digest = EXACT.digest(asked.seed, (), pieces_of(start))
             return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
     except StateError:
-        return Recomputed(_NOT_THERE)
+        return Recomputed(_WRONG_STATES)
     return _finished(result.root, asked.seed, (), result.state)
 
 

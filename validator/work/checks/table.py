@@ -1,4 +1,4 @@
-"""The checks that this software has, one value for each tier."""
+"""The table of all checks, one entry per tier."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,10 +6,10 @@ from types import MappingProxyType
 from validator.work.checks.check import Checks
 from validator.work.checks.exact import EXACT_CHECKS
 
-CHECKS: Mapping[str, Checks] = MappingProxyType({found.tier: found for found in (EXACT_CHECKS,)})
-"""By the tier's name."""
+CHECKS: Mapping[str, Checks] = MappingProxyType({checks.tier: checks for checks in (EXACT_CHECKS,)})
+"""The checks of each tier, by the tier's name."""
 
 
 def checks_of(tier: str) -> Checks:
-    """Return how the places of a leg in this tier are recomputed."""
+    """Return the checks of a tier."""
     return CHECKS[tier]

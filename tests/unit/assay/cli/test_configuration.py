@@ -34,7 +34,7 @@ def test_every_value_tells_where_it_comes_from(tmp_path: Path) -> None:
 
 def test_people_see_it_too(tmp_path: Path) -> None:
     ran = assay("config", "show", home=tmp_path, ASSAY_NODE="127.0.0.1:2")
-    assert "(not there)" in ran.out
+    assert "(does not exist)" in ran.out
     (line,) = [line for line in ran.out.splitlines() if "node_address" in line]
     assert "environment" in line
     assert "ASSAY_NODE" in line
@@ -43,12 +43,12 @@ def test_people_see_it_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tables", "says"),
     [
-        ({"keyrng": "test"}, "there is no key keyrng; is it keyring?"),
+        ({"keyrng": "test"}, "there is no key keyrng; did you mean keyring?"),
         (
             {"node": {"metric_port": 1}},
-            "there is no key node.metric_port; is it node.metrics_port?",
+            "there is no key node.metric_port; did you mean node.metrics_port?",
         ),
-        ({"grpc_port": 1}, "there is no key grpc_port; is it node.grpc_port?"),
+        ({"grpc_port": 1}, "there is no key grpc_port; did you mean node.grpc_port?"),
         ({"colour": "blue"}, "there is no key colour; assay config show lists all keys"),
         ({"node": {"grpc_port": "7"}}, "node.grpc_port: '7' is not a whole number"),
         ({"node": {"grpc_port": True}}, "True is not a whole number"),

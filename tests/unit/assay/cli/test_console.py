@@ -26,7 +26,7 @@ def test_it_ends_cleanly_and_says_that_nobody_answers(tmp_path: Path) -> None:
     assert process.stderr is not None
     url = process.stdout.readline().split()[1]
     told = process.stderr.readline()
-    assert told == "no node answers at 127.0.0.1:1; the page waits for it\n"
+    assert told == "no node answers at 127.0.0.1:1; the page waits for the node\n"
     page = requests.get(url, timeout=10).text
     assert "Nothing is known yet: no node answers at 127.0.0.1:1" in page
     # People press it twice.
@@ -45,9 +45,9 @@ def test_a_port_that_is_taken_and_an_address_that_is_none_are_a_sentence(
         port = other.getsockname()[1]
         assert run(command, ["--port", str(port), "--home", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert f"--port: 127.0.0.1:{port} cannot be listened on" in said
-    assert "name another port, or 0" in said
+    assert f"--port: the console cannot listen on 127.0.0.1:{port}" in said
+    assert "or --port 0 for any free one" in said
     assert run(command, ["--rpc", "here", "--home", str(tmp_path)]) == 2
-    assert "here is not a URL, such as http://127.0.0.1:26657" in capsys.readouterr().err
+    assert "here is not a URL; write for example http://127.0.0.1:26657" in capsys.readouterr().err
     assert run(command, ["--rpc", "http://::1:26657", "--home", str(tmp_path)]) == 2
     assert "write [::1]:9090" in " ".join(capsys.readouterr().err.split())

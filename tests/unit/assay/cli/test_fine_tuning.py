@@ -69,16 +69,16 @@ def test_from_a_configuration_to_a_result_and_on(files: Path) -> None:
     ("changed", "reason"),
     [
         ({"auto_map": {"AutoConfig": "theirs.Config"}}, "code of its own"),
-        ({"model_type": "nobody-knows"}, "has no model_type 'nobody-knows'"),
-        ({"model_type": "vit"}, "vit is no model that goes on with a text"),
-        ({"model_type": "bert"}, "sees what it is to tell"),
+        ({"model_type": "nobody-knows"}, "does not know the model_type 'nobody-knows'"),
+        ({"model_type": "vit"}, "vit is not a causal language model"),
+        ({"model_type": "bert"}, "the model sees the later tokens"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quantized"),
         ({"n_embd": "wide"}, "'n_embd' expected int"),
         ({"n_embd": 0, "n_head": 0}, "ZeroDivisionError"),
-        ({"vocab_size": 1}, "a model of one token has nothing to tell"),
-        ({"model_type": None}, "names no model_type"),
+        ({"vocab_size": 1}, "the model's vocab_size is 1"),
+        ({"model_type": None}, "has no model_type"),
         ({"vocab_size": 3}, "different tokens"),
-        ({"n_positions": 4}, "more than the model's 4"),
+        ({"n_positions": 4}, "more than the 4 tokens that the model can read at once"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(files: Path, changed: dict[str, Any], reason: str) -> None:
@@ -90,7 +90,7 @@ def test_a_configuration_that_does_not_fit_is_refused(files: Path, changed: dict
 def test_weights_of_another_model_are_refused(files: Path) -> None:
     path = files / "model.safetensors"
     for tensors, reason in (
-        ({"wte.weight": np.zeros((3, 8), np.float32)}, "is [3, 8] in model.safetensors"),
+        ({"wte.weight": np.zeros((3, 8), np.float32)}, "has the shape [3, 8] in model.safetensors"),
         ({"wte.weight": np.zeros((60, 8), np.float32)}, "lacks transformer."),
     ):
         save_file(tensors, str(path))
@@ -119,7 +119,7 @@ def test_weights_in_parts_are_those_of_the_model(files: Path) -> None:
     assert all(torch.equal(value, found[name]) for name, value in model.state_dict().items())
     (files / "model-00001-of-00003.safetensors").unlink(missing_ok=True)
     (files / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b"}}')
-    assert "names no files beside it" in _built(files).refusal
+    assert "does not list files of its own folder" in _built(files).refusal
 
 
 def test_weights_keep_their_bits_whatever_the_configuration_says_of_types(files: Path) -> None:
@@ -132,7 +132,7 @@ def test_weights_keep_their_bits_whatever_the_configuration_says_of_types(files:
 
 def test_pickled_weights_are_not_passed_over(files: Path) -> None:
     (files / "pytorch_model.bin").write_bytes(b"PK")
-    assert "reading it could run code; save it as safetensors" in _built(files).refusal
+    assert "reading it could run code; save the model with" in _built(files).refusal
 
 
 def test_what_the_weights_lack_is_not_drawn_and_what_they_have_more_is_told(files: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_the_weights_lack_is_not_drawn_and_what_they_have_more_is_told(file
     (files / "config.json").write_text(json.dumps(CONFIG))
     said: list[str] = []
     fine_tuning(wanted, said.append)
-    assert any(t.startswith("12 tensors of all.safetensors have no place") for t in said), said
+    assert any(t.startswith("12 tensors of all.safetensors are not in the model") for t in said), said
     # nothing is tied here, and the file has what was tied once
     (files / "config.json").write_text(json.dumps({**CONFIG, "tie_word_embeddings": False}))
     with pytest.raises(JobError, match=r"lacks transformer\.wte\.weight"):
@@ -152,7 +152,7 @@ def test_what_the_weights_lack_is_not_drawn_and_what_they_have_more_is_told(file
 
 def test_a_tokenizer_that_is_not_read_is_not_passed_over(files: Path) -> None:
     (files / "vocab.json").write_text("{}")
-    assert "has vocab.json, and no tokenizer.json" in _built(files).refusal
+    assert "has vocab.json but no tokenizer.json" in _built(files).refusal
 
 
 def test_experts_are_trained(files: Path) -> None:
@@ -192,10 +192,10 @@ def test_a_result_goes_into_the_model_that_the_options_make(files: Path) -> None
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"length": 1}, "no token has one before it"),
-        ({"rate": -1.0}, "no learning rate"),
-        ({"rate": math.nan}, "no learning rate"),
-        ({"rank": 0}, "no rank"),
+        ({"length": 1}, "is too short: a token is predicted from those before it"),
+        ({"rate": -1.0}, "is not a learning rate"),
+        ({"rate": math.nan}, "is not a learning rate"),
+        ({"rank": 0}, "is not a rank"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(files: Path, changed: dict[str, Any], reason: str) -> None:
@@ -205,10 +205,10 @@ def test_numbers_that_cannot_be_are_refused(files: Path, changed: dict[str, Any]
 
 def test_options_belong_together(files: Path) -> None:
     for arguments, reason in (
-        (["--hf", files], "no text"),
+        (["--hf", files], "needs a text"),
         ([], "neither is given"),
         (["job.py", "--hf", files], "both are given"),
-        (["job.py", "--lora", 4], "belongs to --hf"),
+        (["job.py", "--lora", 4], "works only with --hf"),
         (["--hf", files, "--data", "x", "--steps", 1, "--epochs", 1], "both --steps and --epochs"),
     ):
         done = _run("build", *arguments, "-o", files / "out")

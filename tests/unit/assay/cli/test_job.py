@@ -83,11 +83,11 @@ def test_how_to_go_on_is_said(made: Path, tmp_path: Path) -> None:
 
 
 def test_a_job_that_goes_on_says_from_which_step(job: Path, tmp_path: Path) -> None:
-    assert "goes on from step" not in assay("job", "inspect", job).out
+    assert "continues from step" not in assay("job", "inspect", job).out
     file = job / "job.json"
     fields = {**json.loads(file.read_bytes()), "start": {"step": 1200, "local_roots": []}}
     file.write_bytes(dump_json(fields))
-    assert re.search(r"goes on from step +│ 1,200", assay("job", "inspect", job).out)
+    assert re.search(r"continues from step +│ 1,200", assay("job", "inspect", job).out)
     assert assay("job", "inspect", job, "--output", "json").json["first_step"] == 1200
 
 
@@ -197,7 +197,7 @@ def test_a_folder_is_made_before_the_work_and_taken_away_where_it_fails(tmp_path
     out.mkdir()
     assert "job() returned int" in assay("job", "build", file, "-o", out).refusal
     assert not list(out.iterdir()), "the person's own folder stays, and is empty as it was"
-    assert "a part of it is a file" in assay("job", "build", file, "-o", file / "out").refusal
+    assert "one part is a file" in assay("job", "build", file, "-o", file / "out").refusal
 
 
 PHASES = """
@@ -232,7 +232,7 @@ def test_losses_of_all_phases_and_warnings(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     made = assay("job", "build", tmp_path / "job.py", "-o", folder, "--output", "json")
     (warning,) = made.json["warnings"]
-    assert warning.startswith("not checked against plain torch: a step of it fails: model (Pair")
+    assert warning.startswith("not checked against plain torch: a step of plain torch fails: model (Pair")
     assert f"warning: {warning}" in made.err
     ran = assay("job", "run", folder, "--output", "json").json
     losses = ran["rounds"][0]["training"]

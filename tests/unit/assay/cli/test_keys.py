@@ -11,7 +11,7 @@ from nacl.pwhash import argon2id
 from tests.unit.assay.support import Ran, assay, in_process
 
 SECRET = "11" * 32
-ADDRESS_WARNING = "keeps keys in the clear"
+ADDRESS_WARNING = "stores keys unencrypted"
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_a_name_is_taken_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../alice", "Alice", "", "a" * 33, "a/b"])
 def test_names_are_no_paths(tmp_path: Path, name: str) -> None:
-    assert "is no key name" in keys(tmp_path, "add", name).refusal
+    assert "is not a key name" in keys(tmp_path, "add", name).refusal
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -96,7 +96,7 @@ def test_a_wrong_passphrase(tmp_path: Path) -> None:
     keys(tmp_path, "add", "alice")
     to = tmp_path / "out.txt"
     wrong = keys(tmp_path, "export", "alice", "--to", to, passphrase="sesame")
-    assert wrong.refusal == "wrong passphrase"
+    assert wrong.refusal == "wrong passphrase; enter it again"
     assert not to.exists()
 
 
@@ -162,7 +162,7 @@ def test_the_test_keyring_says_that_it_is_not_safe(tmp_path: Path) -> None:
 def test_keyrings_are_apart(tmp_path: Path) -> None:
     keys(tmp_path, "add", "alice", "--keyring", "test", passphrase=None)
     refusal = keys(tmp_path, "show", "alice").refusal
-    assert "no key named alice; there is one in the other keyring (--keyring test" in refusal
+    assert "no key named alice; the other keyring has one: use --keyring test" in refusal
 
 
 def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
@@ -171,5 +171,5 @@ def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
 
 
 def test_a_passphrase_that_anybody_guesses_protects_no_new_key(tmp_path: Path) -> None:
-    assert "8 or more" in keys(tmp_path, "add", "alice", passphrase="x").refusal
+    assert "use 8 characters or more" in keys(tmp_path, "add", "alice", passphrase="x").refusal
     assert not key_file(tmp_path, "alice").exists()

@@ -39,7 +39,7 @@ def test_status_after_a_crash(network: Path) -> None:
 def test_a_network_that_is_there_keeps_its_size(network: Path, option: str, has: int) -> None:
     words = ("localnet", "start", "--dir", network, "--no-console")
     refusal = assay(*words, option, has + 2).refusal
-    assert refusal.startswith(f"{option}: the network in {network} has {has}; leave it out")
+    assert refusal.startswith(f"{option}: the network in {network} has {has}; leave the option out")
 
 
 def test_a_running_demo_is_left_alone(network: Path) -> None:
@@ -55,4 +55,4 @@ def test_the_faucet_needs_a_network(network: Path, tmp_path: Path) -> None:
     ran = assay("localnet", "faucet", address, "5ASSAY", "--dir", network)
     assert ran.code != 0
     assert "no node answers" in ran.refusal
-    assert "ADDRESS: not a valid address" in assay("localnet", "faucet", "assay1x").refusal
+    assert "ADDRESS: is not a valid address" in assay("localnet", "faucet", "assay1x").refusal

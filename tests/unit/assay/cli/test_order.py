@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from assay.cli.bid import bid_table, tell_backed
-from assay.cli.order import Telling
-from assay.cli.quote import told_headline
+from assay.cli.bid import backing_line, bid_table
+from assay.cli.order import WaitReporter
+from assay.cli.quote import quote_headline
 from assay.settings.home import Settings
 from chain.client.client import ChainClient
 from consumer.jobs import OrderNote, remember
@@ -78,7 +78,7 @@ def test_who_stops_watching_is_told_that_the_order_goes_on(
     ran = assay("order", "watch", s.ORDER_ID.hex(), home=tmp_path)
     name = s.ORDER_ID.hex()[:12]
     assert ran.code == 1
-    assert f"order {name} goes on" in ran.refusal
+    assert f"order {name} stays active" in ran.refusal
     assert f"assay order watch {name}" in ran.refusal
 
 
@@ -168,21 +168,21 @@ def test_a_bid_says_how_long_it_stands_and_what_is_left_of_it(clock: int, left: 
     ],
 )
 def test_a_bid_that_is_placed_says_what_its_stake_backs(backed: int, told: str) -> None:
-    assert tell_backed(backed, 10**15).startswith(told)
+    assert backing_line(backed, 10**15).startswith(told)
 
 
 def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
     said: list[str] = []
     offered = replace(Quote(s.terms(), SimulateMatchResponse((), ()), local_params()), cheapest=9 * 10**11)
-    telling = Telling(said.append, lambda: offered, lambda: 40, [])
+    reporter = WaitReporter(said.append, lambda: offered, lambda: 40, [])
     waits: Any = s.with_order(s.order(), state=OrderState.OPEN, unmatched=(("price", 3),))
     taken = s.with_order(s.order(), state=OrderState.MATCHED)
     for answer in (waits, waits, taken, taken):
-        telling.look(answer)
+        reporter.report(answer)
     assert len(said) == 2
     assert said[0] == (
         "the order waits for a bid, for another 60 s at most: 3 bids ask more; --price-limit 900000ASSAY would match"
-        " one; without a bid it closes then, and its deposit comes back"
+        " a bid; if no bid takes it by then, it closes and its deposit is refunded"
     )
     assert said[1].startswith("matched: ")
     assert "takes it at 1,000,000 ASSAY per PFLOP" in said[1]
@@ -191,7 +191,7 @@ def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
 def test_a_quote_without_a_bid_names_no_price() -> None:
     params = local_params()
     none = Quote(s.terms(), SimulateMatchResponse((), (("regions", 3),)), params)
-    assert told_headline(none).endswith("; no bid fits")
+    assert quote_headline(none).endswith("; no bid fits")
 
 
 def test_what_an_order_locked_is_what_the_rows_of_it_say() -> None:

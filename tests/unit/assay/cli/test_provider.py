@@ -132,7 +132,7 @@ def test_status_of_a_damaged_file_is_a_sentence(tmp_path: Path, text: str) -> No
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(text)
     refusal = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path).refusal
-    assert "status.json is not what a provider's daemon writes" in refusal
+    assert "status.json is not a provider's status file" in refusal
 
 
 def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:
 
 def test_leave_needs_a_key(tmp_path: Path) -> None:
     ran = assay("provider", "leave", "--node", "127.0.0.1:9", home=tmp_path)
-    assert "key: there is none that signs" in ran.refusal
+    assert "key: this home has no key to sign with" in ran.refusal
 
 
 def test_leave_while_the_daemon_runs(tmp_path: Path) -> None:

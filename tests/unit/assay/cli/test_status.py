@@ -114,10 +114,10 @@ def test_what_is_no_trouble() -> None:
 def test_a_halt_names_whose_votes_lack() -> None:
     missing = Votes(Fraction(1, 2), (OTHER.cons_address,))
     (halted,) = problems(replace(LATE, votes=missing))
-    assert halted.text == "no block for 2.0 min: votes of 50 % of the power are there, without val1"
+    assert halted.text == "no block for 2.0 min: only 50 % of the power vote, without val1"
     missing = Votes(Fraction(2, 3), (OTHER.cons_address,))
     (halted,) = problems(replace(LATE, votes=missing))
-    assert "votes of 66.6 % of the power are there" in halted.text
+    assert "only 66.6 % of the power vote" in halted.text
     (halted,) = problems(replace(LATE, votes=Votes(Fraction(1), ())))
     assert halted.text == "no block for 2.0 min"
 
@@ -131,14 +131,14 @@ MEMBER = Provider("assay1p", ME.operator, b"", Capability("cpu", 5, 1, 1, expire
     ("changes", "says"),
     [
         ({"me": replace(ME, endpoint="")}, "assay validator run publishes it"),
-        ({"bids": ()}, "it waits for a bid of its own: assay bid place"),
-        ({"bids": (replace(BID, expires_at=20),)}, "it waits for a bid of its own"),
+        ({"bids": ()}, "it has no bid: assay bid place"),
+        ({"bids": (replace(BID, expires_at=20),)}, "it has no bid"),
         ({"providers": ()}, "assay provider join val0"),
-        ({"providers": (replace(MEMBER, capability=None),)}, "a provider with a certified speed"),
+        ({"providers": (replace(MEMBER, capability=None),)}, "no provider with a certified speed"),
         ({"bids": (replace(BID, reserved=10),)}, "no capacity of its 1 bid is left"),
         (
             {},
-            "it waits for an order, with 1 bid from 900,000 ASSAY per PFLOP, the oldest of height 1,234, and 1",
+            "it waits for an order, with 1 bid from 900,000 ASSAY per PFLOP (oldest since height 1,234) and 1",
         ),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -
     }
     ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
     assert "is stopped" in ran.out
-    assert "status.json is not what a provider's daemon writes" in ran.out
+    assert "status.json is not a provider's status file" in ran.out
 
 
 def test_a_daemon_is_found_where_an_option_let_it_listen() -> None:

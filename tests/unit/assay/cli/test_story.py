@@ -1,6 +1,6 @@
 """The demo tells each thing once, when it happened, in names that people know."""
 
-from assay.cli.story import OrderFollower, tell_cheat
+from assay.cli.story import OrderFollower, cheat_sentence
 from domain.proof.reasons import ShareReason
 from tests.support.told_market import ToldMarket
 
@@ -11,11 +11,11 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     order_id = market.run()
 
     def told(loss: float | None = None) -> list[str]:
-        return story.tell(market.all_of(order_id), loss)
+        return story.news(market.all_of(order_id), loss)
 
     matched, accepted = told()
     assert matched.startswith("the order goes to val0, the cheapest that fits: ")
-    assert accepted == "val0 has tried the job, and accepts the order: its providers train"
+    assert accepted == "val0 has tested the job and accepts the order: its providers train"
     wrong = market.trace(order_id, 0, "skipped", provider="v0p0")
     again = market.trace(order_id, 0, issue=2, provider="v0p1")
     market.commit(order_id, wrong, market.trace(order_id, 1, provider="v0p1"))
@@ -32,10 +32,10 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     seats = ", ".join(sorted(market.seated(order_id)))
     market.chain.pass_time(market.order(order_id).window + 2)
     (right,) = told(0.25)
-    assert right.startswith(f"round 0 of the order is right, say {seats}, who ")
+    assert right.startswith(f"round 0 of the order is verified: {seats} recomputed ")
     assert right.endswith("ASSAY paid")
     market.settle(order_id)
-    assert told()[-1] == "the order is settled: what was not spent is back"
+    assert told()[-1] == "the order is settled: the unspent deposit is refunded"
     assert told() == []
 
 
@@ -43,13 +43,13 @@ def test_an_leg_that_fails_is_told_once() -> None:
     market = ToldMarket()
     story = OrderFollower("the order", {"v0": "val0", "v0p0": "ada"})
     order_id = market.run()
-    story.tell(market.all_of(order_id))
+    story.news(market.all_of(order_id))
     market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
     market.chain.pass_time(market.order(order_id).params.progress_base * 10)
-    told = story.tell(market.all_of(order_id))
+    told = story.news(market.all_of(order_id))
     assert told[0] == "val0 loses the order: the validator did not close a round in time"
     assert not any("rejected" in line for line in told)
-    assert not any("loses" in line for line in story.tell(market.all_of(order_id)))
+    assert not any("loses" in line for line in story.news(market.all_of(order_id)))
 
 
 def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
@@ -62,13 +62,13 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
         "segment": 2,
         "slashed": 2_693_200,
     }
-    told = tell_cheat(caught, names, segment_steps=5, round_steps=40)
-    assert told.startswith("the cheat: prov0 said that it had trained slot 3 of round 0, and had not;")
-    assert "drew steps 10 to 14 by lot" in told
-    later = tell_cheat(caught | {"round": 2}, names, segment_steps=5, round_steps=40)
-    assert "drew steps 90 to 94 by lot" in later
-    assert "2.6932 ASSAY of the bond are gone" in told
-    assert "the update at its end" in tell_cheat(caught | {"segment": 8}, names, 5, 40)
+    told = cheat_sentence(caught, names, segment_steps=5, round_steps=40)
+    assert told.startswith("the cheat: prov0 claimed to have trained slot 3 of round 0, but had not;")
+    assert "the lot fell on steps 10 to 14" in told
+    later = cheat_sentence(caught | {"round": 2}, names, segment_steps=5, round_steps=40)
+    assert "the lot fell on steps 90 to 94" in later
+    assert "prov0 lost 2.6932 ASSAY of its bond" in told
+    assert "the update at its end" in cheat_sentence(caught | {"segment": 8}, names, 5, 40)
     late = {
         "meant": "assay1p",
         "provider": "",
@@ -77,6 +77,6 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
         "segment": -1,
         "slashed": 0,
     }
-    told = tell_cheat(late, names, 5, 40)
-    assert told.startswith("the cheat: prov0 was too late")
-    assert told.endswith("run the demo again when less runs beside it")
+    told = cheat_sentence(late, names, 5, 40)
+    assert told.startswith("the cheat: prov0 committed its untrained share too late")
+    assert told.endswith("run the demo again when fewer other programs run")

@@ -53,7 +53,7 @@ def test_show(made: Path) -> None:
     assert not any(share["fault"] for share in value["shares"])
     assert len(value["round_roots"]) == 2
     told = assay("trace", "show", made / "run" / "trace.json").out
-    assert "whole" in told
+    assert "correct" in told
     steps = re.findall(r"│ *(\d)-(\d) *│", told)
     assert steps == [("0", "3"), ("0", "3"), ("4", "7"), ("4", "7")]
 
@@ -84,7 +84,7 @@ def test_a_changed_state_is_noticed(job: Path) -> None:
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-    assert "its root is not its name" in verify(job, "--segments", "1").refusal
+    assert "the root of the state differs from the file's name" in verify(job, "--segments", "1").refusal
 
 
 def first(value: dict[str, Any]) -> dict[str, Any]:
@@ -125,12 +125,12 @@ def other_round(value: dict[str, Any]) -> None:
 
 
 FORGERIES = [
-    (other_step, "names step"),
+    (other_step, "has the step"),
     (other_metric, "segment 0 has other metrics"),
     (swapped_states, "segment 0 ends in another state"),
-    (other_start, "boundary 0 is not where the share has to start"),
-    (other_update, "the update is not what its opening and closing states make"),
-    (other_local, "the local state after the share is another one"),
+    (other_start, "boundary 0 is not the state from which the share must start"),
+    (other_update, "the update does not follow from the first and the last state of the share"),
+    (other_local, "the local state at the end of the share differs"),
     (other_round, "aggregation: the round ends in another global state"),
 ]
 
@@ -153,7 +153,7 @@ def test_hashes_that_do_not_fit_are_noticed_without_replay(job: Path, change: Ca
 
 def test_a_share_that_is_left_out(job: Path) -> None:
     rewrite(job, lambda value: value["shares"].pop())
-    assert "there is not one of each slot in each round" in verify(job).refusal
+    assert "the trace does not have one share per slot and round" in verify(job).refusal
 
 
 def test_another_job(job: Path) -> None:

@@ -195,9 +195,9 @@ def test_a_shell_learns_to_complete(shell: str) -> None:
 def test_an_amount_below_zero_is_refused_as_one() -> None:
     ran = assay("tx", "send", "assay1x", "-5uassay")
     assert ran.code == 2
-    assert "-5uassay is not an amount; it is above zero" in ran.err
+    assert "-5uassay is not an amount; amounts are above zero" in ran.err
     ran = assay("tx", "deposit-bond", "-5", "--from", "op")
-    assert "-5 is not an amount; it is above zero" in ran.err
+    assert "-5 is not an amount; amounts are above zero" in ran.err
 
 
 def test_an_unknown_option_is_no_receiver() -> None:
@@ -208,7 +208,7 @@ def test_an_unknown_option_is_no_receiver() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("mlp.py", "/mlp.py -o "), ("nope", "is not there"), ("file", "directory")],
+    [("mlp.py", "/mlp.py -o "), ("nope", "does not exist"), ("file", "directory")],
 )
 def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "mlp.py").touch()
@@ -233,7 +233,7 @@ def test_help_says_that_the_beginning_of_an_id_does(what: str) -> None:
 
 def test_an_amount_without_a_unit_is_named_in_both() -> None:
     words = ["tx", "deposit-bond", "500", "--from", "op", "--node", "127.0.0.1:1"]
-    hint = "COINS: 500 without a unit is uassay, 0.0005ASSAY"
+    hint = "COINS: 500 without a unit means uassay, that is 0.0005ASSAY"
     assert hint in assay(*words, home="/nonexistent").err
     words[2] = "500uassay"
     assert "without a unit" not in assay(*words, home="/nonexistent").err
@@ -243,11 +243,14 @@ def test_an_amount_without_a_unit_is_named_in_both() -> None:
 
 def test_a_home_that_nobody_knows_is_refused() -> None:
     ran = assay("keys", "list", home="~nobody-of-this-name/x")
-    assert ran.refusal == "this user has no home directory; set HOME, or name one (--home DIRECTORY, or home=)"
+    assert ran.refusal == (
+        "this user has no home directory; set the variable HOME, or choose a folder for Assay: --home DIRECTORY"
+        " (in Python: home=)"
+    )
 
 
 @pytest.mark.parametrize("words", [["job", "inspect"], ["job", "run"], ["console", "--job"]])
 def test_whoever_loads_a_job_names_its_folder(words: list[str]) -> None:
     assert assay(*words, "/no/such/job", home="/nonexistent").refusal.startswith(
-        "/no/such/job: is not there; name the directory"
+        "/no/such/job: does not exist; name the directory"
     )

@@ -152,8 +152,8 @@ def test_a_large_frame_is_answered(running: Running) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (varint(FRAME_BYTES_MAX + 1), "bytes; at most"),
-        (b"\xff" * 10, "length does not end"),
+        (varint(FRAME_BYTES_MAX + 1), "bytes, and at most"),
+        (b"\xff" * 10, "length of a frame has more than five bytes"),
         (varint(5) + b"\xff" * 5, "not an ABCI request"),
         (varint(0), "unknown ABCI request None"),
         (varint(2) + b"\x22\x00", "unknown ABCI request None"),

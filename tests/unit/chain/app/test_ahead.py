@@ -46,7 +46,7 @@ def test_a_bug_in_a_look_is_logged_and_costs_only_the_look(
     ahead = Ahead(decode, SignatureVerifier())
     with caplog.at_level(logging.ERROR):
         ahead.fetch(NOTHING, "chain", RAWS)
-    assert "CheckTx goes on without it" in caplog.text
+    assert "CheckTx continues without it" in caplog.text
     assert not ahead.take(RAWS[0])
 
 
@@ -173,4 +173,4 @@ def test_a_bug_in_a_later_step_costs_only_the_look(state: Overlay, caplog: pytes
     ahead = Ahead(TxDecoder(), SignatureVerifier(verify_cases=breaks))
     ahead.fetch(state, "chain", GOOD[:3])
     assert [ahead.take(raw) is not None for raw in GOOD[:3]] == [True, False, False]
-    assert "CheckTx goes on without it" in caplog.text
+    assert "CheckTx continues without it" in caplog.text

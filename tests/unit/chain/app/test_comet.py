@@ -59,8 +59,8 @@ def test_it_gives_up_after_a_bounded_number_of_failures(tmp_path: Path) -> None:
         ),
         (
             "panic: state.AppHash does not match AppHash after replay. Got",
-            "not of one moment, one chain and one version",
-            "restore {home}/data whole",
+            "differ in age, chain or version",
+            "restore {home}/data completely",
         ),
         (
             "Error reading PrivValidator state from h/node/data/priv_validator_state.json: invalid character 'x'",
@@ -74,7 +74,7 @@ def test_it_gives_up_after_a_bounded_number_of_failures(tmp_path: Path) -> None:
         ),
         (
             "ERROR: failed to start node: address :::26656: too many colons in address",
-            ":::26656 in {home}/config/config.toml is no address (too many colons in address)",
+            ":::26656 in {home}/config/config.toml is not an address (too many colons in address)",
             "tcp://[::]:26656",
         ),
         (
@@ -100,7 +100,7 @@ def test_why_it_ended_is_said_at_the_first_failure_and_at_the_last(
     said = "ERROR: listen tcp 127.0.0.1:26657: bind: address already in use"
     with pytest.raises(CometError, match=r"127\.0\.0\.1:26657 is taken by another program") as error:
         supervisor(tmp_path, f"raise SystemExit({said!r})", [], QUICK).run()
-    assert "have CometBFT listen elsewhere" in error.value.remedy
+    assert "change the address of CometBFT" in error.value.remedy
     told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(told) == 3
     assert "(1 in a row): 127.0.0.1:26657 is taken by another program" in told[0]
@@ -128,7 +128,7 @@ def test_what_an_operator_has_to_mend_is_logged_once_while_it_runs(
     in_background(Thread(target=act))
     comet.run()
     (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert told.startswith("a peer is on the chain a-1, and this node on b-1; compare ")
+    assert told.startswith("a peer is on the chain a-1, but this node is on b-1; use ")
 
 
 def test_its_log_is_bounded_while_it_runs_and_across_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_keys_are_never_written_over(tmp_path: Path) -> None:
     first = init_node(tmp_path, "m", PORTS)
     again = init_node(tmp_path, "m", PORTS, genesis=b"{}")
     assert again == first == read_keys(comet_home(tmp_path))
-    with pytest.raises(HomeError, match="has a validator key already"):
+    with pytest.raises(HomeError, match="already has a validator key"):
         init_node(tmp_path, "m", PORTS)
 
 
@@ -151,11 +151,11 @@ def test_a_home_without_a_node_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda d: d.pop("app_state"), "not an Assay genesis file"),
+        (lambda d: d.pop("app_state"), "not a genesis file of Assay"),
         (lambda d: d["app_state"].pop("denom"), "denom: the field is missing"),
         (lambda d: d["app_state"].update(extra=1), "extra: there is no such field"),
-        (lambda d: d.update(genesis_time="yesterday"), "not an Assay genesis file"),
-        (lambda d: d.update(chain_id="other"), "names two chains: other, assay-local"),
+        (lambda d: d.update(genesis_time="yesterday"), "not a genesis file of Assay"),
+        (lambda d: d.update(chain_id="other"), "names two chains: other and assay-local"),
     ],
 )
 def test_a_wrong_genesis_file_is_refused(tmp_path: Path, change, reason: str) -> None:  # type: ignore[no-untyped-def]

@@ -112,7 +112,7 @@ def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(ledger: Led
     assert MsgReveal.FromString(message.value).proof == reveal.proof
     assert (list(got.tx.signatures), got.tx.auth_info.HasField("fee")) == ([], True)
     sent = ledger.txs.BroadcastTx(BroadcastTxRequest(tx_bytes=encode_reveal(reveal.proof), mode=BROADCAST_MODE_SYNC))
-    assert "is for the proposer of a block" in sent.tx_response.raw_log
+    assert "is only for the proposer of a block" in sent.tx_response.raw_log
     assert sent.tx_response.code == UNKNOWN_REQUEST.number
 
 

@@ -14,7 +14,7 @@ import pytest
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet_rpc import CometStanding, CometView, Votes
-from chain.app.metrics import METRICS, NodeLook, Told, count_keys
+from chain.app.metrics import METRICS, BlockMetrics, NodeLook, count_keys
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from chain.state_machine.ledger.invariants import check_conservation
@@ -68,7 +68,7 @@ class Node:
             self.storage,
             AppConfig(solo=True),
             beacon_keys=BeaconKeys([beacon_key(0)]),
-            watcher=Told(self.meters),
+            watcher=BlockMetrics(self.meters),
         )
         self.engine = SoloEngine(self.app, genesis(), genesis_time_ns=GENESIS_TIME_NS)
 
@@ -175,7 +175,7 @@ def test_what_cometbft_says_is_told(node: Node) -> None:
         assert found["assay_node_mempool_txs",] == 2
         assert found["assay_node_mempool_bytes",] == 640
         assert found["assay_node_comet_up",] == 1
-        assert look.readiness() == ["it is catching up with the chain"]
+        assert look.readiness() == ["the node is catching up with the chain"]
         assert look.health() == []
     assert node.values()["assay_node_comet_up",] == 0
     assert look.readiness() == ["CometBFT does not answer"]

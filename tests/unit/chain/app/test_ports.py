@@ -58,11 +58,11 @@ def test_all_taken_ports_are_named_at_once(host: str, monkeypatch: pytest.Monkey
 
 def test_one_port_cannot_serve_twice() -> None:
     twice = {"gRPC": Port(HERE, 9090, "one"), "metrics": Port(HERE, 9090, "--metrics-port")}
-    with pytest.raises(HomeError, match="port 9090 is named for gRPC and for metrics") as error:
+    with pytest.raises(HomeError, match="port 9090 is set for gRPC and for metrics") as error:
         check_ports(twice)
     assert error.value.remedy == "change --metrics-port"
 
 
 def test_an_address_of_another_machine_is_not_called_taken() -> None:
-    with pytest.raises(HomeError, match=r"192\.0\.2\.1, for gRPC, cannot be listened on"):
+    with pytest.raises(HomeError, match=r"192\.0\.2\.1, for gRPC, cannot be used"):
         check_ports({"gRPC": Port("192.0.2.1", 9090, "node.grpc_host")})

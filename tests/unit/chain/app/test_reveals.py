@@ -171,7 +171,7 @@ def test_the_reveal_has_its_room_before_all_transactions(node: Node) -> None:
 def test_nobody_can_send_a_reveal(node: Node) -> None:
     checked = node.app.check_tx(node.propose(1)[0])
     assert (checked.codespace, checked.code) == ("sdk", UNKNOWN_REQUEST.number)
-    assert "is for the proposer of a block" in checked.log
+    assert "is only for the proposer of a block" in checked.log
 
 
 def test_a_revoked_key_is_not_asked_for(node: Node) -> None:
@@ -207,12 +207,12 @@ def test_a_file_of_something_else_is_one_sentence(
     path = tmp_path_factory.mktemp("home") / "beacon_keys.json"
     for text in ("", "{}", '{"keys": [{"secret": "zz"}]}', '{"keys": [{"secret": "00"}]}'):
         path.write_text(text)
-        with pytest.raises(HomeError, match="holds no beacon keys"):
+        with pytest.raises(HomeError, match="is not a file of beacon keys"):
             BeaconKeys(path=path)
 
 
 def test_a_genesis_with_a_key_that_is_no_point_is_refused() -> None:
     (first, *rest) = GENESIS.validators
     broken = replace(first, beacon_key=b"\x02" + b"\xff" * 32)
-    with pytest.raises(Refusal, match="is no point of the curve"):
+    with pytest.raises(Refusal, match="is not a beacon key"):
         check_genesis(replace(GENESIS, validators=(broken, *rest)), GENESIS_TIME_NS)

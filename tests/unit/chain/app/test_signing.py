@@ -143,9 +143,9 @@ class Chain:
 def test_a_vote_in_the_place_of_its_own_is_noted(home: Home, round: int, signature: bytes, is_found: bool) -> None:
     home.signed(9, signature=b"own")
     view = cast(CometView, Chain(round, signature))
-    home.check.look(view)
+    home.check.compare(view)
     assert read_trouble(home.path) is None, "nothing to compare yet"
-    home.check.look(view)
+    home.check.compare(view)
     assert (read_trouble(home.path) is not None) is is_found
     assert len(home.ended) == is_found, "it has just begun"
 

@@ -102,8 +102,8 @@ def test_events_are_cut_at_both_ends() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "remedy"),
     [
-        (Maker.SOLO, Maker.COMETBFT, "start it with --solo, or make another home for CometBFT"),
-        (Maker.COMETBFT, Maker.SOLO, "start it without --solo, or make another home for --solo"),
+        (Maker.SOLO, Maker.COMETBFT, "start the node with --solo, or use another --home for CometBFT"),
+        (Maker.COMETBFT, Maker.SOLO, "start the node without --solo, or use another --home for --solo"),
     ],
 )
 def test_blocks_of_one_maker_are_not_for_the_other(tmp_path: Path, first: Maker, second: Maker, remedy: str) -> None:
@@ -124,7 +124,7 @@ def test_an_older_store_belongs_to_whoever_comes_first() -> None:
     storage = Storage.temporary()
     storage.commit(head(1), {}, {})  # by a version that wrote no mark
     storage.claim(Maker.SOLO)
-    with pytest.raises(StorageError, match="holds blocks of a solo node"):
+    with pytest.raises(StorageError, match="has blocks of a solo node"):
         storage.claim(Maker.COMETBFT)
     storage.close()
 
@@ -142,7 +142,7 @@ def test_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     database.put(b"mformat", b"99")
     database.close()
     for _ in range(2):  # the second time shows that the first released the lock and changed nothing
-        with pytest.raises(StorageError, match="has format 99 and this version reads format 1"):
+        with pytest.raises(StorageError, match="has format 99, but this version reads format 1"):
             Storage(tmp_path / "db")
 
 

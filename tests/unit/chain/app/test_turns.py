@@ -25,7 +25,7 @@ def hold(turns: TurnQueue) -> tuple[Thread, Event]:
 
 
 def test_one_has_a_turn_at_a_time_and_the_next_one_gets_it() -> None:
-    turns = TurnQueue(places=2, wait_seconds=10)
+    turns = TurnQueue(callers=2, wait_seconds=10)
     thread, end = hold(turns)
     end.set()
     with turns.turn():

@@ -56,7 +56,7 @@ def test_an_address_that_is_not_the_keys_is_not_shown(
 ) -> None:
     rewrite(tmp_path, **changes)
     for use in (ring.show, ring.unlock):
-        with pytest.raises(KeyringError, match="no key file"):
+        with pytest.raises(KeyringError, match="is not a key file"):
             use("me")
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_box_is_said_to_be_one(ring: Keyring, tmp_path: Path, changes:
 def test_what_is_no_key_file_is_said_to_be_none(ring: Keyring, tmp_path: Path, text: str) -> None:
     (tmp_path / "file" / "me.json").write_text(text)
     for use in (ring.show, ring.unlock):
-        with pytest.raises(KeyringError, match="no key file"):
+        with pytest.raises(KeyringError, match="is not a key file"):
             use("me")
 
 
@@ -118,7 +118,7 @@ def test_a_test_key_without_its_secret_is_said_to_be_none(tmp_path: Path, secret
     ring.add("me", MINE)
     assert ring.unlock("me").secret == MINE.secret
     rewrite(tmp_path, secret=secret)
-    with pytest.raises(KeyringError, match="no key file"):
+    with pytest.raises(KeyringError, match="is not a key file"):
         ring.unlock("me")
 
 

@@ -138,7 +138,7 @@ def test_a_wait_for_a_block_is_said_once(client: ChainClient, node: SoloNode, mo
     with pytest.raises(ChainTimeout, match="no new block"):
         TxSender(client, ALICE, patience=0.3, note=told.append).send(send_to_bob(1))
     (line,) = told
-    assert line.startswith("waiting for a block: none has come for 0.05 s (the node has it)")
+    assert line.startswith("waiting for a block: none has come for 0.05 s (the node has the transaction)")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_key_that_others_keep_busy_is_waited_for_only_so_long(client: ChainCli
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(TxSender(client, ALICE, patience=1.0).send, send_to_bob(1))
         wait_until(lambda: node.engine.waiting, "the first one in the mempool")
-        with pytest.raises(TxRefused, match="give each its own") as refused:
+        with pytest.raises(TxRefused, match="use a key of its own") as refused:
             TxSender(client, ALICE, patience=0.3).send(send_to_bob(2))
         assert (refused.value.name, refused.value.height) == ("wrong_sequence", 0)
         with pytest.raises(ChainTimeout, match="waits"):

@@ -51,13 +51,13 @@ def test_more_bytes_than_were_ordered_are_not_fetched() -> None:
         replace(right, payload=(*right.payload, *right.payload)),
     ]
     for giant in giants:
-        assert "more bytes" in problem(giant, order(), VALIDATOR)
+        assert "are larger than the order" in problem(giant, order(), VALIDATOR)
     for name in ("global_in", "local_in"):
         state = getattr(right, name)
         for size in (state.blob.size - 1, state.blob.size + 1):
             changes: dict[str, Any] = {name: replace(state, blob=replace(state.blob, size=size))}
             odd = replace(right, **changes)
-            assert f"{name} is not as large" in problem(odd, order(), VALIDATOR)
+            assert f"{name} does not have the order's state size" in problem(odd, order(), VALIDATOR)
 
 
 def share(state: ShareState, local_out: bytes = b"\x05" * 32, **changes: Any) -> Share:
@@ -93,7 +93,7 @@ def test_a_true_task_is_taken() -> None:
 
 
 TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
-    ("no such leg", lambda t: replace(t, key=replace(t.key, leg=2))),
+    ("no leg with this number", lambda t: replace(t, key=replace(t.key, leg=2))),
     ("open one", lambda t: replace(t, key=replace(t.key, round=1))),
     ("does not serve the slot", lambda t: replace(t, key=replace(t.key, slot=2))),
     ("global_in", lambda t: replace(t, global_in=StateRef(bytes(32), t.global_in.blob))),
@@ -116,7 +116,7 @@ ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
     ("order is not running", lambda o: with_order(o, state=OrderState.CLOSED)),
     ("not the current", lambda o: with_order(o, legs=2)),
     ("leg is not running", lambda o: with_leg(o, state=LegState.FAILED)),
-    ("no such leg", lambda o: with_leg(o, validator="another")),
+    ("no leg with this number", lambda o: with_leg(o, validator="another")),
     ("open one", lambda o: with_leg(o, round=1)),
     ("global_in", lambda o: with_leg(o, global_in=bytes(32))),
     ("version", lambda o: with_order(o, terms=replace(o.order.terms, executor_version=2))),
@@ -234,7 +234,7 @@ def test_a_task_of_a_leg_that_begins_later_starts_from_the_states_of_that_leg() 
     )
     assert problem(right, later, VALIDATOR) == ""
     initial = replace(right, local_in=task().local_in)
-    assert problem(initial, later, VALIDATOR) == "local_in is not the slot's"
+    assert problem(initial, later, VALIDATOR) == "the task's local_in is not the slot's last accepted state"
     # Another slot of the same leg starts from the order's local state.
     other = replace(initial, key=replace(right.key, slot=1))
     assert problem(other, later, VALIDATOR) == ""

@@ -150,7 +150,7 @@ def test_a_job_that_does_not_load_is_refused(tmp_path: Path) -> None:
 def test_a_worker_without_a_last_word_is_a_failure_that_may_pass(tmp_path: Path) -> None:
     listener = Listener(tmp_path)
     answer = listener.run(order(tmp_path), Program("compute_provider.absent"))
-    assert "the worker ended (exit code 1)" in answer["failed"]
+    assert "the worker process ended (exit code 1)" in answer["failed"]
     assert answer["again"] is True
     assert listener.trainer.pids() == []
 
@@ -284,7 +284,7 @@ def test_a_worker_refuses_a_second_job(tmp_path: Path) -> None:
     )
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert ["done" in message for message in said].count(True) == 1
-    assert said[-1] == {"failed": "this worker has met another job", "again": False}
+    assert said[-1] == {"failed": "this worker was started for another job", "again": False}
 
 
 def test_a_worker_that_waits_in_vain_is_ended(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_what_a_worker_says_oddly_is_let_pass(tmp_path: Path, monkeypatch: pytes
         return real([command[0], "-c", _ODD], **options)
 
     monkeypatch.setattr(subprocess, "Popen", odd)
-    assert "the worker ended" in Listener(tmp_path).run(order(tmp_path))["failed"]
+    assert "the worker process ended" in Listener(tmp_path).run(order(tmp_path))["failed"]
 
 
 def test_a_worker_that_was_stopped_did_not_fail(tmp_path: Path) -> None:

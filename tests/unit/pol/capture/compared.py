@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import torch
 
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import NATIVE, NUMPY
@@ -37,7 +37,7 @@ def results(cases: Cases, tensors: Tensors) -> dict[str, torch.Tensor]:
 
 def compare(cases: Cases, inputs: Tensors, products: Collection[str] = ()) -> None:
     """Trace all functions at once; those with products of matrices may differ more."""
-    program = trace_program(lambda tensors: results(cases, tensors), inputs)
+    program = capture_program(lambda tensors: results(cases, tensors), inputs)
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     expected = results(cases, wide)
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}

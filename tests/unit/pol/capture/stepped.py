@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from pol.capture.author.spec import JobSpec
 from pol.capture.functions import JobFunctions, named, under
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.executor.interface import run
 from pol.executor.names import NATIVE
 from pol.job.document import BATCH_NUMBER, STEP
@@ -40,7 +40,7 @@ def _of_step(spec: JobSpec, step: int) -> Tensors:
 def traced(spec: JobSpec) -> Program:
     """Return the program of a step."""
     functions, inputs = _begun(spec)
-    return trace_program(functions.step, inputs, precisions=spec.precisions)
+    return capture_program(functions.step, inputs, precisions=spec.precisions)
 
 
 def _exact(program: Program, inputs: Tensors) -> Tensors:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from assay import SGD, AdamW, JobSpec, Precision, repeat
 from pol.capture.author.spec import Batch
 from pol.capture.functions import JobFunctions, named
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.errors import JobError
 from pol.executor.interface import run
 from pol.executor.names import BACKENDS
@@ -87,7 +87,7 @@ def _inputs(spec: JobSpec, functions: JobFunctions) -> dict[str, Tensor]:
 def _traced(spec: JobSpec) -> tuple[Program, dict[str, Array]]:
     functions = JobFunctions(spec, 1)
     inputs = _inputs(spec, functions)
-    program = trace_program(functions.step, inputs, precisions=spec.precisions)
+    program = capture_program(functions.step, inputs, precisions=spec.precisions)
     return program, {name: value.numpy() for name, value in inputs.items()}
 
 

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from assay import SGD, JobSpec
 from benchmarks import networks
 from pol.capture.functions import JobFunctions, named
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.executor.fusion import grouped
 from pol.executor.tape import write_tape
 from pol.job.document import BATCH_NUMBER, STEP
@@ -119,7 +119,7 @@ def _step(model: nn.Module, x: Array, y: Array) -> Program:
     state = {name: value.clone() for name, value in model.state_dict().items()}
     batch = {name: torch.from_numpy(column) for name, column in data.items()}
     counts = {STEP: torch.tensor(0), BATCH_NUMBER: torch.tensor(0)}
-    return trace_program(JobFunctions(spec, 1).step, {**named("global", state), **named("batch", batch), **counts})
+    return capture_program(JobFunctions(spec, 1).step, {**named("global", state), **named("batch", batch), **counts})
 
 
 def _native(program: Program) -> int:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from assay import SGD, JobSpec, Precision
 from pol.capture.functions import JobFunctions, named
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.executor.backend import backend
 from pol.executor.fusion import grouped
 from pol.executor.names import NATIVE, TORCH
@@ -96,7 +96,7 @@ def _step(kind: str, made: Callable[..., nn.Module] = Model) -> tuple[Program, M
         STEP: torch.tensor(0),
         BATCH_NUMBER: torch.tensor(3),
     }
-    program = trace_program(JobFunctions(spec, 1).step, inputs, precisions=spec.precisions)
+    program = capture_program(JobFunctions(spec, 1).step, inputs, precisions=spec.precisions)
     return program, {name: tensor.numpy() for name, tensor in inputs.items()}
 
 

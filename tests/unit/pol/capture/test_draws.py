@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 from assay import JobSpec
 from pol.capture.draws.dropout import EVALUATION, SeededDropout
 from pol.capture.functions import JobFunctions
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
@@ -29,7 +29,7 @@ def _program(draw: Callable[[], dict[str, torch.Tensor]]) -> Program:
         with SeededDropout(t["number"]):
             return {name: value + t["zero"].to(value.dtype) for name, value in draw().items()}
 
-    return trace_program(traced, {"number": torch.tensor(0), "zero": torch.zeros(())})
+    return capture_program(traced, {"number": torch.tensor(0), "zero": torch.zeros(())})
 
 
 def _drawn(program: Program, number: int = 3, seed: int = 7, name: str = NATIVE) -> dict[str, Array]:
@@ -127,7 +127,7 @@ def test_every_executor_draws_the_same() -> None:
 
 def test_what_draws_outside_of_a_model_is_refused() -> None:
     with pytest.raises(JobError, match="where the model or the loss calls them"):
-        trace_program(lambda t: {"out": t["x"] + torch.rand(3)}, {"x": torch.zeros(3)})
+        capture_program(lambda t: {"out": t["x"] + torch.rand(3)}, {"x": torch.zeros(3)})
 
 
 def test_evaluation_draws_the_same_for_each_batch() -> None:
@@ -145,7 +145,7 @@ def test_evaluation_draws_the_same_for_each_batch() -> None:
     )
     inputs = {f"global.{name}": value.detach() for name, value in model.named_parameters()}
     inputs["batch.x"] = torch.from_numpy(data["x"])
-    program = trace_program(JobFunctions(spec, 1).evaluate, inputs)
+    program = capture_program(JobFunctions(spec, 1).evaluate, inputs)
     (drawn,) = [node for node in program.nodes if node.op == "uniform"]
     number = program.constants[drawn.args[0] - len(program.inputs)]
     assert number.data == EVALUATION.to_bytes(8, "little", signed=True)

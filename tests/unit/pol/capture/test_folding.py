@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pol.capture.graph import folding
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.job.program import Program
@@ -16,7 +16,7 @@ NUMPY = backend("numpy")
 
 
 def _traced(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> Program:
-    return trace_program(lambda t: {"out": function(t["x"])}, {"x": x})
+    return capture_program(lambda t: {"out": function(t["x"])}, {"x": x})
 
 
 def _ops(function: Callable[[torch.Tensor], torch.Tensor], *shape: int) -> list[str]:

@@ -233,7 +233,7 @@ def _late() -> nn.Module:
     ("make", "loss", "told"),
     [
         (_Counts, _loss, ("self.calls += 1", "what an earlier one left in Python", "register_buffer")),
-        (_Remembers, _loss, ("found = found + self.last", "an earlier call or turn has left", "register_buffer")),
+        (_Remembers, _loss, ("found = found + self.last", "an earlier call or turn computed", "register_buffer")),
         (_Adds, _loss, ("self.total.add_", "no buffer of the model is changed in place", "register_buffer")),
         (_DropsByPython, _loss, ("share = random.random()", "Python's random draws there", "torch.rand")),
         (_Net, _by_numpy, ("share = np.random.beta", "NumPy's random draws there", "torch.rand")),

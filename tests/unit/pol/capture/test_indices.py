@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.idioms.rewritten import Rewriting, getitem
 from pol.errors import OutOfRange
 from pol.executor.backend import backend
@@ -112,7 +112,7 @@ def test_of_what_is_written_twice_the_last_stays() -> None:
         whole = t["x"].long().scatter(0, t["i"], t["v"].long() * 2**60)
         return {"out": t["x"].scatter(0, t["i"], t["v"]), "whole": whole}
 
-    program = trace_program(function, inputs)
+    program = capture_program(function, inputs)
     for executor in (NUMPY, NATIVE):
         found = run(program, {n: t.numpy() for n, t in inputs.items()}, 1, backend(executor))
         assert found["out"].tolist() == [0, 4, 3]
@@ -131,7 +131,7 @@ def test_of_what_is_written_twice_the_last_stays() -> None:
 )
 def test_no_index_names_an_element_of_another_line(function: Callable[[Tensors], torch.Tensor], wrong: int) -> None:
     inputs = {"large": torch.randn(40, 4).repeat(1, 10)[:, :4], "i": torch.zeros(40, 2).long()}
-    program = trace_program(lambda t: {"out": function(t)}, inputs)
+    program = capture_program(lambda t: {"out": function(t)}, inputs)
     arrays = {name: tensor.numpy().copy() for name, tensor in inputs.items()}
     arrays["i"][0, 1] = wrong
     with pytest.raises(OutOfRange):

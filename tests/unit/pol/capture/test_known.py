@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 from pol.capture.author.spec import Batch, JobSpec
 from pol.capture.build import build
 from pol.capture.graph import folding
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.idioms.rewritten import Rewriting
 from pol.errors import JobError
 from pol.executor.backend import backend
@@ -131,7 +131,7 @@ def test_values_that_are_known_decide_shapes() -> None:
 def test_many_places_are_found_by_primitives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "MOST_BYTES", 0)
     compare({"others": _others, "where": _where}, INPUTS, products=["others"])
-    program = trace_program(lambda t: {"out": _others(t)}, INPUTS)
+    program = capture_program(lambda t: {"out": _others(t)}, INPUTS)
     assert "argsort" in {node.op for node in program.nodes}
 
 
@@ -231,7 +231,7 @@ def test_a_mask_that_may_select_another_number_of_elements_is_refused(
         Rewriting(),
         pytest.raises(JobError, match="how many elements a mask selects depends on values"),
     ):
-        trace_program(lambda t: {"out": function(t)}, INPUTS)
+        capture_program(lambda t: {"out": function(t)}, INPUTS)
 
 
 def test_a_package_that_looks_at_values_is_named_with_what_can_be_done(
@@ -247,10 +247,10 @@ def test_a_package_that_looks_at_values_is_named_with_what_can_be_done(
     )
     monkeypatch.syspath_prepend(folder)
     pairs = importlib.import_module("pair_losses.pairs").pairs
-    with pytest.raises(JobError, match=r"pair_losses has that line.*known.*torch\.arange") as caught:
-        trace_program(lambda t: {"out": pairs(t["z"], t["counts"])}, INPUTS)
+    with pytest.raises(JobError, match=r"belongs to the package .*known.*torch\.arange") as caught:
+        capture_program(lambda t: {"out": pairs(t["z"], t["counts"])}, INPUTS)
     assert "pairs.py:3 `return (z[one] - z[other]).abs() if len(one) else z`" in caught.value.field
-    known = trace_program(lambda t: {"out": pairs(t["z"], torch.arange(3).repeat(2))}, INPUTS)
+    known = capture_program(lambda t: {"out": pairs(t["z"], torch.arange(3).repeat(2))}, INPUTS)
     assert known.outputs
 
 
@@ -284,7 +284,7 @@ def test_values_that_are_not_known_are_refused_with_what_to_write(
     function: Callable[[Tensors], torch.Tensor], reason: str, remedy: str
 ) -> None:
     with pytest.raises(JobError) as caught:
-        trace_program(lambda t: {"out": function(t)}, INPUTS)
+        capture_program(lambda t: {"out": function(t)}, INPUTS)
     assert reason in caught.value.reason
     assert remedy in caught.value.remedy
     assert "docs/jobs.md" not in caught.value.remedy
@@ -300,7 +300,7 @@ def test_a_constant_that_is_written_to_is_not_known() -> None:
         return {"out": t["z"] * len(table.nonzero())}
 
     with pytest.raises(JobError, match="depends on values"):
-        trace_program(function, INPUTS)
+        capture_program(function, INPUTS)
 
 
 # --- tensors of the model that no step changes ---------------------------------------------------

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 from assay import SGD, JobSpec
 from pol.capture.build import build
 from pol.capture.functions import JobFunctions, named
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.model.weights import seeded_parameters
 from pol.errors import JobError
 from pol.executor.backend import backend
@@ -100,7 +100,7 @@ def test_a_step_is_that_of_plain_torch(name: str) -> None:
         STEP: torch.tensor(0),
         BATCH_NUMBER: torch.tensor(0),
     }
-    program = trace_program(functions.step, inputs)
+    program = capture_program(functions.step, inputs)
 
     with torch.no_grad():
         for n, tensor in (*model.named_parameters(), *model.named_buffers()):
@@ -131,7 +131,7 @@ def test_dropout_between_recurrent_layers_and_of_channels_is_the_jobs() -> None:
             STEP: torch.tensor(0),
             BATCH_NUMBER: torch.tensor(0),
         }
-        program = trace_program(JobFunctions(spec, 1).step, inputs)
+        program = capture_program(JobFunctions(spec, 1).step, inputs)
         kept.append([node.attrs["site"] for node in program.nodes if node.op == "uniform"])
     assert kept == [[], [0]]
     channels = nn.Sequential(nn.Conv2d(2, 3, 1), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(48, CLASSES))
@@ -142,7 +142,7 @@ def test_dropout_between_recurrent_layers_and_of_channels_is_the_jobs() -> None:
         STEP: torch.tensor(0),
         BATCH_NUMBER: torch.tensor(0),
     }
-    program = trace_program(JobFunctions(spec, 1).step, inputs)
+    program = capture_program(JobFunctions(spec, 1).step, inputs)
     (drawn,) = (node.attrs["shape"] for node in program.nodes if node.op == "uniform")
     assert tuple(drawn) == (ROWS, 3, 1, 1)
 

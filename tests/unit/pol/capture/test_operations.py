@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.idioms.rewritten import Rewriting
 from pol.executor.backend import backend
 from pol.executor.interface import run
@@ -251,7 +251,7 @@ def test_functions_are_as_near_as_the_page_says() -> None:
         name: torch.from_numpy(random.uniform(low, high, 20_000).astype(np.float32))
         for name, (low, high, _) in known.items()
     }
-    program = trace_program(lambda t: {name: getattr(torch, name)(t[name]) for name in known}, inputs)
+    program = capture_program(lambda t: {name: getattr(torch, name)(t[name]) for name in known}, inputs)
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
     found = backend(NATIVE).compile(program, 1).run(arrays)
     for name, (_, _, most) in known.items():
@@ -263,7 +263,7 @@ def test_functions_are_as_near_as_the_page_says() -> None:
 def test_functions_keep_within_their_range_where_they_lose_their_digits() -> None:
     x = torch.cat([torch.linspace(0.9, 1, 400) * 10.0**n for n in (6, 7, 8, 12, 20, 38)])
     low = torch.tensor([-1e20, -1e10, -3, 0.5])
-    program = trace_program(
+    program = capture_program(
         lambda t: {"sin": t["x"].sin(), "cos": t["x"].cos(), "tan": t["x"].tan(), "acosh": t["low"].acosh()},
         {"x": x, "low": low},
     )
@@ -296,7 +296,7 @@ def test_what_is_not_finite_stays_so() -> None:
         "erfinv",
     ]
     pairs = [special[:, None].expand(6, 6).reshape(-1), special.repeat(6)]
-    program = trace_program(
+    program = capture_program(
         lambda t: {
             **{name: getattr(torch, name)(t["x"]) for name in functions},
             "pow": t["a"] ** t["b"],
@@ -318,7 +318,7 @@ def test_what_is_not_finite_stays_so() -> None:
 
 def test_running_sums_keep_their_length() -> None:
     x = {"x": torch.ones(0, 3), "y": torch.ones(3, 1)}
-    program = trace_program(lambda t: {"out": t["x"].cumsum(0), "one": t["y"].cumsum(1)}, x)
+    program = capture_program(lambda t: {"out": t["x"].cumsum(0), "one": t["y"].cumsum(1)}, x)
     found = run(program, {n: t.numpy() for n, t in x.items()}, 1, backend(NUMPY))
     assert found["out"].shape == (0, 3)
     assert found["one"].tolist() == [[1]] * 3

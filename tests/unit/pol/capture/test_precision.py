@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from examples import digits
 from pol.capture.author.spec import SGD, JobSpec, Precision
 from pol.capture.build import build
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.graph.precision import gradient
 from pol.errors import JobError
 from pol.executor.names import BACKENDS
@@ -156,7 +156,7 @@ def test_what_is_computed_again_for_the_backward_pass_is_forward() -> None:
         "global.v": torch.ones(3, 5),
         "global.w": torch.ones(5, 2),
     }
-    program = trace_program(function, inputs, precisions={"": APART})
+    program = capture_program(function, inputs, precisions={"": APART})
     assert _bits(program) == {FORWARD: 2, INPUT: 1, WEIGHT: 2}
 
 
@@ -169,7 +169,7 @@ def test_products_of_an_optimizer_count_as_weight_gradients() -> None:
         return {"metric.loss": loss.detach(), "global.w": weight.detach() - found @ found.T @ found}
 
     inputs = {"batch.x": torch.ones(4, 3), "global.w": torch.ones(3, 2)}
-    program = trace_program(function, inputs, precisions={"": APART})
+    program = capture_program(function, inputs, precisions={"": APART})
     assert _bits(program) == {FORWARD: 1, WEIGHT: 3}
 
 

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from assay import Precision, repeat
 from pol.capture.draws.checkpoints import repeatable_checkpoints
 from pol.capture.draws.dropout import SeededDropout
-from pol.capture.graph.capture import trace_program
+from pol.capture.graph.capture import capture_program
 from pol.capture.graph.precision import gradient
 from pol.capture.loops.turns import taken_apart
 from pol.errors import JobError
@@ -46,7 +46,7 @@ def traced(function: Function, tensors: Mapping[str, Tensor], **options: Any) ->
             f"global.{name}": gradient(slope, name.removeprefix("global.")) for name, slope in slopes.items()
         }
 
-    return trace_program(step, {**tensors, "batch_number": torch.tensor(0)}, **options)
+    return capture_program(step, {**tensors, "batch_number": torch.tensor(0)}, **options)
 
 
 def counted(program: Program) -> list[tuple[int, int]]:
@@ -159,7 +159,7 @@ def test_integers_are_carried_apart() -> None:
         return {"total": total, "seen": seen}
 
     inputs = {"n": torch.tensor([1, 2**40]), "rows": torch.arange(8).reshape(4, 2)}
-    program = trace_program(step, inputs)
+    program = capture_program(step, inputs)
     found = run(program, {n: v.numpy() for n, v in inputs.items()}, 7, get("native"))
     wanted = step(inputs)
     assert {n: v.tolist() for n, v in found.items()} == {n: v.tolist() for n, v in wanted.items()}
@@ -325,7 +325,7 @@ def test_no_two_turns_draw_the_same() -> None:
         with SeededDropout(given["batch_number"]):
             return {"drawn": _drawing(given)}
 
-    program = trace_program(step, {"v": torch.ones(64), "batch_number": torch.tensor(0)})
+    program = capture_program(step, {"v": torch.ones(64), "batch_number": torch.tensor(0)})
     rows = []
     for number in (0, 1, 2):
         inputs = {"v": np.ones(64, np.float32), "batch_number": np.array(number)}
@@ -418,7 +418,7 @@ def test_a_layer_in_evaluation_stacks_its_states_alone() -> None:
         with SeededDropout(torch.tensor(-1)):
             return {"y": torch.func.functional_call(layer, own, (given["x"],))[0]}
 
-    program = trace_program(evaluate, {**weights, "x": torch.randn(7, 2, 3)})
+    program = capture_program(evaluate, {**weights, "x": torch.randn(7, 2, 3)})
     ((body, count),) = program.bodies
     assert (count, sorted(body.outputs)) == (7, ["carry.0", "stacked.0"])
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.job.program import Program
@@ -168,7 +168,7 @@ def _program(case: str, gradient: bool) -> Program:
     def function(tensors: Tensors) -> dict[str, torch.Tensor]:
         return {"out": _value(case, tensors, gradient)}
 
-    return trace_program(function, _inputs())
+    return capture_program(function, _inputs())
 
 
 def _value(case: str, tensors: Tensors, gradient: bool) -> torch.Tensor:
@@ -225,7 +225,7 @@ def test_gradient_of_an_embedding_adds_up_repeated_rows(padding: int | None) -> 
         weights = torch.arange(24.0).reshape(2, 3, 4)
         return {"out": torch.autograd.grad((rows * weights).sum(), leaf)[0]}
 
-    program = trace_program(function, {"table": table, "index": index})
+    program = capture_program(function, {"table": table, "index": index})
     found = run(program, {"table": table.numpy(), "index": index.numpy()}, 1, NUMPY)["out"]
     expected = function({"table": table, "index": index})["out"].numpy()
     np.testing.assert_array_equal(found, expected)
@@ -233,9 +233,9 @@ def test_gradient_of_an_embedding_adds_up_repeated_rows(padding: int | None) -> 
 
 def test_small_numbers_keep_their_digits() -> None:
     x = torch.tensor([1e-6, 3e-5, -2e-5, 0.0])
-    program = trace_program(lambda t: {"out": torch.expm1(t["x"])}, {"x": x})
+    program = capture_program(lambda t: {"out": torch.expm1(t["x"])}, {"x": x})
     found = run(program, {"x": x.numpy()}, 1, NUMPY)["out"]
     np.testing.assert_allclose(found, np.expm1(x.double().numpy()), rtol=1e-6)
-    program = trace_program(lambda t: {"out": torch.log1p(t["x"])}, {"x": x})
+    program = capture_program(lambda t: {"out": torch.log1p(t["x"])}, {"x": x})
     found = run(program, {"x": x.numpy()}, 1, NUMPY)["out"]
     np.testing.assert_allclose(found, np.log1p(x.double().numpy()), rtol=1e-6)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.idioms.rewritten import Rewriting
 from pol.errors import JobError
 from tests.unit.pol.capture.compared import Cases, compare
@@ -209,6 +209,6 @@ def test_reductions_and_their_gradients() -> None:
 )
 def test_what_has_no_form_says_what_to_write(function: Callable[[Tensors], Tensor], part: str) -> None:
     with Rewriting(), pytest.raises(JobError) as caught:
-        trace_program(lambda t: {"out": function(t)}, INPUTS)
+        capture_program(lambda t: {"out": function(t)}, INPUTS)
     assert part in str(caught.value)
     assert "aten" not in str(caught.value)

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from pol.capture.author.spec import Batch, JobSpec
 from pol.capture.build import build
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.idioms.rewritten import Rewriting, grouped_mm
 from pol.errors import JobError
 from pol.job.load import load_job
@@ -96,7 +96,7 @@ def test_entries_of_what_a_step_computes_are_refused() -> None:
         return {"out": torch.sparse_coo_tensor(PAIRS, t["weights"], (6, 6)).coalesce().values()}
 
     with pytest.raises(JobError, match=r"entries of a sparse tensor.*beside it"):
-        trace_program(function, INPUTS)
+        capture_program(function, INPUTS)
 
 
 class _Graph(nn.Module):

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from assay import SGD, JobSpec
 from pol.capture.draws.dropout import SeededDropout
 from pol.capture.functions import JobFunctions, named
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.reports.reasons import in_words
 from pol.capture.rules.registry import RULES
 from pol.errors import JobError
@@ -27,7 +27,7 @@ NUMPY = backend("numpy")
 
 def _trace_one(function: object, *shape: int) -> list[str]:
     assert callable(function)
-    program = trace_program(lambda t: {"out": function(t["x"])}, {"x": torch.zeros(shape)})
+    program = capture_program(lambda t: {"out": function(t["x"])}, {"x": torch.zeros(shape)})
     return [node.op for node in program.nodes]
 
 
@@ -53,7 +53,7 @@ def test_expanded_operands_are_not_written_out() -> None:
 
 def test_the_same_tensor_under_two_names_stays_two_inputs() -> None:
     same = torch.ones(2)
-    program = trace_program(lambda t: {"out": t["a"] - t["b"]}, {"a": same, "b": same})
+    program = capture_program(lambda t: {"out": t["a"] - t["b"]}, {"a": same, "b": same})
     inputs = {"a": np.array([3, 3], np.float32), "b": np.array([1, 2], np.float32)}
     np.testing.assert_array_equal(run(program, inputs, 0, NUMPY)["out"], [2, 1])
 
@@ -72,7 +72,7 @@ class Parts(nn.Module):
 def test_an_unsupported_operation_names_itself_its_line_and_a_remedy() -> None:
     model = Parts()
     with pytest.raises(JobError) as caught:
-        trace_program(lambda t: {"out": model(t["x"])}, {"x": torch.zeros(4, 8, 8)})
+        capture_program(lambda t: {"out": model(t["x"])}, {"x": torch.zeros(4, 8, 8)})
     assert "torch.nn.functional.fractional_max_pool2d" in caught.value.reason
     assert "test_trace.py" in caught.value.field
     assert "self.layer(x)" in caught.value.field
@@ -103,12 +103,12 @@ def test_what_a_job_cannot_hold_is_refused_with_the_reason(function: object, rea
             return {"out": function(tensors["x"])}
 
     with pytest.raises(JobError, match=reason):
-        trace_program(traced, {"x": torch.zeros(4, 3), "step": torch.tensor(0)})
+        capture_program(traced, {"x": torch.zeros(4, 3), "step": torch.tensor(0)})
 
 
 def _refused(function: Callable[[Tensors], Tensors]) -> JobError:
     with pytest.raises(JobError) as caught:
-        trace_program(function, {"x": torch.zeros(4, 3)})
+        capture_program(function, {"x": torch.zeros(4, 3)})
     return caught.value
 
 
@@ -150,7 +150,7 @@ class TestAttention:
                 return {"out": attention(tensors["x"])}
 
         step = torch.tensor(0)
-        program = trace_program(function, {"x": self.QUERY, "step": step})
+        program = capture_program(function, {"x": self.QUERY, "step": step})
         inputs = {"x": self.QUERY.numpy(), "step": step.numpy()}
         return run(program, inputs, 3, NUMPY)["out"], {node.op for node in program.nodes}
 
@@ -197,7 +197,7 @@ class TestDropout:
                 first = F.dropout(tensors["x"], p)
                 return {"first": first, "second": nn.Dropout(p)(tensors["x"])}
 
-        program = trace_program(function, {"x": torch.zeros(100, 80), "step": torch.tensor(0)})
+        program = capture_program(function, {"x": torch.zeros(100, 80), "step": torch.tensor(0)})
         x = np.ones((100, 80), np.float32)
         return [run(program, {"x": x, "step": np.array(s)}, seed, NUMPY) for s in steps]
 
@@ -218,7 +218,7 @@ class TestDropout:
             with SeededDropout(tensors["step"]):
                 return {"out": F.dropout(tensors["x"], 0.5, training=False)}
 
-        program = trace_program(function, {"x": torch.zeros(3), "step": torch.tensor(0)})
+        program = capture_program(function, {"x": torch.zeros(3), "step": torch.tensor(0)})
         assert not program.nodes
 
 
@@ -290,7 +290,7 @@ def test_an_error_names_the_module_in_the_model(
         BATCH_NUMBER: torch.tensor(0),
     }
     with pytest.raises(JobError) as caught:
-        trace_program(JobFunctions(spec, 1).step, inputs)
+        capture_program(JobFunctions(spec, 1).step, inputs)
     assert re.search(expected, caught.value.field), caught.value.field
     assert "_unique2" not in str(caught.value)
 
@@ -303,6 +303,6 @@ def test_what_a_gradient_needs_and_is_changed_in_place_is_named_with_its_line() 
         return {"out": torch.autograd.grad(h.sum(), x)[0]}
 
     with pytest.raises(JobError, match=r"is changed in place after it; .*h = h\.clone\(\)") as caught:
-        trace_program(function, {"x": torch.zeros(3)})
+        capture_program(function, {"x": torch.zeros(3)})
     assert "h = x.sigmoid()" in caught.value.field or "h += 1" in caught.value.field
     assert "anomaly" not in str(caught.value)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812
 
-from pol.capture.graph.capture import Tensors, trace_program
+from pol.capture.graph.capture import Tensors, capture_program
 from pol.errors import JobError, OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
@@ -41,7 +41,7 @@ def check(value: Value, **sizes: tuple[int, ...]) -> None:
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     weights = torch.ones_like(value(wide)).cumsum(-1).sin().float()
     expected = _with_gradients(value, wide, weights)
-    program = trace_program(lambda given: _with_gradients(value, given, weights), tensors)
+    program = capture_program(lambda given: _with_gradients(value, given, weights), tensors)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     for executor in (NUMPY, NATIVE):
         found = run(program, arrays, 1, backend(executor))
@@ -188,7 +188,7 @@ def test_other_forms(name: str) -> None:
 
 def test_a_pair_of_which_one_number_is_outside_names_no_row() -> None:
     tensors = {"x": torch.ones(2, 3), "i": torch.tensor([0, 1]), "j": torch.tensor([0, 1])}
-    program = trace_program(lambda t: {"out": t["x"][t["i"], t["j"]]}, tensors)
+    program = capture_program(lambda t: {"out": t["x"][t["i"], t["j"]]}, tensors)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     for executor in (NUMPY, NATIVE):
         # of the first row, whose width is 3, it would be the first of the second one
@@ -216,4 +216,4 @@ def test_a_long_sum_is_made_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_says_so(value: Value, reason: str) -> None:
     tensors = _tensors({"x": (2, 3, 4, 5)})
     with pytest.raises(JobError, match=reason):
-        trace_program(lambda t: {"out": value(t)}, tensors)
+        capture_program(lambda t: {"out": value(t)}, tensors)

@@ -38,8 +38,8 @@ def test_a_library_whose_programs_are_wrong_is_not_used(
         pytest.skip("there are no native kernels")
     monkeypatch.setattr(module, "KNOWN", "another")
     assert backend("native").name == "numpy"
-    assert computing("native") == f"numpy: the native library for {library.name} computes wrongly"
-    assert f"kernels for {library.name} compute wrongly" in caplog.text
+    assert computing("native") == f"numpy: the native library for {library.name} computes wrong results"
+    assert f"kernels for {library.name} compute wrong results" in caplog.text
 
 
 def test_what_needs_more_memory_than_it_declares_is_said(
@@ -52,4 +52,4 @@ def test_what_needs_more_memory_than_it_declares_is_said(
     with caplog.at_level(logging.WARNING):
         assert answer(executor) == KNOWN
     assert f"{len(known_program().nodes)} nodes does not run natively" in caplog.text
-    assert "more memory than it declares" in caplog.text
+    assert "more memory than the program declares" in caplog.text

@@ -159,7 +159,7 @@ def test_take() -> None:
 @pytest.mark.parametrize("wrong", [-1, 5, 2**62, -(2**63)])
 @pytest.mark.parametrize("name", BACKENDS)
 def test_take_outside_the_table(name: str, wrong: int) -> None:
-    with pytest.raises(OutOfRange, match=rf"row {wrong} .*0\.\.4"):
+    with pytest.raises(OutOfRange, match=rf"row {wrong}, .*0\.\.4"):
         apply(name, "take", [floats(5, 2), np.array([0, wrong])])
 
 
@@ -306,7 +306,7 @@ def test_rows_are_added_one_after_another(rows: int, index: tuple[int, ...], row
 @pytest.mark.parametrize("wrong", [-1, 5, 2**62, -(2**63)])
 @pytest.mark.parametrize("name", BACKENDS)
 def test_no_row_outside_of_the_result_is_added_to(name: str, wrong: int) -> None:
-    with pytest.raises(OutOfRange, match=rf"add_rows: row {wrong} .*0\.\.4"):
+    with pytest.raises(OutOfRange, match=rf"add_rows: .*row {wrong}, .*0\.\.4"):
         apply(name, "add_rows", [np.array([0, wrong]), floats(2, 0)], rows=5)
 
 

@@ -74,7 +74,7 @@ def test_inputs_of_another_type(wrong: Array | None) -> None:
 
 
 def test_unknown_back_end() -> None:
-    with pytest.raises(ExecutionError, match="none of native, numpy, torch"):
+    with pytest.raises(ExecutionError, match="use one of native, numpy, torch"):
         backend("jax")
 
 

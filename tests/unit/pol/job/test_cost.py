@@ -167,8 +167,8 @@ def test_nodes_whose_result_nobody_needs_are_refused() -> None:
     with pytest.raises(JobError) as caught:
         make_program([spec], [], [empty, *dead], {"global.a": 0})
     assert caught.value.field == "nodes[19000]"
-    assert "nobody needs" in caught.value.reason
-    assert "leave the node out" in caught.value.remedy
+    assert "no output needs" in caught.value.reason
+    assert "remove the node" in caught.value.remedy
 
 
 def test_a_node_that_only_a_dead_node_needs_is_refused_too() -> None:

@@ -126,7 +126,7 @@ def test_a_document_says_it_and_one_that_shuffles_does_not(tmp_path: Path, sampl
 @pytest.mark.parametrize(
     ("weights", "reason"),
     [
-        ([3, 0, -1, 2], "row 2 of the column w is -1; give weights of 0 or more"),
+        ([3, 0, -1, 2], "row 2 of the column w is -1; use only weights of 0 or more"),
         ([0, 0, 0, 0], "all weights in the column w are 0"),
         ([2**62, 2**62 - 1, 1, 0], r"the sum of the column w is 2\^63 or more"),
         ([2**63 - 1, 2**63 - 1, 2**63 - 1, 3], r"the sum of the column w is 2\^63 or more"),

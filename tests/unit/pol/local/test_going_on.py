@@ -284,7 +284,7 @@ def test_files_of_two_trainings_do_not_go_together(first: LocalRun, folder: Path
     tuned = {name: np.array(array) for name, array in state.items()}
     next(iter(tuned.values())).reshape(-1)[0] += 1
     (to / "model.safetensors").write_bytes(dump_safetensors(tuned))
-    with pytest.raises(JobError, match="was changed, or is of another training"):
+    with pytest.raises(JobError, match="was changed, or belongs to another training"):
         read_training(to)
 
 
@@ -296,7 +296,7 @@ def test_what_is_missing_is_said(first: LocalRun, folder: Path, tmp_path: Path) 
     with pytest.raises(JobError, match=r"00002\.safetensors cannot be read"):
         list(read_training(to).locals)
     (to / "model.training" / "position.json").unlink()
-    with pytest.raises(JobError, match=r"position\.json, which says where the training"):
+    with pytest.raises(JobError, match=r"position\.json, which holds the position"):
         read_training(to)
     (to / "model.training" / "position.json").write_bytes(b" " * 2**19)
     with pytest.raises(JobError, match="more than 262144"):
@@ -311,5 +311,5 @@ def test_states_that_were_changed_in_memory(first: LocalRun) -> None:
         checked(replace(first, state=changed))
     with pytest.raises(JobError, match="slot 0 was changed"):
         checked(replace(first, locals=first.locals[::-1]))
-    with pytest.raises(JobError, match="one local state for each slot"):
+    with pytest.raises(JobError, match="one local state per slot"):
         checked(replace(first, locals=first.locals[:2]))

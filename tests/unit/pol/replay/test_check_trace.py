@@ -71,14 +71,14 @@ def test_a_trace_that_is_not_of_the_jobs_slots_and_segments_is_no_trace(tmp_path
     shares = value["shares"]
     for wrong in (shares[:-1], shares[:1] + shares[2:], [*shares, shares[-1]], shares[::-1]):
         trace = read_trace(written(tmp_path, {**value, "shares": wrong}))
-        with pytest.raises(TraceError, match="each slot in each round"):
+        with pytest.raises(TraceError, match="one share per slot and round"):
             verify_trace(trace, FIXTURE)
     short = {**shares[0], "boundaries": shares[0]["boundaries"][:-1]}
     short["trace_root"] = trace_root(
         plain.read(ShareRecord, short).boundaries,
     ).hex()
     trace = read_trace(written(tmp_path, {**value, "shares": [short, *shares[1:]]}))
-    assert verify_trace(trace, FIXTURE)[0].fault == "it has 4 segments, not 5"
+    assert verify_trace(trace, FIXTURE)[0].fault == "the share has 4 segments, not 5"
 
 
 def test_drawn_segments_start_from_the_slots_own_local_state(tmp_path: Path, run_folder: Path) -> None:

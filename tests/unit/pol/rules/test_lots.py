@@ -126,7 +126,7 @@ def test_draw_of_a_huge_population_needs_no_list_of_it() -> None:
 def test_negative_arguments_are_bugs(population: int, count: int) -> None:
     with pytest.raises(ValueError, match="cannot draw"):
         lots.draw(SEED, population, count)
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="not be negative"):
         lots.draw_weighted(SEED, [population], count)
 
 

@@ -297,7 +297,7 @@ def test_other_tensors_than_asked_for() -> None:
         TensorSpec("a", "i64", (1,)),
         TensorSpec("a", "f32", (1, 2)),
     ):
-        with pytest.raises(StateError, match="not the ones"):
+        with pytest.raises(StateError, match="not those of the job"):
             decode_state(data, (spec,))
     with pytest.raises(StateError, match="bytes"):
         decode_state(data + b"\x00", (TensorSpec("a", "f32", (2,)),))

@@ -30,7 +30,7 @@ class Watched(Beside):
         self.is_waited_for = Event()
 
     def finish(self) -> None:
-        if self._doing is not None:
+        if self._current is not None:
             self.is_waited_for.set()
         super().finish()
 

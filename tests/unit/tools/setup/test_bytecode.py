@@ -23,6 +23,6 @@ def test_modules_are_compiled_although_python_is_told_to_keep_nothing(
 
 
 def test_what_is_compiled_is_there() -> None:
-    assert all(find_spec(name) for name in (*bytecode.PROGRAMS, *bytecode.TRACING))
+    assert all(find_spec(name) for name in (*bytecode.PROGRAMS, *bytecode.CAPTURE))
     named = {path.relative_to(steps.ROOT).parts[0] for path in bytecode.sources()}
     assert named == set(bytecode.PACKAGES)

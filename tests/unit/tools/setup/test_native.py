@@ -70,7 +70,7 @@ def test_a_compiler_that_was_fetched_is_said(
     monkeypatch.setattr(native, "find_compiler", lambda: None)
     monkeypatch.setattr(native, "fetch_compiler", lambda *_: fetched)
     native.install(UV)
-    assert "there is no C compiler: ziglang from PyPI makes" in capsys.readouterr().out
+    assert "this machine has no C compiler: ziglang from PyPI compiles" in capsys.readouterr().out
     assert native.are_built()
 
 
